@@ -87,7 +87,7 @@ def _serve(options: Mapping[str, Any]) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from app_server.doctor.command import run_doctor  # noqa: PLC0415  a server needs none of it
+    from app_server.doctor import run_doctor  # noqa: PLC0415  a server needs none of it
     from app_server.startup.full_server import settings_of  # noqa: PLC0415
     from app_server.startup.launch import parse_launch  # noqa: PLC0415
 

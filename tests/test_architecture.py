@@ -86,20 +86,8 @@ PURE_MODULES = {
     },
     "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},
-    "app_server.inspector": {
-        *(
-            "analysis",
-            "frame_reader",
-            "frames",
-            "guard",
-            "scenario",
-            "session_records",
-            "shapes",
-            "subjects",
-        ),
-    },
+    "app_server.inspector": {"analysis", "frames", "scenario", "session_records", "shapes", "subjects"},
     "app_server.transport": {"framing"},
-    "app_server.doctor": {"report"},
     "app_server.core": {"bounds", "errors", "goals", "injected_messages", "lazy", "pictures", "remedies"},
     "app_server.core.diagnostics": {"machine", "settings"},
     "app_server.core.approvals": {
@@ -212,7 +200,7 @@ LARGE = {
 
 OPENS_FILES = {
     "app_server.beneath": "the opener",
-    "app_server.client.prompt": "the beginning of a picture that the program names, with its own rights",
+    "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
     "app_server.core.client_files": "what a client names, with the rights of the user",
     "app_server.core.config.write": "a lock in the home",
@@ -688,6 +676,5 @@ def test_doctor_shows_what_the_engine_finds() -> None:
         "app_server.server",
     }
     assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
-        "app_server.cli",
-        "app_server.doctor.command",
+        "app_server.cli"
     }

@@ -21,7 +21,7 @@ from app_server.client.command_line import (
     single_errors,
 )
 from app_server.client.failures import AppServerError
-from app_server.client.subprocess_link import SubprocessConnector
+from app_server.client.link import SubprocessConnector
 from app_server.demo.workspace import DemoSetupError
 from app_server.standard_streams import cancel_on_interrupt
 

@@ -19,8 +19,7 @@ from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRe
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
-from app_server.client.options import TurnOptions
-from app_server.client.prompt import image
+from app_server.client.options import TurnOptions, image
 from app_server.client.thread_handle import ThreadHandle
 from protocol.v2.item_parts import UserInput
 from protocol.v2.settings import ThreadSettingsUpdatedNotification

@@ -38,13 +38,18 @@ from app_server.client.failures import (
     UnexpectedAnswer,
 )
 from app_server.client.feeds import OnWarning
-from app_server.client.link import Connector, ServerLink
-from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, TurnOptions
-from app_server.client.prompt import Prompt, image
-from app_server.client.subprocess_link import SubprocessConnector
+from app_server.client.link import Connector, ServerLink, SubprocessConnector
+from app_server.client.options import (
+    ForkOptions,
+    ListOptions,
+    OpenOptions,
+    Prompt,
+    StartOptions,
+    TurnOptions,
+    image,
+)
 from app_server.client.thread_handle import ThreadHandle
-from app_server.client.turn_handle import TurnHandle
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnHandle, TurnResult
 
 __all__ = [
     "AppServer",

@@ -17,9 +17,8 @@ from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent
 from app_server.client.failures import ServerEnded
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
-from app_server.client.link import Connector
+from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
 from app_server.client.options import ListOptions, OpenOptions, StartOptions, parameters
-from app_server.client.subprocess_link import OWN_COMMAND, SubprocessConnector
 from app_server.client.thread_handle import ThreadHandle
 from protocol.base import Json, WireModel
 from protocol.names import INITIALIZED

@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from app_server.client.subprocess_link import OWN_COMMAND
+from app_server.client.link import OWN_COMMAND
 from protocol.base import Json
 
 

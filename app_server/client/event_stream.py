@@ -11,8 +11,7 @@ import anyio
 from app_server.client.event_queue import EventQueue
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import HandlerFailed
-from app_server.client.turn_handle import TurnHandle
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnHandle, TurnResult
 
 E = TypeVar("E", bound=ServerEvent)
 
@@ -30,7 +29,7 @@ class EventSubscription(Generic[E]):
         event = await self._queue.get()
         if event is None:
             raise StopAsyncIteration
-        return cast(E, event)
+        return cast("E", event)
 
     async def read_up(self) -> None:
         """Wait until whoever reads this has handled every event so far. A handler that asks a person calls it first, so
@@ -84,7 +83,7 @@ class TurnStream:
             raise
         if event is None:
             raise StopAsyncIteration
-        return cast(ThreadEvent, event)
+        return cast("ThreadEvent", event)
 
     async def read_up(self) -> None:
         """See `EventSubscription.read_up`."""

@@ -1,15 +1,32 @@
-"""The interface between the library and a server: a transport that can be closed, and how one is opened.
+"""A connection to a server: its interface, how one is opened, and a server as a child process with its pipes, its
+stderr and its end.
 
-`subprocess_link` implements it for a process; a program that hosts the server itself brings its own connector
-(`app_server.in_process`).
+A program that hosts the server itself brings its own connector (`app_server.in_process`).
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+import logging
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Protocol
 
-from app_server.transport.framing import Transport
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+
+from app_server.client.failures import ServerEnded
+from app_server.transport.framing import (
+    DEFAULT_LINE_LIMIT,
+    LineDecoder,
+    Oversized,
+    Transport,
+    TransportClosed,
+)
+from protocol.records import dataclass
 
 
 class ServerLink(Transport, Protocol):
@@ -28,3 +45,149 @@ class Connector(Protocol):
     """Opens a connection to a new server. When the context is left, nothing of that server is left."""
 
     def open(self) -> AbstractAsyncContextManager[ServerLink]: ...
+
+
+log = logging.getLogger(__name__)
+
+OWN_COMMAND = (sys.executable, "-P", "-m", "app_server")
+"""The server of this installation; `-P` keeps modules in the working directory from being imported."""
+
+ENDS_WITHIN = 3.0
+"""Seconds for a server to end after its output has ended or nobody reads it, then after each signal."""
+
+STDERR_LINES = 20
+LONGEST_STDERR_LINE = 2000
+READ_SIZE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubprocessConnector:
+    """Starts a server as a child process.
+
+    `environment` None: that of this process. The server gets a session of its own, so that Ctrl-C in a terminal reaches
+    this process only.
+    """
+
+    command: Sequence[str] = OWN_COMMAND
+    environment: Mapping[str, str] | None = None
+    cwd: Path | str | None = None
+    on_stderr: Callable[[str], None] | None = None
+    """Receives every line that the server logs."""
+    on_exit: Callable[[int], None] | None = None
+    """Receives the exit status, negative for a signal, when the connection has been closed."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ServerLink]:
+        """Raises ServerEnded if the command cannot be started."""
+        try:
+            process = await anyio.open_process(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment,
+                cwd=self.cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServerEnded(f"cannot start the server {self.command[0]!r}: {error}") from error
+        link = ProcessLink(process, self.on_stderr)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(link.read_stderr, name="stderr of the server")
+                try:
+                    yield link
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await _end(process)
+                    group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await process.aclose()
+            if self.on_exit is not None and process.returncode is not None:
+                self.on_exit(process.returncode)
+
+
+class ProcessLink:
+    """The pipes of a started server."""
+
+    def __init__(self, process: Process, on_stderr: Callable[[str], None] | None) -> None:
+        assert process.stdin is not None  # all three are pipes, see `SubprocessConnector`
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+        self._on_stderr = on_stderr
+        self._last_lines: deque[str] = deque(maxlen=STDERR_LINES)
+        self._stderr_ended = anyio.Event()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        decoder = LineDecoder(DEFAULT_LINE_LIMIT)
+        async for data in _chunks(self._stdout):
+            if lines := decoder.feed(data):
+                yield lines
+
+    async def write(self, data: bytes) -> None:
+        try:
+            await self._stdin.send(data)
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise TransportClosed from error
+
+    async def close(self) -> None:
+        await self._stdin.aclose()
+
+    async def read_stderr(self) -> None:
+        decoder = LineDecoder(1 << 20)
+        async for data in _chunks(self._stderr):
+            for line in decoder.feed(data):
+                self._log(line)
+        if rest := decoder.close():
+            self._log(rest)
+        self._stderr_ended.set()
+
+    def _log(self, line: bytes | Oversized) -> None:
+        text = line.decode("utf-8", "replace") if isinstance(line, bytes) else "(a line over 1 MiB)"
+        self._last_lines.append(text[:LONGEST_STDERR_LINE])
+        if self._on_stderr is not None:
+            try:
+                self._on_stderr(text)
+            except Exception:
+                log.exception("on_stderr failed")
+
+    async def cause_of_end(self) -> str:
+        with anyio.move_on_after(ENDS_WITHIN):
+            await self._process.wait()
+            await self._stderr_ended.wait()
+        return "\n".join([_ending(self._process.returncode), *self._last_lines])
+
+
+async def _chunks(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            yield await stream.receive(READ_SIZE)
+        except (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return
+
+
+def _ending(returncode: int | None) -> str:
+    if returncode is None:
+        return "the server closed its output"
+    if returncode < 0:
+        return f"the server was ended by signal {-returncode}"
+    return f"the server ended with exit status {returncode}"
+
+
+async def _end(process: Process) -> None:
+    """Every server ends here, in the way that costs least."""
+    assert process.stdin is not None
+    await process.stdin.aclose()
+    for signal in (process.terminate, process.kill, None):
+        with anyio.move_on_after(ENDS_WITHIN):
+            await process.wait()
+            return
+        if signal is not None:
+            signal()

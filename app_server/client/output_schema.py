@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnResult
 from protocol.base import Json
 from protocol.records import dataclass
 

@@ -26,13 +26,10 @@ from app_server.client.event_stream import EventSubscription, TurnStream
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError
 from app_server.client.feeds import OnWarning, log_warning
-from app_server.client.link import Connector
-from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, TurnOptions
-from app_server.client.prompt import Prompt
-from app_server.client.subprocess_link import OWN_COMMAND, SubprocessConnector
+from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
+from app_server.client.options import ForkOptions, ListOptions, OpenOptions, Prompt, StartOptions, TurnOptions
 from app_server.client.thread_handle import ThreadHandle
-from app_server.client.turn_handle import TurnHandle
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnHandle, TurnResult
 from protocol.base import Json, WireModel
 from protocol.structs import Written
 from protocol.table import ClientRequest

@@ -13,11 +13,9 @@ from app_server.client.event_queue import EventQueue
 from app_server.client.event_stream import EventSubscription, TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.feeds import ServerFeeds
-from app_server.client.options import ForkOptions, TurnOptions, parameters
+from app_server.client.options import ForkOptions, Prompt, TurnOptions, parameters, parts_of
 from app_server.client.output_schema import OutputModel, parsed_json
-from app_server.client.prompt import Prompt, parts_of
-from app_server.client.turn_handle import TurnHandle
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnHandle, TurnResult
 from protocol.base import Json
 from protocol.v2.thread import Thread
 from protocol.v2.thread_open import (

@@ -1,14 +1,138 @@
-"""A turn that this client has begun: wait for it, add to it, end it."""
+"""A turn that this client has begun: wait for it, add to it, end it; what is known of it meanwhile, and its result."""
 
 from __future__ import annotations
+
+from typing import Generic, TypeVar, cast
 
 import anyio
 
 from app_server.client.connection import ServerConnection
-from app_server.client.failures import AppServerError
-from app_server.client.prompt import Prompt, parts_of
-from app_server.client.turn_progress import TurnProgress, TurnResult
-from protocol.v2.turn import TURN_INTERRUPT, TURN_STEER, TurnInterruptParams, TurnSteerParams
+from app_server.client.events import ServerEvent
+from app_server.client.failures import AppServerError, OutputInvalid, TurnFailed
+from app_server.client.options import Prompt, parts_of
+from protocol.records import dataclass
+from protocol.v2.item_events import ItemCompletedNotification
+from protocol.v2.items import AgentMessageThreadItem, MessagePhase, ThreadItem
+from protocol.v2.server import ErrorNotification, TurnError
+from protocol.v2.thread import ThreadTokenUsageUpdatedNotification, TokenUsageBreakdown
+from protocol.v2.turn import (
+    TURN_INTERRUPT,
+    TURN_STEER,
+    TurnCompletedNotification,
+    TurnInterruptParams,
+    TurnStatus,
+    TurnSteerParams,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult(Generic[T]):
+    """What came of a turn. `usage` counts the tokens of this turn alone; None if no request of it was counted."""
+
+    turn_id: str
+    status: TurnStatus
+    items: tuple[ThreadItem, ...]
+    usage: TokenUsageBreakdown | None = None
+    error: TurnError | None = None
+    parsed: T | None = None
+    invalid: str | None = "the turn was not given an output schema"
+    """Why there is no output."""
+
+    @property
+    def final_message(self) -> str | None:
+        """The last thing that the model said; a commentary only where it said nothing else."""
+        messages = [item for item in self.items if isinstance(item, AgentMessageThreadItem)]
+        answers = [item for item in messages if item.phase is not MessagePhase.COMMENTARY]
+        return next((item.text for item in reversed(answers or messages)), None)
+
+    @property
+    def completed(self) -> bool:
+        return self.status is TurnStatus.COMPLETED
+
+    @property
+    def output(self) -> T:
+        """The final message as what `output=` asked for. Raises TurnFailed, OutputInvalid."""
+        if not self.completed:
+            why = self.error.message if self.error else f"the turn was {self.status}"
+            raise TurnFailed(why)
+        if self.invalid is not None:
+            raise OutputInvalid(self.invalid)
+        return cast("T", self.parsed)
+
+
+class TurnProgress:
+    """One turn that somebody may wait for."""
+
+    def __init__(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self.status = TurnStatus.IN_PROGRESS
+        self._items: list[ThreadItem] = []
+        self._before: TokenUsageBreakdown | None = None
+        self._total: TokenUsageBreakdown | None = None
+        self._error: TurnError | None = None
+        self._failure: Exception | None = None
+        self._over = anyio.Event()
+        """The turn has ended, or whoever waits shall stop."""
+        self._ended = anyio.Event()
+
+    @property
+    def running(self) -> bool:
+        return self.status is TurnStatus.IN_PROGRESS
+
+    def observe(self, event: ServerEvent) -> None:
+        match event:
+            case ItemCompletedNotification(item=item):
+                self._items.append(item)
+            case ThreadTokenUsageUpdatedNotification(token_usage=usage):
+                if self._before is None:
+                    self._before = _difference(usage.total, usage.last)
+                self._total = usage.total
+            case ErrorNotification(error=error, will_retry=False):
+                self._error = error
+            case TurnCompletedNotification(turn=turn):
+                self.status = turn.status
+                self._error = turn.error or (self._error if turn.status is TurnStatus.FAILED else None)
+                self._over.set()
+                self._ended.set()
+            case _:
+                pass
+
+    def fail(self, error: Exception, *, final: bool = False) -> None:
+        """Whoever waits for the turn gets this error. The turn may still run, unless nothing more is heard of it."""
+        self._failure = self._failure or error
+        self._over.set()
+        if final:
+            self._ended.set()
+
+    async def wait(self) -> TurnResult[None]:
+        """The result at the end of the turn. Raises what `fail` was given."""
+        await self._over.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self.result()
+
+    async def ended(self) -> None:
+        """Wait for the end of the turn itself."""
+        await self._ended.wait()
+
+    def result(self) -> TurnResult[None]:
+        """The result so far."""
+        usage = None
+        if self._before is not None and self._total is not None:
+            usage = _difference(self._total, self._before)
+        return TurnResult(self.turn_id, self.status, tuple(self._items), usage, self._error)
+
+
+def _difference(more: TokenUsageBreakdown, less: TokenUsageBreakdown) -> TokenUsageBreakdown:
+    return TokenUsageBreakdown(
+        **{
+            name: max(0, getattr(more, name) - getattr(less, name))
+            for name in TokenUsageBreakdown.__struct_fields__
+        }
+    )
+
 
 INTERRUPT_WITHIN = 5.0
 """Seconds that an abandoned turn may take to end before its caller goes on."""

@@ -10,8 +10,7 @@ from app_server.client.approval_requests import (
     PatchApprovalRequest,
 )
 from app_server.demo import script
-from app_server.demo.checks import Checks
-from app_server.demo.screen import Screen
+from app_server.demo.screen import Checks, Screen
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.turn import PlayedTurn
 from app_server.demo.workspace import DemoWorkspace

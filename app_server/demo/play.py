@@ -11,21 +11,148 @@ Each step is checked. No key, no network, and nothing of the user's is touched.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import field
+from pathlib import Path
 
 import anyio
 
+from app_server import __version__
+from app_server.client.answering import ApprovalAnswer
+from app_server.client.app_server import AppServer
+from app_server.client.approval_requests import ApprovalRequest
 from app_server.client.command_line import INTERRUPTED, cancel_on_signal
 from app_server.client.failures import AppServerError
-from app_server.demo.acts import Acts
-from app_server.demo.checks import Checks, DemoStopped
+from app_server.client.link import OWN_COMMAND
+from app_server.client.options import TurnOptions
+from app_server.client.thread_handle import ThreadHandle
+from app_server.demo import script
 from app_server.demo.expectations import Expectations
 from app_server.demo.person import Person, who_decides
-from app_server.demo.screen import Screen
+from app_server.demo.screen import Checks, DemoStopped, Screen
 from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
+from app_server.demo.turn import PlayedTurn, TurnRecorder
 from app_server.demo.workspace import DemoSetupError, DemoWorkspace, temporary_workspace
+from protocol.records import dataclass
+from protocol.v2.item_parts import TextUserInput
+from protocol.v2.items import UserMessageThreadItem
+from protocol.v2.server import INITIALIZE, ClientInfo
+from protocol.v2.settings import WorkspaceWriteSandboxPolicy
+from protocol.v2.thread import Thread
+from protocol.v2.thread_open import THREAD_RESUME, THREAD_START
+
+LEAVES_WITHIN = 2.0
+"""Seconds after its stdin was closed; editors kill what takes longer."""
+
+
+CONFINED = WorkspaceWriteSandboxPolicy(exclude_tmpdir_env_var=True, exclude_slash_tmp=True)
+
+
+@dataclass(slots=True)
+class Acts:
+    """What the acts share."""
+
+    workspace: DemoWorkspace
+    screen: Screen
+    person: Person
+    checks: Checks
+    expected: Expectations
+    thread_id: str = ""
+    rollout: Path = Path()
+    _recorder: TurnRecorder | None = field(default=None, init=False)
+
+    async def first_server(self) -> None:
+        async with self._server("a server starts") as server:
+            thread = await server.start_thread(cwd=self.workspace.repository)
+            self.thread_id, self.rollout = thread.id, Path(thread.opened.thread.path or "")
+            self.screen.exchange(THREAD_START.method, f"{thread.id}, model {thread.opened.model}")
+            self.screen.title("a turn that asks before it acts")
+            asks: TurnOptions = {"approval_policy": "untrusted", "sandbox_policy": CONFINED}
+            self.expected.repair(await self._turn(thread, script.REPAIR, asks))
+            self.screen.title("a turn that may not ask, and a command that goes too far")
+            silent: TurnOptions = {"approval_policy": "never", "sandbox_policy": CONFINED}
+            self.expected.confinement(await self._turn(thread, script.LEAVE_A_NOTE, silent))
+
+    def look_at_what_was_stored(self) -> None:
+        self.screen.title("what was stored")
+        try:
+            lines = [
+                json.loads(line)["type"] for line in self.rollout.read_text(encoding="utf-8").splitlines()
+            ]
+        except (OSError, ValueError, KeyError) as error:
+            lines = []
+            self.screen.warning(f"{self.rollout}: {error}")
+        self.screen.note("rollout", str(self.rollout))
+        counted = {kind: lines.count(kind) for kind in dict.fromkeys(lines)}
+        self.screen.note("", ", ".join(f"{count} {kind}" for kind, count in counted.items()))
+        self.checks.expect(
+            "the rollout holds the conversation", lines[:1] == ["session_meta"] and len(lines) > 20, counted
+        )
+
+    async def second_server(self) -> None:
+        async with self._server("a second server resumes it") as server:
+            thread = await server.resume_thread(self.thread_id, turns=True)
+            stored = thread.opened.thread
+            self.screen.exchange(THREAD_RESUME.method, f"{thread.id}, {len(stored.turns)} earlier turns")
+            said = words_of_the_user(stored)
+            self.checks.expect(
+                "it is the same thread, with what was said in it",
+                thread.id == self.thread_id and said == [script.REPAIR, script.LEAVE_A_NOTE],
+                said,
+            )
+            asks: TurnOptions = {"approval_policy": "untrusted"}
+            self.expected.memory(await self._turn(thread, script.CHECK_AGAIN, asks))
+
+    # --- with a server
+    @asynccontextmanager
+    async def _server(self, title: str) -> AsyncIterator[AppServer]:
+        """A server until the end of the block, and a look at how it ends."""
+        self.screen.title(title)
+        statuses: list[int] = []
+        with self.workspace.log.open("a", encoding="utf-8") as log:
+            async with AppServer.spawn(
+                OWN_COMMAND,
+                environment=self.workspace.environment,
+                on_stderr=lambda line: print(line, file=log),
+                on_exit=statuses.append,
+                on_approval=self._decide,
+                client=ClientInfo(name="app-server-demo", title="Demo", version=__version__),
+            ) as server:
+                self.screen.exchange(INITIALIZE.method, server.info.user_agent)
+                yield server
+                began = anyio.current_time()
+        seconds = anyio.current_time() - began
+        self.checks.expect(
+            "the server left in good order when its stdin was closed",
+            statuses == [0] and seconds <= LEAVES_WITHIN,
+            f"exit status {statuses} after {seconds:.1f} s",
+        )
+
+    async def _turn(self, thread: ThreadHandle, text: str, options: TurnOptions) -> PlayedTurn:
+        self.screen.user(text)
+        self._recorder = TurnRecorder(self.screen, self.person, self.expected.untouched)
+        seen = await self._recorder.record(thread.stream(text, **options))
+        self.expected.answer(seen)
+        return seen
+
+    async def _decide(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return None if self._recorder is None else await self._recorder.decide(request)
+
+
+def words_of_the_user(thread: Thread) -> list[str]:
+    return [
+        part.text
+        for turn in thread.turns
+        for item in turn.items
+        if isinstance(item, UserMessageThreadItem)
+        for part in item.content
+        if isinstance(part, TextUserInput)
+    ]
 
 
 def run_demo(*, yes: bool) -> int:

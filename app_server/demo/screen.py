@@ -1,6 +1,6 @@
-"""What the demo shows: a few kinds of lines, in colour on a terminal, plain elsewhere. Prints nothing else.
+"""What the demo shows, and the checks that it counts: a few kinds of lines, in colour on a terminal, plain elsewhere.
 
-Writes to the stream that it is given; nothing here knows of the protocol.
+Prints nothing else, and writes to the stream that it is given; nothing here knows of the protocol.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from app_server.client.command_line import printable
+from protocol.records import dataclass
 
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 LABEL = 9
@@ -112,3 +113,38 @@ class Screen:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+class DemoStopped(Exception):
+    """The demo cannot go on."""
+
+
+@dataclass(slots=True)
+class Checks:
+    """Counts; the demo's exit status comes from here."""
+
+    screen: Screen
+    passed: int = 0
+    failed: int = 0
+    denied: int = 0
+    """Steps that were skipped because an approval was denied."""
+
+    def expect(self, what: str, happened: bool, instead: object = None) -> None:
+        """`what` describes the success; `instead` is the actual value."""
+        if happened:
+            self.passed += 1
+            self.screen.check(what)
+        else:
+            self.failed += 1
+            found = "" if instead is None else f"; found: {instead!r}"
+            self.screen.failure(f"expected: {what}{found}")
+
+    def stopped(self, why: str) -> None:
+        """Nothing more can be checked."""
+        self.failed += 1
+        self.screen.failure(f"the demo cannot continue: {why}")
+
+    @property
+    def status(self) -> int:
+        """0 only if everything happened."""
+        return 0 if self.passed and not self.failed and not self.denied else 1

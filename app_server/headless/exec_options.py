@@ -15,9 +15,8 @@ import referencing.exceptions
 
 from app_server.client.command_line import InvalidCommandLine, is_utf8, server_command, working_folder
 from app_server.client.failures import InvalidArgument
-from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions
-from app_server.client.prompt import image
-from app_server.client.turn_progress import TurnResult
+from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions, image
+from app_server.client.turn_handle import TurnResult
 from app_server.core.session.schema_problem import schema_problem
 from app_server.headless.message_file import MessageFile, message_file
 from protocol.base import Json

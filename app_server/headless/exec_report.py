@@ -9,7 +9,7 @@ from typing import Final, Protocol, TextIO
 
 from app_server.client.command_line import printable
 from app_server.client.events import RawNotification, ServerEvent
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnResult
 from protocol.base import Json
 from protocol.policy import kebab
 from protocol.structs import Struct

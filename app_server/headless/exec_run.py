@@ -27,7 +27,7 @@ from app_server.client.command_line import (
 from app_server.client.failures import AppServerError
 from app_server.client.feeds import OnWarning
 from app_server.client.thread_handle import ThreadHandle
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnResult
 from app_server.demo.demo_model import demo_surroundings
 from app_server.demo.workspace import DemoSetupError
 from app_server.headless.exec_options import ExecOptions, exec_options

@@ -8,8 +8,14 @@ from __future__ import annotations
 import json
 
 from app_server.inspector.frames import Source
-from app_server.inspector.rules.order import OrderChecker, Requests, Violation, WireMessage
-from app_server.inspector.rules.rpc_rules import RPC_RULES, RPC_RULES_OF_THE_END
+from app_server.inspector.rules.order import (
+    RPC_RULES,
+    RPC_RULES_OF_THE_END,
+    OrderChecker,
+    Requests,
+    Violation,
+    WireMessage,
+)
 from app_server.inspector.rules.session_rules import SESSION_RULES
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
 from app_server.inspector.session_records import FROM, Record

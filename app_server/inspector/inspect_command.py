@@ -15,10 +15,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app_server.inspector.backlog import BoundedBacklog, FileBacklog
 from app_server.inspector.passthrough import end_like, pass_through
-from app_server.inspector.session_file import new_private_file
-from app_server.inspector.tap import Tap
+from app_server.inspector.session_records import new_private_file
+from app_server.inspector.tap import BoundedBacklog, FileBacklog, Tap
 
 UNREAD = 64 << 20
 """Bytes that wait for the page at most; a recording keeps all."""

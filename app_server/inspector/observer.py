@@ -14,9 +14,8 @@ from datetime import datetime
 import anyio
 
 from app_server.inspector.frames import FrameDecoder
-from app_server.inspector.intake import Intake
-from app_server.inspector.session_file import Recorder, SessionHead
-from app_server.inspector.store import EntryStore
+from app_server.inspector.session_records import Recorder, SessionHead
+from app_server.inspector.store import EntryStore, Intake
 
 NICE = 15
 """Once it takes frames. A recording is awaited at the end, so that it loses nothing by it."""

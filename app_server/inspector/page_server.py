@@ -1,14 +1,16 @@
 """The page's server: files of the page, sessions as streams of events, and what the page can do with a session.
 
-Everything is below `/TOKEN/`; `guard` says who may ask. A session has a number: 0 is the one that passes through,
-others were opened or are replays.
+Everything is below `/TOKEN/`, so what the page loads has the token by itself, and there is no cookie that another page
+could use. A name that was made to point at this machine does not pass for `Host`, nor another page for `Origin`. A
+session has a number: 0 is the one that passes through, others were opened or are replays.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 import anyio
@@ -21,12 +23,49 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app_server.inspector.guard import HEADERS, Guard
 from app_server.inspector.scenario import as_test, steps_of
-from app_server.inspector.session_file import session_lines
-from app_server.inspector.session_records import NotASession
+from app_server.inspector.session_records import NotASession, session_lines
 from app_server.inspector.shown_sessions import ShownSessions
 from app_server.inspector.store import EntryStore
+from protocol.records import dataclass
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of every response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    token: str
+    port: int
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
+
+    def refusal(self, path: str, headers: Mapping[str, str]) -> str | None:
+        """Why a request is refused; None if it is not. Names of headers are in lower case."""
+        if headers.get("host") not in self.hosts:
+            return "this page is served to 127.0.0.1 and localhost only"
+        origin = headers.get("origin")
+        if origin is not None and origin not in [f"http://{host}" for host in self.hosts]:
+            return "requests of other pages are refused"
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return "requests of other pages are refused"
+        given = path.removeprefix("/").partition("/")[0]
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode()):
+            return "the address needs the token that `app-server inspect` printed"
+        return None
+
 
 _HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 BUNDLE = Path(__file__).with_name("page")

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from app_server.inspector.session_file import Recorder, SessionHead, new_private_file
-from app_server.inspector.session_records import NotASession
+from app_server.inspector.session_records import NotASession, Recorder, SessionHead, new_private_file
 from app_server.inspector.session_replay import play_file
 
 MISUSED = 2
@@ -30,7 +29,7 @@ def run(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _view(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     # What serves the page is an extra.
-    viewing = importlib.import_module("app_server.inspector.viewing")
+    viewing = importlib.import_module("app_server.inspector.serving")
     try:
         anyio.run(viewing.view, Path(args.open), args.server, environment, args.url_file or "")
     except KeyboardInterrupt:

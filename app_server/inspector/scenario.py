@@ -13,8 +13,7 @@ from pprint import pformat
 
 from app_server.inspector.frames import Source
 from app_server.inspector.rules.order import Requests, WireMessage
-from app_server.inspector.session_file import SessionHead
-from app_server.inspector.session_records import Record
+from app_server.inspector.session_records import Record, SessionHead
 from app_server.inspector.subjects import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
 from protocol.base import Json
 from protocol.records import dataclass

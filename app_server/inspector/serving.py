@@ -1,19 +1,21 @@
-"""Serves the page with uvicorn on a loopback port, for as long as a session, or a person, needs it."""
+"""Serves the page with uvicorn on a loopback port, for as long as a session, or a person with a file, needs it."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
 from app_server.inspector.page_server import new_guard, page_app
-from app_server.inspector.session_file import new_private_file
-from app_server.inspector.shown_sessions import ShownSessions
+from app_server.inspector.session_records import new_private_file, read_session
+from app_server.inspector.shown_sessions import ShownSessions, fill
+from app_server.inspector.store import EntryStore
 
 GRACE = 10
 """Seconds that pages have to take the end of a session; one that reads gets it at once."""
@@ -60,3 +62,15 @@ def _announce(url: str, url_file: str) -> None:
         os.close(new_private_file(url_file, f"{url}\n".encode()))
     except OSError as error:
         print(f"app-server inspect: cannot write {url_file}: {error.strerror}", file=sys.stderr)  # noqa: T201
+
+
+async def view(path: Path, command: Sequence[str], environment: Mapping[str, str], url_file: str) -> None:
+    """Show a file until this process is interrupted. Raises OSError, or NotASession."""
+    head, records = read_session(path.read_text(encoding="utf-8", errors="replace"))
+    store = EntryStore(head, path.name)
+
+    async def until() -> None:
+        await fill(store, records)
+        await anyio.sleep_forever()
+
+    await serve_page(ShownSessions(store, command, environment), url_file, until)

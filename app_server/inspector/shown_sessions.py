@@ -9,8 +9,7 @@ from anyio.abc import TaskGroup
 
 from app_server.inspector.analysis import Analyzer
 from app_server.inspector.scenario import steps_of
-from app_server.inspector.session_file import SessionHead, read_session
-from app_server.inspector.session_records import Record
+from app_server.inspector.session_records import Record, SessionHead, read_session
 from app_server.inspector.session_replay import replay
 from app_server.inspector.store import EntryStore
 

@@ -1,14 +1,20 @@
-"""The entries of a session that the page can ask for: bounded, the oldest are dropped and counted."""
+"""From frames to what is kept: lines are put together per source, then recorded and held as entries for the page.
+
+The entries are bounded: the oldest are dropped and counted.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import anyio
 
-from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.session_file import SessionHead
+from app_server.inspector.analysis import Analyzer, SessionEntry
+from app_server.inspector.frames import Frame, Source
+from app_server.inspector.session_records import Record, Recorder, SessionHead, record_of
+from app_server.transport.framing import LineDecoder
+from protocol.base import Json
 
 MOST_ENTRIES = 250_000
 MOST_BYTES = 512 << 20
@@ -72,3 +78,52 @@ class EntryStore:
 
     def all(self) -> list[SessionEntry]:
         return list(self._entries)
+
+
+NO_LIMIT = 1 << 62
+
+
+class StreamReader:
+    """Gives each line that frames complete, with the message that it holds, if any."""
+
+    def __init__(self) -> None:
+        self._decoders = {
+            source: LineDecoder(NO_LIMIT) for source in (Source.CLIENT, Source.SERVER, Source.STDERR)
+        }
+
+    def feed(self, frame: Frame) -> Iterator[tuple[Record, Json]]:
+        at = frame.at / 1e6
+        if frame.source is Source.INSPECTOR:
+            yield record_of(frame.source, at, frame.data)
+            return
+        decoder = self._decoders[frame.source]
+        if not frame.data:
+            yield from self._end(frame.source, at, decoder)
+            return
+        for line in decoder.feed(frame.data):
+            assert isinstance(line, bytes)  # there is no limit
+            yield record_of(frame.source, at, line)
+
+    @staticmethod
+    def _end(source: Source, at: float, decoder: LineDecoder) -> Iterator[tuple[Record, Json]]:
+        if rest := decoder.close():
+            yield record_of(source, at, rest, unfinished=True)
+        yield record_of(
+            Source.INSPECTOR, at, b'{"event":"ended","source":"%b"}' % source.name.lower().encode()
+        )
+
+
+class Intake:
+    """Of one session. Without a store nothing is analysed."""
+
+    def __init__(self, store: EntryStore | None, recorder: Recorder | None = None) -> None:
+        self._store, self._recorder = store, recorder
+        self._reader, self._analyzer = StreamReader(), Analyzer()
+
+    def take(self, frames: Iterable[Frame]) -> None:
+        """Raises OSError where the recording cannot be written."""
+        pairs = [pair for frame in frames for pair in self._reader.feed(frame)]
+        if self._recorder is not None:
+            self._recorder.write(record for record, _ in pairs)
+        if self._store is not None:
+            self._store.add([self._analyzer.entry(record, message) for record, message in pairs])

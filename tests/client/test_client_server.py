@@ -21,7 +21,7 @@ from app_server.client import (
     ServerLink,
     SubprocessConnector,
 )
-from app_server.client.subprocess_link import ProcessLink
+from app_server.client.link import ProcessLink
 from protocol.structs import replace
 from protocol.v2.items import AgentMessageThreadItem
 from protocol.v2.server import ClientInfo
@@ -150,7 +150,7 @@ while True:
 
 @pytest.mark.process
 async def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("app_server.CLOSES_WITHIN", "subprocess_link.ENDS_WITHIN"):
+    for name in ("app_server.CLOSES_WITHIN", "link.ENDS_WITHIN"):
         monkeypatch.setattr(f"app_server.client.{name}", 0.1)
     lines: list[str] = []
     statuses: list[int] = []

@@ -6,7 +6,7 @@ import json
 
 from anyio.abc import SocketStream
 
-from app_server.demo.loopback import (
+from app_server.demo.scripted_model import (
     EVENT_STREAM,
     LAST_CHUNK,
     LoopbackServer,

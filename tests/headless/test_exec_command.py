@@ -20,7 +20,7 @@ import pytest
 from app_server.client import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.feeds import OnWarning
-from app_server.client.turn_progress import TurnResult
+from app_server.client.turn_handle import TurnResult
 from app_server.command_line import parser
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from app_server.demo.loopback import LoopbackServer, ReceivedRequest, whole_response
+from app_server.demo.scripted_model import LoopbackServer, ReceivedRequest, whole_response
 from protocol.base import Json
 
 pytestmark = [pytest.mark.process, pytest.mark.anyio]

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from app_server.inspector.session_file import SessionHead
+from app_server.inspector.session_records import SessionHead
 from app_server.inspector.store import EntryStore
 from protocol.structs import replace
 from tests.support.inspected import BROKEN, INITIALIZE, PATIENCE, chromium, expect, inspected, line

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from app_server.inspector.rules.order import OrderChecker, Requests
-from app_server.inspector.rules.rpc_rules import (
+from app_server.inspector.rules.order import (
     RPC_RULES_OF_THE_END,
+    OrderChecker,
+    Requests,
     rpc_01_an_answer_has_one_request,
     rpc_03_an_answer_is_a_result_or_an_error,
 )

@@ -1,7 +1,8 @@
-"""How order rules are applied: each sees every message of one connection once, and says what is wrong with it. Pure.
+"""How order rules are applied, each to every message of one connection once; and the rules of JSON-RPC itself. Pure.
 
 A rule is a function that makes a `Check`. The check keeps what it has to remember, and gives the violations of a
-message as texts. A message of the wrong shape is none of its business: the schema check names it.
+message as texts. A message of the wrong shape is none of its business: the schema check names it. The rules of JSON-RPC
+hold in both directions.
 """
 
 from __future__ import annotations
@@ -101,3 +102,82 @@ def _problems(check: Check, wire: WireMessage) -> list[str]:
         return list(check(wire))
     except (KeyError, TypeError, AttributeError, IndexError, ValueError):
         return []
+
+
+def _key(wire: WireMessage) -> tuple[bool, str]:
+    """Who asked, and under which id."""
+    return wire.sent == bool(wire.method), json.dumps(wire.message["id"])
+
+
+def rpc_01_an_answer_has_one_request() -> Check:
+    """It answers what the other side sent with that id, and nothing was answered to it before. An id of null answers
+    what was not readable.
+    """
+    asked: set[tuple[bool, str]] = set()
+
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.message.get("id") is None:
+            return
+        if not wire.message.keys() & {"result", "error"}:
+            asked.add((wire.sent, json.dumps(wire.message["id"])))
+            return
+        key = _key(wire)
+        if key not in asked:
+            yield f"an answer to {key[1]}, which is no open request"
+        asked.discard(key)
+
+    return check
+
+
+def rpc_02_an_id_is_used_once_at_a_time() -> Check:
+    asked: set[tuple[bool, str]] = set()
+
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.message.get("id") is None:
+            return
+        key = _key(wire)
+        if not wire.method:
+            asked.discard(key)
+        elif key in asked:
+            yield f"the id {key[1]} is used again before its answer"
+        else:
+            asked.add(key)
+
+    return check
+
+
+def rpc_03_an_answer_is_a_result_or_an_error() -> Check:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if (
+            "id" in wire.message
+            and not wire.method
+            and ("result" in wire.message) == ("error" in wire.message)
+        ):
+            yield "an answer with both a result and an error, or neither"
+
+    return check
+
+
+def rpc_04_every_request_is_answered() -> tuple[Check, AtTheEnd]:
+    """Of the client; what the server asks may become pointless."""
+    open_requests: dict[str, str] = {}
+
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.sent and wire.method and wire.message.get("id") is not None:
+            open_requests[json.dumps(wire.message["id"])] = wire.method
+        elif not wire.sent and not wire.method:
+            open_requests.pop(json.dumps(wire.message.get("id")), None)
+        yield from ()
+
+    def end() -> Iterator[str]:
+        yield from (f"{method} (request {id}) was not answered" for id, method in open_requests.items())
+
+    return check, end
+
+
+RPC_RULES: Sequence[Rule] = (
+    rpc_01_an_answer_has_one_request,
+    rpc_02_an_id_is_used_once_at_a_time,
+    rpc_03_an_answer_is_a_result_or_an_error,
+)
+RPC_RULES_OF_THE_END: Sequence[RuleOfTheEnd] = (rpc_04_every_request_is_answered,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from app_server.doctor.report import as_json, as_text, exit_status, summary
+from app_server.doctor import as_json, as_text, exit_status, summary
 from protocol.checks import broken, ok, warning
 
 CHECKS = [ok("git", "git version 2"), warning("disk", "500 MiB", "free some")]

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from app_server.inspector.analysis import Analyzer, SessionEntry
 from app_server.inspector.frames import Source
-from app_server.inspector.session_file import SessionHead, session_lines
-from app_server.inspector.session_records import Record, record_of
+from app_server.inspector.session_records import Record, SessionHead, record_of, session_lines
 from protocol.base import Json
 
 THREAD, TURN = "thread-1", "turn-1"

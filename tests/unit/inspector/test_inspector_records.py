@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.inspector.frame_reader import StreamReader
 from app_server.inspector.frames import Frame, FrameDecoder, Source, encode_frame
 from app_server.inspector.scenario import as_test
-from app_server.inspector.session_file import SessionHead, read_session, session_lines
-from app_server.inspector.session_records import NotASession, Record, from_line, record_of, to_line
+from app_server.inspector.session_records import (
+    NotASession,
+    Record,
+    SessionHead,
+    from_line,
+    read_session,
+    record_of,
+    session_lines,
+    to_line,
+)
+from app_server.inspector.store import StreamReader
 from app_server.masking import MASK, masked, masked_text
 from protocol.base import Json
 

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app_server.inspector.backlog import Backlog, BoundedBacklog, FileBacklog
 from app_server.inspector.frames import Frame, FrameDecoder, Source
-from app_server.inspector.tap import Tap
+from app_server.inspector.tap import Backlog, BoundedBacklog, FileBacklog, Tap
 
 PIECE = b"x" * 10_000
 PUT = 100

@@ -11,8 +11,14 @@ from typing import Self
 import anyio
 from anyio.abc import SocketStream
 
-from app_server.demo import loopback
-from app_server.demo.loopback import EVENT_STREAM, LAST_CHUNK, LoopbackServer, ReceivedRequest, response_head
+from app_server.demo import scripted_model
+from app_server.demo.scripted_model import (
+    EVENT_STREAM,
+    LAST_CHUNK,
+    LoopbackServer,
+    ReceivedRequest,
+    response_head,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ def head(status: int = 200, **headers: str) -> Bytes:
 
 
 def chunk(data: bytes) -> Bytes:
-    return Bytes(loopback.chunk(data))
+    return Bytes(scripted_model.chunk(data))
 
 
 END = Bytes(LAST_CHUNK)

@@ -1,12 +1,19 @@
-"""Renders checks, for people and as JSON. Pure."""
+"""`app-server doctor`: runs the checks of the machine and the configuration, and prints their results, as text while
+they run or as JSON at the end. Owns the exit status.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
+import anyio
+
 from app_server import __version__
+from app_server.diagnosis import diagnose
+from app_server.server import ServerSettings
 from protocol.checks import Check, CheckStatus
 
 
@@ -50,3 +57,20 @@ def exit_status(checks: Sequence[Check]) -> int:
 def _one_line(text: str) -> str:
     """Without line ends and control characters, which a program may have printed."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def run_doctor(settings: ServerSettings, *, online: bool, json: bool) -> int:
+    checks: list[Check] = []
+
+    def receive(check: Check) -> None:
+        checks.append(check)
+        if not json:
+            print(as_text(check), flush=True)  # noqa: T201  a command for people, without a wire
+
+    async def run() -> None:
+        await diagnose(settings, receive, online=online)
+
+    anyio.run(run)
+    print(as_json(checks) if json else summary(checks))  # noqa: T201
+    sys.stdout.flush()
+    return exit_status(checks)

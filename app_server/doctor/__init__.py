@@ -1,1 +1,0 @@
-"""`app-server doctor`: shows what the checks of the machine and the configuration found."""
