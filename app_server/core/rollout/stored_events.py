@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+
+from msgspec.structs import asdict
 
 from protocol.base import Json, tag_of
 from protocol.engine.events import (
