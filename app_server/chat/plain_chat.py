@@ -2,25 +2,90 @@
 the turn has ended.
 
 A question of the server takes the next line; at the end of the input it is declined. What a person typed before the
-question was shown is no answer: it is said after the turn.
+question was shown is no answer: a line that was begun before is marked as early, and said after the turn.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import termios
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TextIO
 
 import anyio
 from anyio.abc import TaskGroup
 
 from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
-from app_server.chat.entered_lines import EnteredLines
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
-from app_server.chat.slash_commands import Leave
-from app_server.chat.typed_lines import TypedLine, TypedLines
+from app_server.chat.slash_commands import EnteredLines, Leave
+from protocol.records import dataclass
+
+READ_SIZE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLine:
+    text: str
+    early: bool = False
+    """Whether it was begun before `mark_early` was called."""
+
+
+class TypedLines:
+    """`ended` once there are no more. Waiting for a line can be cancelled."""
+
+    def __init__(self, stdin: TextIO | None) -> None:
+        """None: stdin is closed."""
+        self._fd = -1 if stdin is None else stdin.fileno()
+        self._encoding = "utf-8" if stdin is None else stdin.encoding
+        self.ended = stdin is None
+        self.typed = not self.ended and os.isatty(self._fd)
+        """Whether a person types them."""
+        self._read = b""
+        """What is no whole line yet, or was not asked for."""
+        self._early = 0
+        """So many bytes of it were typed early."""
+        self._never_waits = False
+        """Whether stdin is a file."""
+
+    async def next(self) -> TypedLine | None:
+        """None at the end."""
+        while b"\n" not in self._read and not self.ended:
+            await self._until_readable()
+            data = os.read(self._fd, READ_SIZE)
+            self._read += data
+            self.ended = not data
+        line, end, self._read = self._read.partition(b"\n")
+        early, self._early = self._early > 0, max(0, self._early - len(line + end))
+        if not line and not end:
+            return None
+        return TypedLine(line.decode(self._encoding, "replace").removesuffix("\r"), early)
+
+    def mark_early(self) -> None:
+        """Take what a person has typed so far, also of a line that is not entered yet."""
+        if not self.typed or self.ended:
+            return
+        before = termios.tcgetattr(self._fd)
+        by_key = [*before[:3], before[3] & ~termios.ICANON, *before[4:6], list(before[6])]
+        by_key[6][termios.VMIN] = by_key[6][termios.VTIME] = 0
+        termios.tcsetattr(self._fd, termios.TCSANOW, by_key)
+        try:
+            while data := os.read(self._fd, READ_SIZE):
+                self._read += data.replace(b"\0", b"")  # an end of input that was typed
+        finally:
+            termios.tcsetattr(self._fd, termios.TCSANOW, before)
+        self._early = len(self._read)
+
+    async def _until_readable(self) -> None:
+        if not self._never_waits:
+            try:
+                await anyio.wait_readable(self._fd)
+            except PermissionError:
+                self._never_waits = True
+
 
 QUESTION_ROWS = 16
 """Of what is asked, where it might not fit on the screen; then all of it is above."""

@@ -1,4 +1,6 @@
-"""The slash commands of the chat."""
+"""What an entered line means that answers no question: a slash command of the chat, a command of the user's own, or
+something to say; and the threads that `/resume` offers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from app_server.chat.conversation import ChatConversation
-from app_server.chat.thread_choices import title_of
 from app_server.client.failures import AppServerError
 from app_server.client.options import ListOptions
 from protocol.records import dataclass
@@ -18,6 +19,47 @@ from protocol.v2.settings import (
     WorkspaceWriteSandboxPolicy,
 )
 from protocol.v2.thread import Thread
+
+
+class ThreadChoices:
+    """`selected` is an index of `matching`; 0 where nothing matches."""
+
+    def __init__(self, threads: Sequence[Thread]) -> None:
+        self._threads = threads
+        self.matching = threads
+        self.selected = 0
+
+    @property
+    def chosen(self) -> Thread | None:
+        return self.matching[self.selected] if self.matching else None
+
+    def filter(self, text: str) -> None:
+        """Keep the threads that contain every word of the text. The chosen one stays chosen if it is among them."""
+        before = self.chosen
+        words = text.casefold().split()
+        self.matching = [each for each in self._threads if _contains(each, words)]
+        ids = [each.id for each in self.matching]
+        self.selected = ids.index(before.id) if before is not None and before.id in ids else 0
+
+    def move(self, by: int) -> None:
+        """Up or down, to the ends of the list at most."""
+        self.selected = max(0, min(self.selected + by, len(self.matching) - 1))
+
+    def shown(self, rows: int) -> tuple[int, Sequence[Thread]]:
+        """So many threads around the chosen one, and the index of the first of them."""
+        first = max(0, min(self.selected - rows // 2, len(self.matching) - rows))
+        return first, self.matching[first : first + rows]
+
+
+def title_of(thread: Thread) -> str:
+    """Its name, or the beginning of what was said, in one line."""
+    return " ".join((thread.name or thread.preview or "(nothing said)").split())
+
+
+def _contains(thread: Thread, words: Sequence[str]) -> bool:
+    text = f"{thread.name or ''} {thread.preview} {thread.cwd}".casefold()
+    return all(word in text for word in words)
+
 
 LISTED: Final = 20
 """Threads that `/resume` lists at once where there is no terminal."""
@@ -239,3 +281,19 @@ COMMANDS: Final[Mapping[str, SlashCommand]] = {
     "help": SlashCommand("this list", SlashCommands.help),
     "quit": SlashCommand("leave", SlashCommands.quit),
 }
+
+
+class EnteredLines:
+    def __init__(self, chat: ChatConversation, choose: ThreadChooser | None = None) -> None:
+        self._chat, self._commands = chat, SlashCommands(chat, choose)
+
+    async def enter(self, line: str) -> None:
+        """Raises Leave."""
+        if not line.strip():
+            return
+        if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:  # a path is something to say
+            await self._commands.run(line.strip())
+        elif line.startswith("!"):
+            await self._chat.run_own(line[1:].strip())
+        else:
+            await self._chat.send(line)

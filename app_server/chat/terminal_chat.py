@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.patch_stdout import StdoutProxy
@@ -26,14 +27,22 @@ from prompt_toolkit.patch_stdout import StdoutProxy
 from app_server.chat.cell_text import cut_to, question_rows
 from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
-from app_server.chat.entered_lines import EnteredLines
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
-from app_server.chat.raw_input import RawInput
-from app_server.chat.slash_commands import COMMANDS, Leave
+from app_server.chat.slash_commands import COMMANDS, EnteredLines, Leave
 from app_server.chat.thread_picker import thread_picker
 from app_server.client.command_line import printable
 from app_server.client.failures import AppServerError
 from protocol.v2.thread import Thread
+
+
+class RawInput(Vt100Input):
+    """prompt_toolkit puts the terminal into cooked mode whenever something is printed above the prompt. A Ctrl-C that
+    is pressed then would be a signal instead of a key, and other keys would be echoed into the output.
+    """
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 STREAMED_ROWS: Final = 8
 """Of a message that streams so many rows are shown before its next block is whole."""

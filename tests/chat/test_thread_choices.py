@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from app_server.chat.cell_text import cut_to
-from app_server.chat.thread_choices import ThreadChoices, title_of
+from app_server.chat.slash_commands import ThreadChoices, title_of
 from protocol.v2.thread import IdleThreadStatus, SessionOriginWord, Thread
 
 

@@ -23,10 +23,8 @@ from rich.console import Console
 from app_server.chat.chat_session import chat_session
 from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
-from app_server.chat.plain_chat import PlainChat
-from app_server.chat.raw_input import RawInput
-from app_server.chat.terminal_chat import TerminalChat
-from app_server.chat.typed_lines import TypedLines
+from app_server.chat.plain_chat import PlainChat, TypedLines
+from app_server.chat.terminal_chat import RawInput, TerminalChat
 from protocol.base import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
