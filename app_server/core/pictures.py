@@ -107,13 +107,15 @@ def _is_png(data: bytes, *, checksums: bool) -> bool:
 
 
 def _png_chunks(data: bytes, *, checksums: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Kinds and contents. Raises zlib.error where a checksum is wrong."""
+    """Yield kinds and contents. Raises zlib.error where the checksum of a critical chunk is wrong; decoders pass over
+    ancillary ones, whose kinds begin with a small letter."""
     place = len(_PNG)
     while place < len(data):
         length, kind = unpack_from(">I4s", data, place)
         end = place + 8 + length
         content = data[place + 8 : end]
-        if unpack_from(">I", data, end)[0] != zlib.crc32(content, zlib.crc32(kind)) and checksums:
+        critical = checksums and kind[:1].isupper()
+        if unpack_from(">I", data, end)[0] != zlib.crc32(content, zlib.crc32(kind)) and critical:
             raise zlib.error
         yield kind, content
         place = end + 4

@@ -33,7 +33,11 @@ PR_SET_DUMPABLE = 4
 
 def serve_stdio(options: Mapping[str, Any]) -> int:
     """Serve stdin and stdout until the client closes the connection, then exit the process."""
-    launch = parse_launch(options, os.environ)
+    try:
+        launch = parse_launch(options, os.environ)
+    except ValueError as error:
+        print(f"app-server: {error}", file=sys.stderr)  # noqa: T201  there is no client yet
+        return 2
     write_fd = claim_stdout()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the server has none: saves the search
     # Imported objects are never garbage: exclude them from every collection, until the server is loaded.

@@ -42,6 +42,8 @@ def incomplete(details: Json) -> bytes:
 
 END = frame(COMPLETED)
 
+TOO_LONG = "a context that is too long"
+
 FAULTS = (
     Fault("the connection breaks", b"", cut=True),
     Fault("the stream ends too early", b""),
@@ -80,7 +82,7 @@ FAULTS = (
         failed({"code": "rate_limit_exceeded", "message": "Please try again in 5ms."}),
     ),
     Fault("a quota that is used up", failed({"code": "insufficient_quota", "message": "pay"})),
-    Fault("a context that is too long", failed({"code": "context_length_exceeded", "message": "too long"})),
+    Fault(TOO_LONG, failed({"code": "context_length_exceeded", "message": "too long"})),
     Fault("an answer that is cut short", incomplete({"reason": "max_output_tokens"})),
     Fault("an answer that is cut short for no reason", incomplete(None)),
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from protocol.base import Json
-from tests.faults.stream_faults import FAULTS, Fault
+from tests.faults.stream_faults import FAULTS, TOO_LONG, Fault
 from tests.support.client import Turn
 from tests.support.scripted_model import CREATED, Reply, begins_to_say, reply, says, script, word
 from tests.support.world import MakeWorld, World
@@ -80,7 +80,9 @@ async def test_the_conversation_still_answers(world: MakeWorld, point: Point, ha
                     assert call_id in request.outputs(), (
                         f"{fault.name}: the retried request lacks what was done"
                     )
-            after = await _play(w, conversation, [reply(says(f"answer {n}"))])
+            # After a context that was too long, the history is summarised first.
+            summary = [reply(says("summary"))] if fault.name == TOO_LONG else []
+            after = await _play(w, conversation, [*summary, reply(says(f"answer {n}"))])
             assert after.last_message == f"answer {n}", fault.name
 
 

@@ -145,3 +145,10 @@ def test_where_checksums_do_not_count_all_else_does(checksum: bytes) -> None:
     for data in (broken[:-30], PNG[:40] + b"rubbish" * 20, png(2, 2, pixels=bytes(5))):
         with pytest.raises(ImageUnreadable):
             picture_type(data, checksums=False)
+
+
+def test_a_wrong_checksum_of_what_is_not_needed_to_show_a_picture_does_not_count() -> None:
+    """As decoders have it: pictures with a broken colour profile are common."""
+    profile = struct.pack(">I4s", 3, b"iCCP") + b"abc" + b"\0\0\0\0"
+    behind_header = 8 + 12 + 13
+    assert picture_type(PNG[:behind_header] + profile + PNG[behind_header:]) == "image/png"
