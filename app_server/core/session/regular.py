@@ -47,7 +47,7 @@ class RegularSteps:
         of_thread: bool,
     ) -> None:
         self._services, self._state, self._turn, self._shape = services, state, turn, shape
-        self._of_thread = of_thread
+        self._of_thread, self._snapshot = of_thread, snapshot
         self._diffs = TurnDiffTracker(
             str(services.conversation.config.home), base=turn.settings.cwd if of_thread else None
         )
@@ -64,6 +64,7 @@ class RegularSteps:
 
     async def prepare(self) -> None:
         services = self._services
+        await self._snapshot.begin()
         await services.mcp.ready()
         tool_set = build_tools(
             services.conversation.config,

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import anyio
 
-from app_server.core.git.ghost import SnapshotUnavailable, TakenSnapshot
+from app_server.core.git.ghost import NOT_A_REPOSITORY, SnapshotUnavailable, TakenSnapshot
+from app_server.core.git.repository import find_repository
 from app_server.core.session.services import Services, SessionState
+from app_server.core.threads import run_in_thread
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import Emits, StoredTranscript, Transcript
 from protocol.events.notices import BackgroundEventEvent, WarningEvent
@@ -38,6 +40,12 @@ class TurnSnapshot:
         self._asked = not services.conversation.config.features.enabled(FEATURE)
         self._taken: TakenSnapshot | None = None
         self._recorded = False
+
+    async def begin(self) -> None:
+        """Tell the client at once where no turn can be undone, because there is no repository."""
+        if not self._asked and await run_in_thread(find_repository, self._folder()) is None:
+            self._asked = True
+            self._tell(SnapshotUnavailable(NOT_A_REPOSITORY))
 
     async def before_call(self) -> None:
         """Take the snapshot, once, before a tool may change files."""
@@ -68,13 +76,14 @@ class TurnSnapshot:
         return _SnapshotFirst(transcript, self)
 
     async def _take(self) -> None:
-        services = self._services
-        folder = Path(services.commands.roots.real(self._turn.settings.cwd))
-        outcome = await services.snapshots.take(folder, services.sources.now())
+        outcome = await self._services.snapshots.take(self._folder(), self._services.sources.now())
         if isinstance(outcome, SnapshotUnavailable):
             self._tell(outcome)
         else:
             self._taken = outcome
+
+    def _folder(self) -> Path:
+        return Path(self._services.commands.roots.real(self._turn.settings.cwd))
 
     def _tell(self, outcome: SnapshotUnavailable) -> None:
         # One word on it is enough for a conversation.
