@@ -148,7 +148,7 @@ async def test_a_command_waits_for_who_takes_its_output(
         await one.until(mark.encode())
         one.command.kill()
         with anyio.fail_after(20):
-            while marked(mark):
+            while marked(mark):  # noqa: ASYNC110  the kernel tells nobody
                 await anyio.sleep(0.01)
         taken = len(one.heard[Stream.STDOUT])
         one.slow.set()
