@@ -1,7 +1,5 @@
 """What holds for every test."""
 
-from __future__ import annotations
-
 import ast
 import os
 import sys
@@ -13,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from app_server.core.bounds import without_collector
+from tests.support.library import MakeLibraryWorld, library_worlds
+from tests.support.world import MakeWorld, worlds_in
 
 # How fast a machine is, and what else it has to do, is nothing that a test may fail on.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,6 +31,22 @@ if sys.version_info < (3, 12, 3):
 def pytest_xdist_auto_num_workers() -> int:
     """What `-n auto` means. Tests wait for other processes a third of their time, in which another worker can run."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> MakeWorld:
+    return worlds_in(tmp_path)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> MakeLibraryWorld:
+    """For scenarios that are about the agent, and not about the messages of an API."""
+    return library_worlds(tmp_path, "in_process")
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """SECURITY.md names tests for each promise: they are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The chat where there is no terminal: lines in, lines out."""
 
-from __future__ import annotations
-
 import argparse
 import builtins
 from collections.abc import Mapping, Sequence
@@ -13,13 +11,6 @@ from app_server.chat.chat_command import MISSING_EXTRA, run_chat
 from protocol.base import Json
 from tests.support.chat_worlds import chat_of_lines
 from tests.support.scripted_model import Reply, reply, runs, says
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def test_a_line_is_a_turn_and_a_question_takes_the_next_one(tmp_path: Path) -> None:

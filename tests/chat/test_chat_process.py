@@ -2,8 +2,6 @@
 docs/chat.md from this run.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

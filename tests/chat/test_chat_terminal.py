@@ -1,7 +1,5 @@
 """The chat in a terminal: what is typed, what is shown, and the keys."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,6 @@ from tests.support.pictures import PNG
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, runs, says, word
 from tests.support.terminal import Terminal
 
-pytestmark = pytest.mark.anyio
-
 CTRL_C, CTRL_D, ESCAPE, UP, DOWN = "\x03", "\x04", "\x1b", "\x1b[A", "\x1b[B"
 IDLE = "\n>\n"
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+by the chat\n*** End Patch"
@@ -23,11 +19,6 @@ def wait_for_answer(t: Terminal, text: str) -> str:
     """The text, and the end of its turn."""
     t.wait_for(text)
     return t.wait_for(IDLE)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What the console shows of events, and that nothing in them drives the terminal."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """What a line answers to what the server asks."""
 
-from __future__ import annotations
-
 import json
 
 import anyio
@@ -14,11 +12,6 @@ from app_server.client.approval_requests import parse_request
 from protocol.base import Json
 
 WORDS = ("type", "properties", "required", "enum", "oneOf", "const", "items", "default", "title", "object")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def question(method: str, **params: Json) -> PendingQuestion:
@@ -78,7 +71,6 @@ def test_a_question_is_answered_by_what_was_begun_when_it_could_be_read() -> Non
     assert asked.seen_by(5.4)
 
 
-@pytest.mark.anyio
 async def test_one_question_is_asked_at_a_time_and_one_that_is_taken_back_makes_room() -> None:
     questions, shown, answers = OpenQuestions(), list[PendingQuestion](), list[Json]()
     first, second = command(), command()

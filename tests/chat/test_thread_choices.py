@@ -1,7 +1,5 @@
 """What a picker of threads offers, and how text is cut to the columns of a terminal."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Approvals and questions through the client library: handlers, defaults, and what goes wrong in a handler."""
 
-from __future__ import annotations
-
 import threading
 
 import anyio
@@ -19,8 +17,6 @@ from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
 from protocol.v2.thread_open import FunctionDynamicToolSpec
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import calls, patches, reply, runs, says
-
-pytestmark = pytest.mark.anyio
 
 ASKS = {"approval_policy": "untrusted"}
 TOOL = FunctionDynamicToolSpec(

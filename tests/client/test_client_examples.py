@@ -1,7 +1,5 @@
 """The programs of examples/ against the scripted model."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json
@@ -30,8 +28,6 @@ from tests.support.scripted_model import (
     says,
     word,
 )
-
-pytestmark = pytest.mark.anyio
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATIENCE = 240.0

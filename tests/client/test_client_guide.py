@@ -1,7 +1,5 @@
 """Every piece of code in docs/client.md runs, in its order, against the scripted model."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re
@@ -14,8 +12,6 @@ import pytest
 from app_server.client import AppServer
 from tests.support.library import connector_to, make_folders, serving_model, spawn_in_process
 from tests.support.scripted_model import ScriptedModel, begins_to_say, reply, says, word
-
-pytestmark = pytest.mark.anyio
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
 PATIENCE = 240.0

@@ -1,7 +1,5 @@
 """What goes into a turn and comes out of it beside text: images, and structured output."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Literal
@@ -15,8 +13,6 @@ from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput
 from tests.support.library import MakeLibraryWorld
 from tests.support.pictures import PNG
 from tests.support.scripted_model import failure, reply, says
-
-pytestmark = pytest.mark.anyio
 
 
 class Part(BaseModel):

@@ -28,8 +28,6 @@ from protocol.v2.server import ClientInfo
 from tests.support.library import MakeLibraryWorld, Way, connector_to, make_folders, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_threads_are_listed_by_pages_and_found_by_a_text(library: MakeLibraryWorld) -> None:
     async with library(*(reply(says("ok")) for _ in range(3))) as w:

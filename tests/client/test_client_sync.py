@@ -1,7 +1,5 @@
 """The synchronous face: the same scenarios without an event loop of the caller's."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

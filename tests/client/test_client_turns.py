@@ -1,7 +1,5 @@
 """Turns through the client library: run, stream, steer, interrupt, and how they end."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
@@ -11,8 +9,6 @@ from protocol.v2.items import CommandExecutionThreadItem
 from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification, TurnStatus
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import Hold, begins_to_say, failure, reply, runs, says, word
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_run_gives_the_final_message_the_items_and_the_usage_of_its_turn(

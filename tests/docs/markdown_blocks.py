@@ -1,7 +1,5 @@
 """Finds the code blocks of the documentation, and what is said about running each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

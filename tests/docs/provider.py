@@ -1,7 +1,5 @@
 """A provider on loopback that stands for a local model server: lists models, answers Chat Completions with a text."""
 
-from __future__ import annotations
-
 import json
 
 from anyio.abc import SocketStream

@@ -9,8 +9,6 @@
 - Everything else, and what cannot run, has a mark before it: `<!-- not run: REASON -->` or `<!-- run by tests/… -->`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -108,9 +106,6 @@ def test_messages_are_those_of_the_protocol() -> None:
 
 
 # --- commands
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager
@@ -152,7 +147,6 @@ async def run(command: str, root: Path, environment: Mapping[str, str]) -> tuple
 
 
 @pytest.mark.process
-@pytest.mark.anyio
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))
 async def test_commands_run_as_they_stand(page: Path, tmp_path: Path) -> None:
     async with surroundings(tmp_path) as environment:

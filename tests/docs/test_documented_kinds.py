@@ -1,7 +1,5 @@
 """Every kind of error that the code gives is in docs/embedding.md, and no other."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,24 +1,8 @@
-from __future__ import annotations
-
-from pathlib import Path
-
-import pytest
 from _pytest.reports import TestReport
 from _pytest.terminal import TerminalReporter
 
 from tests.faults.rig import LONG
 from tests.faults.summary import markdown, rows
-from tests.support.world import MakeWorld, worlds_in
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> MakeWorld:
-    return worlds_in(tmp_path)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -4,8 +4,6 @@
 where it does. Model and client are processes of their own, so that what is measured is the server.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

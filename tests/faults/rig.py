@@ -3,8 +3,6 @@
 What is left behind is looked for by a mark in the environment of everything that the server starts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

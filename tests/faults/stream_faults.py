@@ -1,7 +1,5 @@
 """Ways in which a model's stream goes wrong, each to be put behind any events that came before it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The table that `make faults` ends with: what was played, how long it took, what was lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,9 +1,6 @@
 """Clients of the Agent Client Protocol that die, flood, lie about ids, or never answer."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,24 +8,12 @@ from protocol.base import Json
 from tests.scenario.test_scenario_session_prompts import mcp_server, opened, update
 from tests.support.editor import EVERYTHING, Editor
 from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, patches, reply, says, script, word
-from tests.support.world import MakeWorld, worlds_in
-
-pytestmark = pytest.mark.anyio
+from tests.support.world import MakeWorld
 
 NOWHERE = "01990000-0000-7000-8000-000000000000"
 UPDATE = "*** Begin Patch\n*** Update File: open.txt\n@@\n-unsaved\n+patched\n*** End Patch"
 ASKS: Json = {"approval_policy": "untrusted"}
 WAITS = "echo up; exec sleep 300"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> MakeWorld:
-    return worlds_in(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """A client that sleeps: what floods it waits, memory stays where it is, and once it wakes nothing is missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio
@@ -12,7 +10,7 @@ from tests.support.client import Refused
 from tests.support.scripted_model import ScriptedModel, begins_to_say, reply, says, script, word
 from tests.support.world import SCRIPT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 WORDS = [f"word-{n:05} {'x' * 200} " for n in range(60_000)]
 MIB = 1 << 20

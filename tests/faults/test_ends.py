@@ -2,8 +2,6 @@
 with status 0, nothing that it started goes on, and what the client was told is stored.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import sys
@@ -18,7 +16,7 @@ from tests.faults.rig import Place, Served, served
 from tests.support.invariants import rollout, unstored
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, script, word
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 LEAVES_WITHIN = 2.0 * 4
 """Clients grant two seconds; a loaded machine needs some more."""

@@ -1,7 +1,5 @@
 """The held load in small: nothing is lost, nothing is out of order. `python -m tests.faults.held_load` is the whole."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.faults.held_load import Shape, play

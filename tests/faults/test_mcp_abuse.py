@@ -2,8 +2,6 @@
 error, the turn goes on, and no process is left.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from tests.faults.rig import Place, conversing
 from tests.support.scripted_model import ScriptedModel, calls, reply, says
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 FAKE = Path(__file__).parents[1] / "unit" / "mcp" / "fake_server.py"
 NEVER_START = ("crash-start", "silent", "init-error", "hang-list", "crash-list")

@@ -2,8 +2,6 @@
 outside changes, nothing is half written, nothing hangs.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from tests.faults.rig import Place, conversing
 from tests.support.scripted_model import ScriptedModel, patches, reply, says
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 ABUSES = {
     "traversal": "*** Add File: ../outside/new\n+x",

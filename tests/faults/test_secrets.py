@@ -2,8 +2,6 @@
 the run produced: none of it holds a canary.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
@@ -17,7 +15,7 @@ from tests.faults.rig import Place, served
 from tests.support.client import Refused
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 

@@ -4,8 +4,6 @@ Ten times as a rule; `make faults` (FAULTS=long) kills two hundred times. The mo
 failure names: `FAULTS_SEED=… make faults ARGS="-k sigkill"` plays them again, as far as a race can be played again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -26,7 +24,7 @@ from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_s
 from tests.support.wires import ProcessWire
 from tests.support.world import PATH, SCRIPT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 LONG = os.environ.get("FAULTS") == "long"
 KILLS = 200 if LONG else 10

@@ -2,8 +2,6 @@
 the conversation still answers. The invariants that hold in every conversation are checked when a world is left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -13,8 +11,6 @@ from tests.faults.stream_faults import FAULTS, TOO_LONG, Fault
 from tests.support.client import Turn
 from tests.support.scripted_model import CREATED, Reply, begins_to_say, reply, says, script, word
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 PROVIDER = {"stream_max_retries": 1, "stream_idle_timeout_ms": 300}
 IDS = [fault.name for fault in FAULTS]

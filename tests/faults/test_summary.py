@@ -1,7 +1,5 @@
 """The table of the fault suite counts each test once, whatever became of it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from _pytest.reports import TestReport

@@ -2,8 +2,6 @@
 one can, and where something is lost the client is told.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -19,7 +17,7 @@ from tests.support.client import Refused
 from tests.support.invariants import rollout
 from tests.support.scripted_model import ScriptedModel, reply, says, script
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not ROOT, reason="only root may mount")

@@ -1,7 +1,5 @@
 """Two servers on one home: writing, listing and archiving at once, one writer per conversation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio
@@ -12,7 +10,7 @@ from tests.support.client import Refused
 from tests.support.invariants import rollout, violated_invariants
 from tests.support.scripted_model import ScriptedModel, reply, says
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 CONVERSATIONS = 6
 TURNS = 3

@@ -1,7 +1,5 @@
 """Model answers as they come over the wire: streams of events, compressed or not, damaged or not, cut into chunks."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Bytes that are nearly right: something valid, cut, doubled, swapped and sprinkled with what breaks parsers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 What it costs is measured by counts: the memory that is allocated, and the calls between two rounds of the event loop.
 """
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What comes from outside as bytes: whatever it is, it is read the same in any pieces, or refused by name."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 

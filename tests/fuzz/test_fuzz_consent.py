@@ -4,8 +4,6 @@ asked, interrupts. Nothing runs with more rights than the policy of its turn or 
 What a run could do is seen by what it did: each command writes a line in the workspace and one outside.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import dataclass, field
@@ -23,7 +21,7 @@ from tests.fuzz.mutation import EXAMPLES, thorough
 from tests.support.scripted_model import patches, reply, says, script
 from tests.support.world import World, worlds_in
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
 Approval = Literal["untrusted", "on-failure", "on-request", "never"]
 Answer = Literal["approved", "approved_for_session", "denied", "abort", "nonsense", "error", "interrupt"]
@@ -42,11 +40,6 @@ WORKSPACE, FULL = 1, len(POLICIES) - 1
 
 few = settings(thorough, max_examples=max(EXAMPLES // 30, 6))
 number = count()
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass(frozen=True)

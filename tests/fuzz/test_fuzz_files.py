@@ -1,7 +1,5 @@
 """Files that somebody spoiled: rollouts and configurations are read as far as they go, or refused by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a model writes: patches and command lines. Nothing of it makes a parser fail otherwise than by name."""
 
-from __future__ import annotations
-
 import shlex
 from functools import partial
 

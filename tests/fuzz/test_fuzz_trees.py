@@ -4,8 +4,6 @@ Content and metadata of everything else stay as they were, whatever the commands
 a command waited while the other conversation's ran, or both run at once.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -45,11 +43,11 @@ from tests.fuzz.trees import (
     script,
     steps,
 )
-from tests.unit.exec.conftest import PATH, Bench, anyio_backend, bench
+from tests.unit.exec.conftest import PATH, Bench, bench
 
-__all__ = ["anyio_backend", "bench"]
+__all__ = ["bench"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
 RACE_ROUNDS = 10
 SETTLES_WITHIN = 60.0

@@ -5,8 +5,6 @@ that is reached over no link, unless the name led over a link that commands may 
 roots keep what is at them.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Mapping

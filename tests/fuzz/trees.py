@@ -4,8 +4,6 @@ commands do: make, write, rename, link, copy and remove.
 Paths are relative to the top of a tree that belongs to one example; `Tree` has the disk.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat

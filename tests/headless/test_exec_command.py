@@ -1,7 +1,5 @@
 """`app-server exec`: what it prints, and its exit status, as scripts see them."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -31,13 +29,6 @@ from protocol.v2.turn import TurnStatus
 from tests.support.library import connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says, script
 from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Servers as processes of their own, several after or beside one another on one home; what they do to files may be
 watched, and they may be killed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

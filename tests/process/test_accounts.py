@@ -1,7 +1,5 @@
 """Logging in and out of a real server, with an OAuth issuer on loopback, and a browser that is this test."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.error
@@ -20,15 +18,10 @@ from tests.support.client import Client, Refused
 from tests.support.scripted_model import failure, reply, says, script
 from tests.unit.auth.oauth_issuer import ScriptedIssuer, id_token, jwt, scripted_issuer
 
-pytestmark = [pytest.mark.process, pytest.mark.anyio]
+pytestmark = pytest.mark.process
 
 NEEDS_LOGIN = "requires_openai_auth = true"
 KEY = "sk-of-the-user-0123456789"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Any bytes on stdin: the server survives, says what is wrong where it can, and the next request works."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The client that is used here takes every line of stdout for a message and fails on any other.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -22,7 +20,7 @@ from app_server.demo.scripted_model import Author, Reply, ScriptedModel, in_orde
 from protocol.base import Json
 from tests.support.stdio_client import Client, ServerMessage, spawned
 
-pytestmark = [pytest.mark.process, pytest.mark.anyio]
+pytestmark = pytest.mark.process
 
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
 LEAVES_WITHIN = 2.0
@@ -52,11 +50,6 @@ def hook(event, arguments):
 
 sys.addaudithook(hook)
 """
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass(slots=True)

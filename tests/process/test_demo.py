@@ -1,7 +1,5 @@
 """`app-server demo`, as it is shown to people: what it prints, what its status says, what it leaves behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`app-server doctor` as a process, with real probes, an MCP server and a provider on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -17,7 +15,7 @@ from anyio.abc import SocketStream
 from app_server.demo.scripted_model import LoopbackServer, ReceivedRequest, whole_response
 from protocol.base import Json
 
-pytestmark = [pytest.mark.process, pytest.mark.anyio]
+pytestmark = pytest.mark.process
 
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
 MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
@@ -36,11 +34,6 @@ WITH_MCP = """
 command = "{python}"
 args = ["-I", "-S", "{server}"]
 """
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Provider(LoopbackServer):

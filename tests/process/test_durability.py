@@ -1,7 +1,5 @@
 """What a server promises of the files that it keeps, seen from outside: modes, locks, full disks, power cuts."""
 
-from __future__ import annotations
-
 import resource
 import stat
 from pathlib import Path
@@ -13,12 +11,7 @@ from tests.process.servers import Place, place_in, until
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import reply, says, script
 
-pytestmark = [pytest.mark.process, pytest.mark.anyio]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = pytest.mark.process
 
 
 def mode(path: Path) -> int:

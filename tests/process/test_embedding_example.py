@@ -1,7 +1,5 @@
 """The client that docs/embedding.md shows works as it stands there."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -16,12 +14,7 @@ from app_server.demo.workspace import CONFIG, MODEL
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
 
-pytestmark = [pytest.mark.process, pytest.mark.anyio]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = pytest.mark.process
 
 
 async def test_the_documented_client_holds_a_conversation(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 What counts as broken comes from the published schemas, so the server is held against what it promises.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A client need not wait for imports to be greeted, whatever it says that it can do."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

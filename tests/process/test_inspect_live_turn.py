@@ -1,7 +1,5 @@
 """A turn with an approval around this server, watched live in the inspector's page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,19 +10,9 @@ import pytest
 
 from tests.support.inspected import INITIALIZE, Inspected, chromium, expect, line, needs_a_browser
 from tests.support.scripted_model import begins_to_say, reply, says, script, word
-from tests.support.world import SCRIPT, MakeWorld, worlds_in
+from tests.support.world import SCRIPT, MakeWorld
 
-pytestmark = [pytest.mark.process, pytest.mark.anyio]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> MakeWorld:
-    return worlds_in(tmp_path)
+pytestmark = pytest.mark.process
 
 
 async def test_a_turn_with_an_approval_is_watched_live(world: MakeWorld) -> None:

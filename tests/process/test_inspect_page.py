@@ -1,7 +1,5 @@
 """The inspector's page in a browser: what a person sees of a stream, and can do with it."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """`app-server inspect` passes everything through as it is: bytes, ends, signals and exit statuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -7,8 +7,6 @@ names one that speaks the thread API (0.169), it reads threads that were recorde
     REFERENCE_CODEX=/path/to/codex REFERENCE_CODEX_THREADS=/path/to/newer/codex make test ARGS="-k interchange"
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -22,7 +20,7 @@ from tests.support.client import Client
 from tests.support.scripted_model import reply, says, script
 from tests.support.world import SCRIPT
 
-pytestmark = [pytest.mark.process, pytest.mark.anyio]
+pytestmark = pytest.mark.process
 
 RECORDED = Path(__file__).parent.parent / "data" / "codex-0.58-rollout.jsonl"
 REFERENCE = os.environ.get("REFERENCE_CODEX", "")
@@ -36,11 +34,6 @@ needs_codex = pytest.mark.skipif(not REFERENCE, reason="REFERENCE_CODEX names no
 needs_codex_threads = pytest.mark.skipif(
     not REFERENCE_THREADS, reason="REFERENCE_CODEX_THREADS names no program"
 )
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def begin(place: Place, client: Client) -> str:

@@ -1,7 +1,5 @@
 """How the server ends: in time, with status 0, with everything stored and no child left; and what it starts on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

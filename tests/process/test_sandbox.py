@@ -1,7 +1,5 @@
 """What the sandbox promises, held by the real process against commands that try to break it."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -17,11 +15,10 @@ import pytest
 from app_server.startup.process import refuse_inspection
 from protocol.base import Json
 from tests.support.scripted_model import patches, reply, says, script
-from tests.support.world import SCRIPT, MakeWorld, World, worlds_in
+from tests.support.world import SCRIPT, MakeWorld, World
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.anyio,
     pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of this system is tested as text"),
 ]
 
@@ -37,16 +34,10 @@ READ_ONLY = {"mode": "read-only"}
 FULL_ACCESS = {"mode": "danger-full-access"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> MakeWorld:
+@pytest.fixture(autouse=True)
+def outside(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "f").write_text("orig")
-    return worlds_in(tmp_path)
 
 
 async def ran(w: World, text: str, policy: Json = WORKSPACE, **more: Json) -> Json:

@@ -1,7 +1,5 @@
 """Writable roots over several turns and conversations of the real process: what one changes, no other may follow."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -10,11 +8,10 @@ import pytest
 
 from protocol.base import Json
 from tests.support.scripted_model import calls, patches, reply, runs, says
-from tests.support.world import MakeWorld, World, worlds_in
+from tests.support.world import MakeWorld, World
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.anyio,
     pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of this system is tested as text"),
 ]
 
@@ -32,15 +29,9 @@ PNG = bytes.fromhex(
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> MakeWorld:
+@pytest.fixture(autouse=True)
+def outside(tmp_path: Path) -> None:
     (tmp_path / "outside/ws").mkdir(parents=True)
-    return worlds_in(tmp_path)
 
 
 async def turn(w: World, conversation: str, cwd: Path, *roots: Path) -> list[str]:

@@ -1,7 +1,5 @@
 """A server that is given no more threads or processes answers, and works again when it is given some."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands whose streams are closed, full, without a reader or in another encoding: one line, and no traceback."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

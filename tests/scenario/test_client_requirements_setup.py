@@ -1,7 +1,5 @@
 """What existing clients of the thread API rely on, one test for each: starting, resuming, settings, lists."""
 
-from __future__ import annotations
-
 import json
 
 import anyio
@@ -11,8 +9,6 @@ from protocol.base import Json
 from tests.support.scripted_model import calls, reply, says, script
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 
 def methods(w: World) -> list[str]:

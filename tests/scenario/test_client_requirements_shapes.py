@@ -1,7 +1,5 @@
 """What existing clients of the thread API rely on, one test for each requirement: shapes, bounds of lines, bytes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -11,8 +9,6 @@ from tests.support.client import Refused
 from tests.support.scripted_model import done, patches, reply, says, script
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 LINE = 64 * 1024
 """What a reader of asyncio takes by default."""

@@ -1,7 +1,5 @@
 """What existing clients of the thread API rely on, one test for each requirement: turns, their ends, and questions."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 
@@ -13,8 +11,6 @@ from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, begins_to_say, failure, reply, says, script, word
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 ASKS = {"approval_policy": "untrusted"}
 

@@ -1,7 +1,5 @@
 """The sequence diagrams of the documentation are those of real runs. `make diagrams` records them anew."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,8 +10,6 @@ from tests.support.scripted_model import Hold, Reply, begins_to_say, patches, re
 from tests.support.sequence_diagrams import ROOT, diagram, show, shown
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 RECORD = "RECORD_DIAGRAMS"
 CONVERSATIONS = ROOT / "protocol" / "export" / "runs.md"

@@ -1,7 +1,5 @@
 """One conversation, gone on with by one API after another: what each has said and done is there for the next."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,8 +9,6 @@ from tests.support.editor import Editor
 from tests.support.scripted_model import Reply, done, patches, reply, says, script
 from tests.support.thread_client import ended, start, turn
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 Before = tuple[str, ...]
 """The APIs that made the turns so far."""

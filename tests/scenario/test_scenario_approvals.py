@@ -1,7 +1,5 @@
 """Consent: what asks, what each answer does, and what is no answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,8 +7,6 @@ import pytest
 from protocol.base import Json
 from tests.support.scripted_model import patches, reply, runs, says, script
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 UNTRUSTED = {"approval_policy": "untrusted"}
 MAKE = script("echo made > made.txt")

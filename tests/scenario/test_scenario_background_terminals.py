@@ -1,7 +1,5 @@
 """Commands that a thread left running: told as they go on, listed, ended."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -12,8 +10,6 @@ from protocol.base import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, calls, reply, says
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 UNIFIED = "[features]\nunified_exec = true\n"
 TERMINALS = "thread/backgroundTerminals"

@@ -1,7 +1,5 @@
 """`command/exec`: commands of the client, outside of any thread."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 
@@ -10,8 +8,6 @@ import pytest
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 WRITE: Json = {"type": "workspaceWrite", "excludeSlashTmp": True, "excludeTmpdirEnvVar": True}
 

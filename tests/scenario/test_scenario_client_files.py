@@ -1,7 +1,5 @@
 """`fs/*`: files for the client, outside of any thread."""
 
-from __future__ import annotations
-
 import base64
 import os
 from pathlib import Path
@@ -11,8 +9,6 @@ import pytest
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 OFF = "[app_server]\nclient_rights = false\n"
 

@@ -1,14 +1,8 @@
 """Compaction of a thread: asked for by its client, and by itself where the context is full."""
 
-from __future__ import annotations
-
-import pytest
-
 from app_server.client import TurnResult
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import reply, says
-
-pytestmark = pytest.mark.anyio
 
 
 def kinds(result: TurnResult[None]) -> list[str]:

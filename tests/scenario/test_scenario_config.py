@@ -1,15 +1,11 @@
 """Settings: where they come from, what wins, and what is said when they are wrong."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Reply, failure, reply, says, script
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 DEEP = '[profiles.deep]\nmodel = "deep-model"\nmodel_reasoning_effort = "high"\n'
 

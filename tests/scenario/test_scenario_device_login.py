@@ -1,7 +1,5 @@
 """Logging in with a device code, and logins that the settings do not allow for requests to the model."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -12,8 +10,6 @@ from tests.support.scripted_model import reply, says
 from tests.support.thread_client import say, start
 from tests.support.world import MakeWorld, Transport
 from tests.unit.auth.oauth_issuer import scripted_issuer
-
-pytestmark = pytest.mark.anyio
 
 START = "account/login/start"
 DEVICE = {"type": "chatgptDeviceCode"}

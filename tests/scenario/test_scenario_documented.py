@@ -1,14 +1,8 @@
 """What docs/protocol.md says of cases that clients meet seldom."""
 
-from __future__ import annotations
-
-import pytest
-
 from tests.support.client import text_item
 from tests.support.scripted_model import patches, reply, says, script
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 MADE = "*** Begin Patch\n*** Add File: made.txt\n+hello\n*** End Patch"
 

@@ -1,7 +1,5 @@
 """Reasoning efforts beyond those that are known: said by the client, sent to the model, stored and shown again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -11,8 +9,6 @@ from tests.support.client import Refused
 from tests.support.scripted_model import reply, says
 from tests.support.thread_client import ended, notified, say, start, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 
 def sent(w: World) -> list[Json]:

@@ -1,14 +1,10 @@
 """`fuzzyFileSearch` for clients of the thread API: once, and in sessions."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 TREE = {"src/client.py": "", "src/server.py": "", "docs/client/x": ""}
 EXPERIMENTAL: Json = {"experimentalApi": True}

@@ -1,7 +1,5 @@
 """A fork: a conversation of its own that begins where a stored one stands. No request makes one yet."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 import time
@@ -32,8 +30,6 @@ from protocol.ids import ConversationId
 from protocol.ops import ShutdownOp
 from tests.support.scripted_model import reply, says, script
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 FORKED = "01900000-0000-7000-8000-00000000000{}"
 

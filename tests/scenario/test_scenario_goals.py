@@ -1,15 +1,11 @@
 """Goals over the thread API: turns that begin by themselves, and everything that ends that."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, calls, failure, reply, says, script, word
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 
 async def start(w: World) -> str:

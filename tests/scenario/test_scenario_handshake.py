@@ -1,15 +1,11 @@
 """Before anything else: who may speak when, and what is said of a request that cannot be served."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
 

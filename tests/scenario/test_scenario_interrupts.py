@@ -1,9 +1,5 @@
 """Stopping what runs, and speaking while it runs."""
 
-from __future__ import annotations
-
-import pytest
-
 from tests.support.client import text_item
 from tests.support.scripted_model import (
     CREATED,
@@ -17,8 +13,6 @@ from tests.support.scripted_model import (
     word,
 )
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_running_command_is_ended_and_the_model_learns_that_it_was(world: MakeWorld) -> None:

@@ -1,14 +1,10 @@
 """Who hears what: conversations side by side, listeners that come late, leave, or never come."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.client import Refused, text_item
 from tests.support.scripted_model import Hold, reply, says
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_without_a_listener_a_turn_runs_and_nothing_is_said(world: MakeWorld) -> None:

@@ -1,7 +1,5 @@
 """Models that the server knows nothing of, over both APIs of providers: what is assumed, and what is asked for."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -22,8 +20,6 @@ from tests.support.scripted_model import (
 )
 from tests.support.thread_client import ended, items, notified, say, start, turn
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 WIRES = pytest.mark.parametrize("wire", ["responses", "chat"])
 

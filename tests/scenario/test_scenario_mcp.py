@@ -1,7 +1,5 @@
 """MCP servers as a conversation sees them; the server here is a small script."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -11,8 +9,6 @@ from protocol.base import Json
 from tests.support.client import Decider
 from tests.support.scripted_model import calls, reply, says, script
 from tests.support.world import MakeWorld, Transport
-
-pytestmark = pytest.mark.anyio
 
 SERVER = Path(__file__).resolve().parents[1] / "support" / "mcp_server.py"
 

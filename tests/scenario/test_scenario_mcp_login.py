@@ -1,7 +1,5 @@
 """Logins at MCP servers through the browser: from the request to a server that is used with the token."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Iterator
@@ -13,8 +11,6 @@ from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
 from tests.support.world import MakeWorld, Transport, World
-
-pytestmark = pytest.mark.anyio
 
 LOGIN, COMPLETED = "mcpServer/oauth/login", "mcpServer/oauthLogin/completed"
 LOOPBACK = {"NO_PROXY": "127.0.0.1"}

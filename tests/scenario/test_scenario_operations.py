@@ -1,7 +1,5 @@
 """Operations that have no method of their own: compaction, review, undo, the user's shell, and questions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -12,8 +10,6 @@ from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, failure, patches, reply, says, script
 from tests.support.world import MakeWorld, worlds_in
-
-pytestmark = pytest.mark.anyio
 
 REVIEW = {"type": "review", "review_request": {"prompt": "look at it", "user_facing_hint": "the change"}}
 FOUND = {

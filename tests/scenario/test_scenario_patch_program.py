@@ -1,7 +1,5 @@
 """Patches that a script applies with the `apply_patch` program: in the command's sandbox, with its rights."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -11,7 +9,6 @@ from tests.support.scripted_model import reply, runs, says
 from tests.support.world import MakeWorld, World
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.skipif(sys.platform != "linux", reason="the layers of Linux"),
 ]
 

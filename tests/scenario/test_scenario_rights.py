@@ -1,7 +1,5 @@
 """Rights that clients and stored threads name: paths are absolute, and a fence holds in every API."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
@@ -10,8 +8,6 @@ from tests.support.editor import Editor
 from tests.support.scripted_model import reply, says, script
 from tests.support.thread_client import ended, start, turn
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 NO_TEMPORARY: Json = {"excludeTmpdirEnvVar": True, "excludeSlashTmp": True}
 OUTSIDE = "echo x > ../outside"

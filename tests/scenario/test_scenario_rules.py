@@ -1,16 +1,10 @@
 """What saves a question: rules for commands, kept in a file, and patches that are allowed for a whole session."""
 
-from __future__ import annotations
-
-import pytest
-
 from app_server.client import ApprovalReply, ApprovalRequest, CommandApprovalRequest, PatchApprovalRequest
 from protocol.v2.items import CommandExecutionThreadItem, ThreadItem
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import patches, reply, says, script
 from tests.support.thread_client import notified
-
-pytestmark = pytest.mark.anyio
 
 UNTRUSTED = {"approval_policy": "untrusted"}
 DEFAULT = "../home/rules/default.rules"

@@ -1,7 +1,5 @@
 """The server reads for nobody what commands may not read: its credentials reach no model, client or transcript."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -12,8 +10,6 @@ from tests.support.editor import Editor
 from tests.support.scripted_model import patches, reply, says
 from tests.support.thread_client import say, start
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 CANARY = "sk-canary-0123456789"
 CREDENTIALS = ("auth.json", ".credentials.json")

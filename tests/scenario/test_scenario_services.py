@@ -1,7 +1,5 @@
 """What needs no conversation: commands, searches, diffs, models, and who is logged in."""
 
-from __future__ import annotations
-
 import json
 import stat
 
@@ -11,8 +9,6 @@ import pytest
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 TREE = {
     "alpha/beta.txt": "",

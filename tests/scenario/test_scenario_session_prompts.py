@@ -1,7 +1,5 @@
 """Prompts of the Agent Client Protocol: blocks, cancelling at every moment, questions, errors, commands."""
 
-from __future__ import annotations
-
 import base64
 import sys
 from pathlib import Path
@@ -24,8 +22,6 @@ from tests.support.scripted_model import (
     word,
 )
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 SERVER = Path(__file__).parent.parent / "support" / "mcp_server.py"

@@ -1,7 +1,5 @@
 """Sessions of the Agent Client Protocol: their servers, folders, modes and options, lists, replays, and logging in."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -19,8 +17,6 @@ from tests.support.scripted_model import Hold, begins_to_say, calls, done, patch
 from tests.support.world import MakeWorld
 from tests.unit.auth.oauth_issuer import ScriptedIssuer, scripted_issuer
 from tests.unit.mcp.scripted_http import ScriptedHttp, reply_json
-
-pytestmark = pytest.mark.anyio
 
 NEEDS_LOGIN: Json = {"requires_openai_auth": True}
 

@@ -1,7 +1,5 @@
 """The Agent Client Protocol over the engine: turns, permission, cancelling, stored sessions, options, commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -21,8 +19,6 @@ from tests.support.scripted_model import (
     word,
 )
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 ASKS: Json = {"approval_policy": "untrusted"}
 

@@ -1,7 +1,5 @@
 """Skills over the thread API: listed, told to the model, handed over by the client, switched, and noticed when new."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,6 @@ from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import reply, says
 from tests.support.thread_client import notified
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 
 def skill(name: str) -> str:

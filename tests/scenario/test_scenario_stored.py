@@ -1,7 +1,5 @@
 """What outlives a conversation: resuming, listing, describing, archiving."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,8 +9,6 @@ from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
 

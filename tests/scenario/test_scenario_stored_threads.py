@@ -1,7 +1,5 @@
 """Threads as stored things: names, metadata, the archive, deletion, and what every client is told of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.rollout.thread_notes import NAMES_FILE
@@ -10,8 +8,6 @@ from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
 from tests.support.thread_client import ended, say, start, turn
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
 

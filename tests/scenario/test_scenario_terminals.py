@@ -1,15 +1,9 @@
 """Commands that go on between calls, as a client and the model see them, and what ends them."""
 
-from __future__ import annotations
-
-import pytest
-
 from protocol.base import Json
 from tests.support.scripted_model import Hold, calls, failure, reply, says
 from tests.support.thread_client import items, say, start
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 UNIFIED = "[features]\nunified_exec = true\n"
 

@@ -1,7 +1,5 @@
 """Threads that begin as copies, threads that are taken back to an earlier turn, and threads that are not stored."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -14,8 +12,6 @@ from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, items, notified, say, start, turn
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
 

@@ -1,7 +1,5 @@
 """MCP servers over the thread API: how they start, what they offer, calls of the client, starting them anew."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
@@ -9,8 +7,6 @@ from tests.scenario.test_scenario_mcp import table
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 DEAD = '[mcp_servers.dead]\ncommand = "/nowhere/at-all"\n'
 OFF = '[mcp_servers.off]\ncommand = "/nowhere/at-all"\nenabled = false\n'

@@ -1,7 +1,5 @@
 """Finding threads by what was said in them."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
@@ -9,8 +7,6 @@ from tests.support.client import Refused
 from tests.support.scripted_model import reply, says
 from tests.support.thread_client import say, start
 from tests.support.world import MakeWorld, Transport, World
-
-pytestmark = pytest.mark.anyio
 
 
 async def found(w: World, term: str, **params: Json) -> list[tuple[str, str]]:

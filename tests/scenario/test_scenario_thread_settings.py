@@ -1,7 +1,5 @@
 """Settings of a thread that decide about commands, as requests give them: kinds of questions, named sandboxes."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.base import Json
@@ -9,8 +7,6 @@ from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says, script
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 APPROVAL = "item/commandExecution/requestApproval"
 UNTRUSTED = {"approval_policy": "untrusted"}

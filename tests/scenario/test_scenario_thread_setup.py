@@ -1,7 +1,5 @@
 """The thread API around threads: logins, writing the configuration, warnings about it, what is refused."""
 
-from __future__ import annotations
-
 import json
 import stat
 
@@ -11,8 +9,6 @@ from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 LOGIN = {"requires_openai_auth": True}
 

@@ -1,7 +1,5 @@
 """What a thread asks its client beside approvals: tools that the client brought, questions of the model; and plans."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -13,8 +11,6 @@ from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import begins_to_say, calls, patches, reply, says, word
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 TOOL: Json = {
     "type": "function",

@@ -1,7 +1,5 @@
 """A thread that is being unloaded while its client comes back to it."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
@@ -10,8 +8,6 @@ from app_server.conversations.live import LiveConversation
 from tests.support.scripted_model import reply, says
 from tests.support.thread_client import notified, say, start
 from tests.support.world import MakeWorld
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(

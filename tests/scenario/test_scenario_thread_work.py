@@ -1,7 +1,5 @@
 """Work on open threads that no words of the user begin: compaction, reviews, commands, items, settings."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -24,8 +22,6 @@ from tests.support.scripted_model import (
 )
 from tests.support.thread_client import ended, items, notified, say, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 FINDINGS = {
     "findings": [

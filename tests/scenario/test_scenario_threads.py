@@ -1,7 +1,5 @@
 """The thread API over the engine: turns, approvals, interrupts, words that join a turn, reading, two APIs at once."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 
@@ -13,8 +11,6 @@ from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, failure, reply, says, script, word
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 PNG_DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

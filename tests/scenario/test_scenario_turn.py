@@ -1,7 +1,5 @@
 """A turn: what the client sees, what the model is sent, in which order."""
 
-from __future__ import annotations
-
 import base64
 import gc
 from pathlib import Path
@@ -13,8 +11,6 @@ from protocol.engine.events import SessionEvent
 from tests.support.client import text_item
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, runs, says, script, word
 from tests.support.world import MakeWorld, Transport, World
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("method", ["sendUserMessage", "sendUserTurn"])

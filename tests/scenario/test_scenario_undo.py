@@ -1,7 +1,5 @@
 """Undo in whole conversations: when snapshots are taken, what an undo says, when it is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -12,8 +10,6 @@ from protocol.base import Json
 from tests.support.client import Turn
 from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, reply, says, script
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 CONFINED = {"sandbox_mode": "workspace-write", "approval_policy": "never"}
 

@@ -1,7 +1,5 @@
 """A chat with everything in this process: frontend, server, scripted model. In a terminal, or in plain lines."""
 
-from __future__ import annotations
-
 import io
 import os
 import threading

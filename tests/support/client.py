@@ -4,8 +4,6 @@ Waiting goes forward: `expect` returns the next message that matches after the o
 scenario reads as the order in which things happen. Every wait is bounded.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """An editor that speaks the Agent Client Protocol, over the client of a scenario."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from protocol.base import Json

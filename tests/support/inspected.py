@@ -1,7 +1,5 @@
 """`app-server inspect` as a process, with its client's ends of the pipes, and a browser for its page."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 They check two records: the messages that the client sent and received, in order, and the requests to the model.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

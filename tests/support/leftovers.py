@@ -1,7 +1,5 @@
 """What a server left behind: processes, tasks, threads. Looked up before and after; anything new is a leak."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """What a process has imported."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The smallest pictures of each kind that models are sent, and a larger PNG."""
 
-from __future__ import annotations
-
 import base64
 import struct
 import zlib

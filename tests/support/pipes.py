@@ -3,8 +3,6 @@
 Plain threads, no event loop: one process serves many tests, and whatever hangs is found by a time limit.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -2,8 +2,6 @@
 were asked. It runs in threads of its own.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

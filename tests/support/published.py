@@ -1,7 +1,5 @@
 """Whether a message is what the published schemas and the table of methods say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cache

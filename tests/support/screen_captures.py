@@ -1,7 +1,5 @@
 """Pictures of a terminal for the documentation: the screen as SVG, by rich, without fonts from the network."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

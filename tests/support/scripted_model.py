@@ -4,8 +4,6 @@ A reply is a list of events, with `Hold`s between them where a scenario wants to
 `Reply` also has statuses, headers, broken connections and endless streams; every request is recorded.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

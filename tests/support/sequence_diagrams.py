@@ -4,8 +4,6 @@ A diagram has the requests, answers and notifications in their order, by method,
 out are notifications that may come at any time, so that a diagram is the same whenever it is recorded.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

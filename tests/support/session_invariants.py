@@ -1,7 +1,5 @@
 """What holds for every connection that speaks the Agent Client Protocol, independent of the scenario."""
 
-from __future__ import annotations
-
 import json
 
 from app_server.inspector.rules.order import (

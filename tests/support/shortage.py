@@ -1,7 +1,5 @@
 """Makes something short for a moment."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterator

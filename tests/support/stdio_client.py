@@ -4,8 +4,6 @@ One task uses it, in sequence. Messages that arrive before a response are kept f
 no process outlives the context.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import deque

@@ -1,7 +1,5 @@
 """A terminal: keys go in, the screen is read, the size changes. A program may run in it, or code of the test itself."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

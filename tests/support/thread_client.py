@@ -1,7 +1,5 @@
 """What tests of the thread API do again and again: begin threads and turns, and wait for their ends."""
 
-from __future__ import annotations
-
 from protocol.base import Json
 from tests.support.client import Client
 from tests.support.world import World

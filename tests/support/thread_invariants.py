@@ -1,7 +1,5 @@
 """What holds for every connection over the thread API: the order rules, and that items are the same live and stored."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Ids, paths and durations are replaced, prompts and schemas left out: the lines are for people, and for comparing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The two ways to reach a server: in this process through memory, or as a process of its own through pipes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Protocol
 

@@ -5,8 +5,6 @@
 happened is held against the invariants of every conversation.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

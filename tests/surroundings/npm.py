@@ -1,7 +1,5 @@
 """Packages of the npm registry that tests run, installed once for all workers and kept in pytest's cache."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The official Python client of the Agent Client Protocol, which validates every message, with the installed server."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +25,7 @@ from tests.support.scripted_model import (
 )
 from tests.support.world import SCRIPT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 class Editor:

@@ -1,7 +1,5 @@
 """The notify program and the user's own prompts, in a whole conversation."""
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -10,8 +8,6 @@ import pytest
 
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script
 from tests.support.world import MakeWorld, World
-
-pytestmark = pytest.mark.anyio
 
 TELL = "import os,sys; p=sys.argv[1]; open(p+'.new','w').write(sys.argv[2]); os.rename(p+'.new',p)"
 

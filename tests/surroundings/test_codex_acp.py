@@ -3,8 +3,6 @@
 Both packages come from the npm registry. Where there is no npm, or no registry, there is nothing to be shown.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +20,7 @@ from tests.support.scripted_model import Hold, begins_to_say, reply, says, scrip
 from tests.support.world import SCRIPT, MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PACKAGES = ("@agentclientprotocol/codex-acp@2.6.0", "@agentclientprotocol/sdk@2.4.0")
 CLIENT = Path(__file__).with_name("acp_sdk_client.mjs")

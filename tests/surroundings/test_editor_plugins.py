@@ -1,7 +1,5 @@
 """The plugins of `editors/` in their hosts: a turn with two approvals, one that is interrupted, the thread again."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,7 +16,7 @@ from tests.support.scripted_model import Hold, begins_to_say, patches, reply, sa
 from tests.support.world import SCRIPT, MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 EDITORS = Path(__file__).parent.parent.parent / "editors"
 ASKS: Json = {"approval_policy": "untrusted"}

@@ -1,7 +1,5 @@
 """The Python SDK of codex, with `app-server inspect` between it and this server: nothing is different for it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +15,7 @@ from tests.support.world import SCRIPT, MakeWorld, World
 sdk: Any = pytest.importorskip("openai_codex")
 T = TypeVar("T")
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 PATIENCE = 60.0
 
 

@@ -2,8 +2,6 @@
 over both transports. Where there is no npm, or no registry, there is nothing to be shown.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -17,7 +15,7 @@ from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld
 from tests.surroundings.npm import npm_packages
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PACKAGE = "@modelcontextprotocol/server-everything@2026.8.31"
 START_SECONDS = 30

@@ -1,7 +1,5 @@
 """MCP servers that others wrote, in a whole conversation: what the client is told, what the model is given."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
@@ -16,7 +14,7 @@ from tests.support.client import Turn
 from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld, World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 OFFERING = Path(__file__).with_name("offering.py")
 SLOW_START = "startup_timeout_sec = 40\n"

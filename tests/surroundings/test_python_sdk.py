@@ -3,8 +3,6 @@
 It is installed without its dependency on their own server (`make venv`); elsewhere there is nothing to be shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -21,7 +19,7 @@ sdk: Any = pytest.importorskip("openai_codex")
 wire: Any = pytest.importorskip("openai_codex.client")
 T = TypeVar("T")
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE = 30.0
 

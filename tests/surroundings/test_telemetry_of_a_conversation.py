@@ -1,7 +1,5 @@
 """A real conversation, seen from a collector: every event of the catalogue, and nothing of it anywhere else."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -19,7 +17,7 @@ from tests.support.scripted_model import (
 )
 from tests.support.world import MakeWorld, World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 

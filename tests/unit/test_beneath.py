@@ -1,7 +1,5 @@
 """Names beneath a folder: nothing outside of it is read, written or removed, whatever is linked, also meanwhile."""
 
-from __future__ import annotations
-
 import os
 import stat
 import threading

@@ -1,7 +1,5 @@
 """What is loaded late is loaded once, and says what went wrong to whoever needs it."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

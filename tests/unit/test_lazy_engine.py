@@ -1,24 +1,14 @@
 """The engine that is loaded when it is needed."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
-import pytest
 
 from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation
 from app_server.server import LazyEngine
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Assembled:

@@ -1,7 +1,5 @@
 """Limits come from the environment, or are said to be no limits."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 

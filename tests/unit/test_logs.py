@@ -1,7 +1,5 @@
 """Lines of the log on stderr, which may be a terminal."""
 
-from __future__ import annotations
-
 import logging
 
 from app_server.logs import NonBlockingHandler

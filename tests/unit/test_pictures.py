@@ -1,7 +1,5 @@
 """Whole pictures, and those that a provider would refuse."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

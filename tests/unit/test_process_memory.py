@@ -1,7 +1,5 @@
 """Memory that was freed goes back to the system, also below a block that is still in use."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -45,7 +43,6 @@ def test_memory_below_a_block_in_use_is_returned() -> None:
     assert before == after == 0 or before - after > 15_000_000
 
 
-@pytest.mark.anyio
 async def test_memory_is_returned_again_when_its_last_owners_have_freed_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

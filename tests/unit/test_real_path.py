@@ -1,7 +1,5 @@
 """Links that cannot be read: whoever resolves a path gets an answer, and no repository leads out by one."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

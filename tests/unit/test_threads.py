@@ -1,17 +1,10 @@
 """Blocking work where the system gives no more threads."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
 
 from app_server.core.threads import NO_THREAD, run_in_thread
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -22,18 +15,15 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
-@pytest.mark.anyio
 async def test_short_work_is_done_all_the_same(no_threads: None) -> None:
     assert await run_in_thread(lambda a, b: a + b, 1, 2) == 3
 
 
-@pytest.mark.anyio
 async def test_work_that_may_hang_is_refused(no_threads: None) -> None:
     with pytest.raises(BlockingIOError):
         await run_in_thread(lambda: None, abandon_on_cancel=True)
 
 
-@pytest.mark.anyio
 async def test_errors_of_the_work_are_its_own() -> None:
     calls: list[int] = []
 

@@ -1,7 +1,5 @@
 """The quick dataclass against the standard one."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 from dataclasses import field

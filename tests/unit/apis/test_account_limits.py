@@ -1,7 +1,5 @@
 """Limits of the account: told once, and to whoever listens."""
 
-from __future__ import annotations
-
 from app_server.apis.v2.news import AccountLimits
 from protocol.v2.account import RateLimitSnapshot, RateLimitWindow
 

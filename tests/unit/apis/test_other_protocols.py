@@ -1,7 +1,5 @@
 """A client that speaks something else learns how to start the right server."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol

@@ -1,9 +1,7 @@
 """Routes: typed, complete, in the order that their rows name, and closed to whom they are closed."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 
@@ -18,13 +16,6 @@ from protocol.base import WireModel
 from protocol.jsonrpc import Request
 from protocol.table import ClientRequest, NoParams
 from protocol.v1 import methods
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Params(WireModel):
@@ -81,7 +72,7 @@ def test_every_row_has_one_route() -> None:
 
 
 class Anything:
-    def __getattr__(self, name: str) -> Anything:
+    def __getattr__(self, name: str) -> Self:
         return self
 
 

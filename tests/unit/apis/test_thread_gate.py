@@ -1,7 +1,5 @@
 """What only clients that opted in may send."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.apis.route import route
@@ -12,14 +10,7 @@ from protocol.base import Json, WireModel
 from protocol.v2.thread_open import THREAD_START
 from protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
 
-pytestmark = pytest.mark.anyio
-
 GRANULAR = {"granular": {"sandbox_approval": True, "rules": True, "mcp_elicitations": True}}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Requests that read threads: stored ones, loaded ones, both at once, none."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import field
 from pathlib import Path
@@ -32,14 +30,7 @@ from protocol.v2.thread_store import THREAD_ITEMS_LIST, THREAD_LOADED_LIST, THRE
 from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 from tests.unit.rollout.stored import conversation, conversation_id, store
 
-pytestmark = pytest.mark.anyio
-
 STORED, OTHER = conversation_id(1), conversation_id(2)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def show_item(ended: EndedItem) -> ThreadItem:

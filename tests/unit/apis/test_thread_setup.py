@@ -1,13 +1,11 @@
 """Requests about what a thread can be given: configuration, models, account, names of sandboxes, features, modes."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 
@@ -40,14 +38,7 @@ from protocol.v2.models import (
 )
 from protocol.v2.settings import COLLABORATION_MODE_LIST, PERMISSION_PROFILE_LIST
 
-pytestmark = pytest.mark.anyio
-
 Handler = Callable[..., Awaitable[Written]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def source(home: Path, text: str = "", cli: CliOverrides | None = None) -> ConfigSource:
@@ -226,7 +217,7 @@ async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
 
 
 class Anything:
-    def __getattr__(self, name: str) -> Anything:
+    def __getattr__(self, name: str) -> Self:
         return self
 
 

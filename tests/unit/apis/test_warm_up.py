@@ -1,7 +1,5 @@
 """What is loaded ahead of the first turn is loaded when no long request needs the processor."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import anyio
@@ -9,8 +7,6 @@ import pytest
 
 from app_server.apis import warm_up
 from app_server.apis.warm_up import WarmUp
-
-pytestmark = pytest.mark.anyio
 
 
 class Models:

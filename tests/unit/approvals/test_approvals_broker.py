@@ -1,7 +1,5 @@
 """Questions that wait for an answer: which answer finds which question, and that only the first one counts."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
@@ -9,14 +7,7 @@ from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker
 from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.policy import ReviewDecision
 
-pytestmark = pytest.mark.anyio
-
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def silent() -> None:

@@ -1,7 +1,5 @@
 """What a yes is for: the same thing, no more rights than were agreed to, no stricter policy since."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

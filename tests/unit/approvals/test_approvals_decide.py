@@ -1,7 +1,5 @@
 """What is judged by the words and by the programs that they stand for; and what may be typed."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.approvals.consent import EVERYTHING, Rights

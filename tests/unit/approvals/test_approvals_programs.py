@@ -1,7 +1,5 @@
 """Which file a program's name stands for, and whether a command or a repository can have put it there."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which folders git may read without anybody being asked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rules by first words: what they allow and restrict, how files spell them, and which ones are proposed."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

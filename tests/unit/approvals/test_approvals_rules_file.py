@@ -1,7 +1,5 @@
 """Rules files: which are read, how a rule is added, and what becomes of a file that others could have written."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path
@@ -20,13 +18,6 @@ from app_server.core.approvals.rule_book import (
 from app_server.core.approvals.rules_text import rule_line
 
 ALLOW_CP = 'prefix_rule(pattern=["cp"], decision="allow")\n'
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def rules_file(home: Path, content: str | bytes = ALLOW_CP, name: str = DEFAULT) -> Path:

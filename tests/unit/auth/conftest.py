@@ -1,7 +1,5 @@
 """Fixtures of the credential tests: an issuer on loopback, a clock that stands still, a home."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +8,6 @@ import pytest
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, scripted_issuer
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """An OAuth issuer on loopback that remembers what it was asked. It runs in a thread of its own."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A login with a device code from the code to the stored tokens, and every way in which it may end otherwise."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
@@ -15,8 +13,6 @@ from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.base import Json
 from tests.unit.auth.oauth_issuer import ScriptedIssuer
-
-pytestmark = pytest.mark.anyio
 
 PENDING = (403, {"error": "authorization_pending"})
 

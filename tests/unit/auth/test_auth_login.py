@@ -1,7 +1,5 @@
 """A browser login from the address to the stored tokens, and every way in which it may end otherwise."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import socket
@@ -20,8 +18,6 @@ from app_server.core.auth.storage import read_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from tests.unit.auth.oauth_issuer import ScriptedIssuer
-
-pytestmark = pytest.mark.anyio
 
 
 class Attempt:

@@ -1,7 +1,5 @@
 """Status, API keys, logout, and a login that is renewed once and in time."""
 
-from __future__ import annotations
-
 import json
 import logging
 from datetime import UTC, datetime, timedelta
@@ -19,8 +17,6 @@ from app_server.core.auth.storage import StoredAuth, Tokens, read_auth, write_au
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, id_token, jwt
-
-pytestmark = pytest.mark.anyio
 
 NOBODY = AuthStatus(None, None, requires_openai_auth=True)
 

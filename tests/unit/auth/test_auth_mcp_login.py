@@ -1,7 +1,5 @@
 """Finding out who gives tokens for an MCP server, tokens that are stored and refreshed, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator, Sequence
@@ -27,8 +25,6 @@ from app_server.core.auth.oauth_tokens import (
 from app_server.core.errors import AuthError
 from protocol.base import Json
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
-
-pytestmark = pytest.mark.anyio
 
 NOW = 1_800_000_000.0
 

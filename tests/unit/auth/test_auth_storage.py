@@ -1,7 +1,5 @@
 """auth.json: its form, its mode, and what happens when something else lies there."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

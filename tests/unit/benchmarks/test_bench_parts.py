@@ -1,7 +1,5 @@
 """The parts that measure: the prepared model, the stored conversations, the sums of a profile, the footprint."""
 
-from __future__ import annotations
-
 import cProfile
 import json
 import os
@@ -20,8 +18,6 @@ from benchmarks.model import PreparedModel
 from benchmarks.processes import cpu_seconds, descendants, footprint
 from benchmarks.stored import store, store_one
 from benchmarks.turns import start
-
-pytestmark = pytest.mark.anyio
 
 
 async def asked(url: str) -> list[str]:

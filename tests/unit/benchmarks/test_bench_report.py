@@ -1,7 +1,5 @@
 """What the benchmarks make of their samples: medians, ratios, tables, places on a page, a picture."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The library against a peer that misbehaves: odd lines, unknown messages, late answers, a sudden end."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -25,15 +23,8 @@ from protocol.v2.server import WarningNotification
 from protocol.v2.turn import TURN_START, TurnStartParams, TurnStatus
 from tests.unit.client.peer import Refusal, ScriptedPeer, opened, turn
 
-pytestmark = pytest.mark.anyio
-
 COMMAND = "item/commandExecution/requestApproval"
 ASKED: Json = {"threadId": "t1", "turnId": "u1", "itemId": "c1", "startedAtMs": 1, "command": "ls"}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager

@@ -1,7 +1,5 @@
 """The queue of a stream: nothing is lost where it is read in time, and memory is bounded where it is not."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 from hypothesis import given
@@ -11,13 +9,6 @@ from app_server.client.event_queue import EventQueue
 from app_server.client.events import DeltasDropped, RawNotification, ServerEvent
 from app_server.client.failures import StreamOverflow
 from protocol.v2.item_events import AgentMessageDeltaNotification, CommandExecutionOutputDeltaNotification
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def said(text: str, item: str = "i1") -> AgentMessageDeltaNotification:

@@ -1,7 +1,5 @@
 """Files for clients: contents, directories, copies, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import stat
 from functools import partial

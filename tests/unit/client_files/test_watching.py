@@ -1,7 +1,5 @@
 """Changes at paths that come and go. Each step waits for what it expects; nothing is expected within a time."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -21,7 +19,6 @@ from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.path_snapshot import changed_paths, take_snapshot
 from app_server.core.client_files.watching import FileWatcher
 
-pytestmark = pytest.mark.anyio
 needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
 
 
@@ -37,11 +34,6 @@ def _source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
         monkeypatch.setattr(watching, "POLL_REST", 0.0)
         monkeypatch.setattr(watching, "Inotify", exhausted)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Heard:

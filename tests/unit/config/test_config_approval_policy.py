@@ -1,7 +1,5 @@
 """Approval policies that say which kinds of questions reach the user, in the user's settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

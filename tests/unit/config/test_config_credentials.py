@@ -1,7 +1,5 @@
 """Settings without credentials, and writing back what was shown."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every setting that is documented is read, and does something or is said to do nothing."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Edits of settings: what they make of the settings, and that the text says it and keeps the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

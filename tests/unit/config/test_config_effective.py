@@ -1,7 +1,5 @@
 """The settings in force, and where each comes from."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.config.effective import LayerKind, effective_settings, settings_version

@@ -1,7 +1,5 @@
 """What a client gets under `app_server.client_rights = false`: at most what the user has configured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

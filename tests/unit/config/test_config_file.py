@@ -1,7 +1,5 @@
 """What may lie at config.toml, and what is said about it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A setting that cannot be used is found in the file: line and column, also of what TOML writes in odd ways."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which layer wins, and what a key may look like."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every setting is checked, and an odd one is explained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

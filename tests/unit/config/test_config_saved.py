@@ -1,7 +1,5 @@
 """What a client sees of the saved settings, and changing the model in them."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The user's word about a folder holds where it should, and nobody else's does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings that a client writes: versions, checks, other writers, other layers."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

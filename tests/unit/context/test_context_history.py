@@ -1,7 +1,5 @@
 """Whatever was recorded, in whatever order turns were interrupted: a request has calls and outputs in pairs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Image files that the user attaches, as data URLs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Texts that the model is shown: environment, opening, command output, sizes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import anyio
-import pytest
 
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.conversations.live import LiveConversation
@@ -16,13 +15,6 @@ from protocol.base import Json
 from protocol.engine.events import SessionEvent
 from protocol.events.notices import BackgroundEventEvent
 from protocol.ops import AddToHistoryOp, Op, ShutdownOp
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class ScriptedSession:

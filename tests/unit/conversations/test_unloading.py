@@ -1,12 +1,9 @@
 """Which conversations are ended for being idle, and when."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import anyio
-import pytest
 from anyio import wait_all_tasks_blocked
 
 from app_server.conversations.unloading import (
@@ -16,8 +13,6 @@ from app_server.conversations.unloading import (
     NO_ROOM,
     IdleUnloader,
 )
-
-pytestmark = pytest.mark.anyio
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """The user's own prompts, as files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

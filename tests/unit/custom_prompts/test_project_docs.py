@@ -1,7 +1,5 @@
 """AGENTS.md: which files are read, and that a repository cannot choose others."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The demo's parts without a server: who decides, how it looks, how the model's part reacts."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty
@@ -20,11 +18,6 @@ from protocol.base import Json
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def plain() -> tuple[Screen, io.StringIO]:
@@ -79,7 +72,6 @@ class Answered(io.StringIO):
         return super().write(text)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("typed", "yes"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("yeah\n", False)]
 )
@@ -96,7 +88,6 @@ async def test_a_person_is_asked_at_a_terminal(before: str, typed: str, yes: boo
     assert stream.getvalue().startswith("asked    May it? [y/n]")
 
 
-@pytest.mark.anyio
 async def test_nobody_says_no() -> None:
     screen, stream = plain()
     person = who_decides(screen, io.StringIO("y\n"), yes=False)

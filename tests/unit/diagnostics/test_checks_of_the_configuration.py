@@ -1,7 +1,5 @@
 """What doctor says of settings, providers and MCP servers; and that it says no secret."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -162,9 +160,7 @@ def test_a_header_whose_variable_is_not_set_is_told(tmp_path: Path) -> None:
 
 
 # --- MCP servers
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.anyio
-async def test_servers_are_started_and_their_tools_counted(tmp_path: Path, anyio_backend: str) -> None:
+async def test_servers_are_started_and_their_tools_counted(tmp_path: Path) -> None:
     good = McpStdioTransport(command=sys.executable, args=("-I", "-S", str(MCP_SERVER)))
     configs = {
         "good": McpServerConfig(name="good", transport=good),

@@ -1,7 +1,5 @@
 """What doctor says of Python, the system, the sandbox, git and disks, by what was found there."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

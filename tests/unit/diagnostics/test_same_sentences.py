@@ -1,7 +1,5 @@
 """What an error on the wire says is what doctor says: one sentence, of two parts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app_server.core import remedies

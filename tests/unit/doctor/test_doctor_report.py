@@ -1,7 +1,5 @@
 """How checks are shown, and which exit status they give."""
 
-from __future__ import annotations
-
 import json
 
 from app_server.doctor import as_json, as_text, exit_status, summary

@@ -1,7 +1,5 @@
 """A runner on a home and a workspace of its own."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -14,11 +12,6 @@ from app_server.core.exec.runner import CommandRunner
 from protocol.policy import DangerFullAccess, SandboxPolicy
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass
@@ -46,13 +39,13 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(anyio_backend: str, tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async for one in _bench(tmp_path, namespaces=True):
         yield one
 
 
 @pytest.fixture
-async def degraded(anyio_backend: str, tmp_path: Path) -> AsyncIterator[Bench]:
+async def degraded(tmp_path: Path) -> AsyncIterator[Bench]:
     async for one in _bench(tmp_path, namespaces=False):
         yield one
 

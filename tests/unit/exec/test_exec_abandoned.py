@@ -1,7 +1,5 @@
 """A command that the server gave up before its start never begins."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands under the sandbox of this machine: what holds, what works, and how it looks from outside."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -15,7 +13,7 @@ from app_server.core.sandbox.confine.home import MAX_ENTRIES
 from protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
 RO = ReadOnly()
 WW = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)

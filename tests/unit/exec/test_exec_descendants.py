@@ -1,7 +1,5 @@
 """Finding processes below one: without /proc, a process finds those that became its own children."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

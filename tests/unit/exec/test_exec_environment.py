@@ -1,7 +1,5 @@
 """What of the server's environment a command gets."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy

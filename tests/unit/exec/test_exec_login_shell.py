@@ -1,7 +1,5 @@
 """A login shell whose profile is not run again behaves like one whose profile is."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from protocol.policy import SandboxPolicy, WorkspaceWrite
 from protocol.structs import replace
 from tests.unit.exec.conftest import PATH, Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")]
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 
 PROFILE = """\
 echo noise; echo noise >&2

@@ -1,7 +1,5 @@
 """Keeping head and tail; building requests; the launcher's small parts."""
 
-from __future__ import annotations
-
 import socket
 
 from hypothesis import given

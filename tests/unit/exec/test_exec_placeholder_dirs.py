@@ -1,7 +1,5 @@
 """Names that are held while commands run: made, shared, given back, and never taken from somebody else."""
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real commands that try to move what the sandbox grants and fences: by links, by parents, by other roots."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -14,7 +12,7 @@ from app_server.core.sandbox.roots import ConversationRoots
 from protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import PATH, Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
 
 @pytest.fixture

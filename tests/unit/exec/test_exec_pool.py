@@ -1,7 +1,5 @@
 """The pool of supervisors: which one takes a command, and who is kept."""
 
-from __future__ import annotations
-
 import select
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What trying the sandbox leaves behind: nothing, also of servers that were killed meanwhile."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

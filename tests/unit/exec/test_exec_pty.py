@@ -1,15 +1,11 @@
 """Commands on a terminal of their own."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
 from app_server.core.exec.pty import PtySession
 from protocol.policy import ReadOnly, SandboxPolicy
 from tests.unit.exec.conftest import Bench
-
-pytestmark = pytest.mark.anyio
 
 
 async def until(session: PtySession, words: bytes) -> bytes:

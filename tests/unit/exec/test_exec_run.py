@@ -1,7 +1,5 @@
 """Running commands unconfined: output, exit codes, limits, and what is left of a tree."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -20,8 +18,6 @@ from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.launcher import descendants
 from protocol.structs import replace
 from tests.unit.exec.conftest import Bench
-
-pytestmark = pytest.mark.anyio
 
 Find = Callable[[str], list[int]]
 

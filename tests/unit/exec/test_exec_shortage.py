@@ -1,7 +1,5 @@
 """A moment in which something is short, or a helper dies, costs one command an error and lowers nothing for good."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket
@@ -67,7 +65,6 @@ async def level(launcher: LauncherProcess, home: Path) -> str:
     ],
 )
 @pytest.mark.parametrize("before", [[], [NO_NAMESPACES]])
-@pytest.mark.anyio
 async def test_a_probe_that_ran_out_of_resources_is_inconclusive(
     answer: Answer, before: list[Answer], tmp_path: Path
 ) -> None:
@@ -80,21 +77,18 @@ async def test_a_probe_that_ran_out_of_resources_is_inconclusive(
 @pytest.mark.parametrize(
     "code", [errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENODEV]
 )
-@pytest.mark.anyio
 async def test_what_the_kernel_refuses_lowers_the_level(code: int, tmp_path: Path) -> None:
     refused = ("unavailable", code, os.strerror(code))
     assert await level(ScriptedLauncher(refused, ("exit", 0, False)), tmp_path) == "degraded"
     assert await level(ScriptedLauncher(refused, ("failed", code, "landlock")), tmp_path) == "none"
 
 
-@pytest.mark.anyio
 async def test_what_the_victim_could_do_lowers_the_level(tmp_path: Path) -> None:
     ended = ("exit", 0, False)
     assert await level(ScriptedLauncher(ended, ended, said=b"metadata\ndone\n"), tmp_path) == "degraded"
     assert await level(ScriptedLauncher(ended, ended, said=b"write\ndone\n"), tmp_path) == "none"
 
 
-@pytest.mark.anyio
 async def test_no_namespaces_at_all_is_no_shortage_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +104,6 @@ def scripted(bench: Bench, launcher: ScriptedLauncher) -> Iterator[None]:
     bench.runner._launcher = real
 
 
-@pytest.mark.anyio
 async def test_the_next_command_looks_anew(bench: Bench) -> None:
     with (
         scripted(bench, ScriptedLauncher(("unavailable", errno.EAGAIN, "clone"))),
@@ -120,7 +113,6 @@ async def test_the_next_command_looks_anew(bench: Bench) -> None:
     assert (await bench.sh("echo fine", ReadOnly())).stdout == b"fine\n"
 
 
-@pytest.mark.anyio
 async def test_a_lower_level_is_kept_and_looked_at_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +147,6 @@ async def _opens(bench: Bench) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
 @pytest.mark.parametrize("do", [_runs, _opens])
 @pytest.mark.parametrize("started", [True, False])
-@pytest.mark.anyio
 async def test_too_few_open_files_are_an_error_of_the_command(
     bench: Bench, do: Callable[[Bench], Awaitable[None]], started: bool
 ) -> None:
@@ -192,14 +183,12 @@ def test_a_message_whose_descriptors_do_not_fit_leaves_the_next_one_whole() -> N
 
 
 # --- helpers that die
-@pytest.mark.anyio
 async def test_a_supervisor_that_died_before_the_start_is_an_error(bench: Bench) -> None:
     with scripted(bench, ScriptedLauncher(None)), pytest.raises(LaunchError, match="try again"):
         await bench.sh("true")
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-@pytest.mark.anyio
 async def test_a_command_ends_with_its_helpers(
     bench: Bench, marked: Callable[[str], list[int]], terminal: bool
 ) -> None:
@@ -238,7 +227,6 @@ def _below(pid: int) -> list[int]:
     return descendants.below(pid, descendants.parents())
 
 
-@pytest.mark.anyio
 async def test_the_runner_survives_a_python_that_is_gone(tmp_path: Path) -> None:
     async with CommandRunner("/no/such/python", str(tmp_path), None, {}) as one:
         with pytest.raises(CoreError):

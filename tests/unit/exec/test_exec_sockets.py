@@ -1,7 +1,5 @@
 """Unix sockets of confined commands: they reach one another in the writable roots, and nobody outside."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -19,7 +17,7 @@ from protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.structs import replace
 from tests.unit.exec.conftest import Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
 OFFLINE = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
 ONLINE = WorkspaceWrite(network_access=True, exclude_slash_tmp=True, exclude_tmpdir_env_var=True)

@@ -1,7 +1,5 @@
 """Commands whose output is handed on piece by piece, and that are written to."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,8 +14,6 @@ from app_server.core.exec.streamed import StreamedCommand, TerminalSize
 from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
 from protocol.policy import ReadOnly, SandboxPolicy
 from tests.unit.exec.conftest import Bench
-
-pytestmark = pytest.mark.anyio
 
 
 class Running:

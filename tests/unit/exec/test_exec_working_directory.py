@@ -1,7 +1,5 @@
 """A command runs in the folder that was judged, or not at all."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.errors import LaunchError
@@ -9,8 +7,6 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
 from protocol.structs import replace
 from tests.unit.exec.conftest import Bench
-
-pytestmark = pytest.mark.anyio
 
 POLICIES: list[SandboxPolicy] = [DangerFullAccess(), ReadOnly()]
 

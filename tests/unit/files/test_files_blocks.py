@@ -1,7 +1,5 @@
 """The lines that belong to a line by indentation."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What is ignored, held against what git itself says."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable
@@ -305,7 +303,6 @@ def test_a_search_that_is_not_wanted_any_more_stops(tmp_path: Path) -> None:
     assert asked == 6
 
 
-@pytest.mark.anyio
 async def test_a_search_with_the_same_token_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
     plant(tmp_path, "file")
     entered, released = threading.Event(), threading.Event()
@@ -334,7 +331,6 @@ async def test_a_search_with_the_same_token_takes_the_place_of_the_earlier(tmp_p
     assert paths(results["file"]) == ["file"]
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_search_ends_its_thread(tmp_path: Path) -> None:
     plant(tmp_path, "file")
     entered, ended = threading.Event(), threading.Event()

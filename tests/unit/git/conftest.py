@@ -1,7 +1,5 @@
 """Repositories for the tests of this folder, made with the git that is there."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import dataclass

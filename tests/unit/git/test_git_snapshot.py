@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import shutil
 import threading
@@ -18,8 +16,6 @@ from app_server.core.git.run_git import GitCommand, GitResult, run_git
 from app_server.core.git.snapshot import Git
 from app_server.core.git.upstream import diff_to_remote
 from tests.unit.git.conftest import Sandpit
-
-pytestmark = pytest.mark.anyio
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -1,7 +1,5 @@
 """An undo takes back what the turn did, and nothing of the user's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading
@@ -16,8 +14,6 @@ from app_server.core.errors import GitError
 from app_server.core.git.restore import Undone
 from protocol.responses import GhostCommit, SnapshotOfTurn
 from tests.unit.git.conftest import Sandpit
-
-pytestmark = pytest.mark.anyio
 
 Step = Callable[[Sandpit], object]
 

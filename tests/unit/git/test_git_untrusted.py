@@ -1,7 +1,5 @@
 """Nothing that a repository names is executed, and nothing that it points at is taken for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,8 +8,6 @@ from app_server.core.git.ghost import Snapshots, SnapshotUnavailable
 from app_server.core.git.repository import read_git_info
 from app_server.core.git.upstream import diff_to_remote
 from tests.unit.git.conftest import Sandpit
-
-pytestmark = pytest.mark.anyio
 
 PROGRAMS = (
     "core.fsmonitor",

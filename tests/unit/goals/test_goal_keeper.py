@@ -1,7 +1,5 @@
 """What may become of a goal, and when a turn is to be begun for it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Addresses as the wire has them."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.http.address import address

@@ -1,7 +1,5 @@
 """Compressed bodies: the same bytes however they are cut, in bounded pieces, and never far too many."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable, Iterable

@@ -1,17 +1,12 @@
 """What leaves in one piece, and what is not held back."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from typing import Any
 
 import httpcore
-import pytest
 
 from app_server.core.http.connections import AT_ONCE_BYTES, GatheringStream
-
-pytestmark = pytest.mark.anyio
 
 
 class Wire(httpcore.AsyncNetworkStream):

@@ -1,7 +1,5 @@
 """What messages may show of a URL."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.http.address import origin

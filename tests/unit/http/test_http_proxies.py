@@ -1,7 +1,5 @@
 """Which proxy a request goes through: one table for all that asks the web."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.http.address import proxy_for

@@ -1,7 +1,5 @@
 """Which certificates are believed, and that nothing of the process's own environment decides."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A turn of the thread API with an approval, as a session."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 

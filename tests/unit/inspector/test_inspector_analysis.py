@@ -1,7 +1,5 @@
 """What the page is told of each message: what it answers, what it is about, what is wrong with it."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What is shown and saved of a stream: whole lines, without secrets, and the same when it is read again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A recorded client becomes steps, with what each message waits for."""
 
-from __future__ import annotations
-
 import ast
 
 from app_server.inspector.scenario import Names, Receive, Send, as_test, steps_of

@@ -1,7 +1,5 @@
 """The tap never waits for the observer: what it does not take is kept for a recording, and counted for a page."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

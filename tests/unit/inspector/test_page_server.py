@@ -1,7 +1,5 @@
 """The page's server: who is let in, what sessions look like over HTTP, and what is kept of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,14 +19,8 @@ pytest.importorskip("starlette")
 page_server = pytest.importorskip("app_server.inspector.page_server")
 shown_sessions = pytest.importorskip("app_server.inspector.shown_sessions")
 
-pytestmark = pytest.mark.anyio
 GUARD = Guard("the-token", 4711)
 PAGE = f"http://127.0.0.1:{GUARD.port}/{GUARD.token}/"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def recorded() -> EntryStore:

@@ -1,7 +1,5 @@
 """A rig that opens a conversation's servers, calls them, and sees what became of their processes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -24,11 +22,6 @@ from protocol.engine.events import McpServerState, McpServerStateChanged
 
 FAKE = Path(__file__).with_name("fake_server.py")
 USER = {"HOME": "/home/u", "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServerConfig:

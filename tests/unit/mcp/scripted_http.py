@@ -1,7 +1,5 @@
 """An HTTP server for MCP whose answers a test decides; it remembers what it was asked."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """The texts that clients match and models read."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

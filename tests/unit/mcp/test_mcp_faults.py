@@ -1,7 +1,5 @@
 """A faulty server costs its own tools, one message, bounded time and bounded memory, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -18,8 +16,6 @@ from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from app_server.core.mcp.offer import SERVER_NAME
 from protocol.base import Json
 from tests.unit.mcp.conftest import USER, Rig, fake, gone, until
-
-pytestmark = pytest.mark.anyio
 
 ECHO = "mcp__fake__echo"
 CALL_FAILED = "tool call error: tool call failed for `fake/echo`\n\nCaused by:\n    "

@@ -1,7 +1,5 @@
 """Servers over streamable HTTP: the official implementation, and faults that it does not have."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
@@ -17,8 +15,6 @@ from protocol.base import Json
 from protocol.mcp import McpAuthStatus
 from tests.unit.mcp.conftest import Rig, http, until
 from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply, reply_json
-
-pytestmark = pytest.mark.anyio
 
 OFFICIAL = Path(__file__).with_name("official_server.py")
 

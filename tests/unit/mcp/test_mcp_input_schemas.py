@@ -1,7 +1,5 @@
 """Which input schemas reach the model, and how."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema

@@ -1,16 +1,11 @@
 """Starting the servers of a conversation anew, and what is told of their states."""
 
-from __future__ import annotations
-
 import anyio
-import pytest
 
 from app_server.core.mcp.client_access import ConnectionState, call_tool, server_statuses
 from app_server.core.mcp.interfaces import McpFailure
 from protocol.engine.events import McpServerState
 from tests.unit.mcp.conftest import Rig, fake, gone, until
-
-pytestmark = pytest.mark.anyio
 
 STARTING, READY, FAILED, CANCELLED = McpServerState
 

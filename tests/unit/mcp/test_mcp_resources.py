@@ -1,7 +1,5 @@
 """The tools that list and read resources: what they take and what they answer."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -33,7 +31,6 @@ def test_an_event_names_the_server_as_the_model_wrote_it() -> None:
     assert (arguments.server, arguments.uri, arguments.invoked_server) == ("s", "u", " s ")
 
 
-@pytest.mark.anyio
 async def test_one_page_of_one_server(rig: Rig) -> None:
     async with rig.fake("normal") as mcp:
         first = await mcp.list_resources(ListArguments("fake"))
@@ -44,7 +41,6 @@ async def test_one_page_of_one_server(rig: Rig) -> None:
         assert second == {"server": "fake", "resources": [NOTE | {"uri": "note://2"}]}
 
 
-@pytest.mark.anyio
 async def test_all_pages_of_all_servers(rig: Rig) -> None:
     async with rig.opened(fake("normal", rig.log), fake("crash-start", rig.log, name="dead")) as mcp:
         assert json.loads(await mcp.list_resources(ListArguments())) == {
@@ -55,7 +51,6 @@ async def test_all_pages_of_all_servers(rig: Rig) -> None:
         }
 
 
-@pytest.mark.anyio
 async def test_a_resource_is_read(rig: Rig) -> None:
     async with rig.fake("normal") as mcp:
         output = await mcp.read_resource(read_arguments("fake", "note://1"))
@@ -65,7 +60,6 @@ async def test_a_resource_is_read(rig: Rig) -> None:
         )
 
 
-@pytest.mark.anyio
 async def test_an_unavailable_resource_is_reported_to_the_model(rig: Rig) -> None:
     async with rig.opened(fake("normal", rig.log), fake("crash-start", rig.log, name="dead")) as mcp:
         with pytest.raises(McpFailure) as caught:
@@ -82,7 +76,6 @@ async def test_an_unavailable_resource_is_reported_to_the_model(rig: Rig) -> Non
             await mcp.list_resources(ListArguments(None, "x"))
 
 
-@pytest.mark.anyio
 async def test_a_client_that_asks_is_shown_everything(rig: Rig) -> None:
     web = http("http://127.0.0.1:9/mcp", enabled=False, bearer_token_env_var="TOKEN")
     async with rig.opened(fake("normal", rig.log), web) as mcp:

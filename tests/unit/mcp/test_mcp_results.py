@@ -1,7 +1,5 @@
 """What the model and the client are given of a result."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Lines of a server, whatever it writes."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """A server that others wrote, as users have it: started by its command, over stdio."""
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -11,7 +9,6 @@ from app_server.core.config.types import McpServerConfig, McpStdioTransport
 from tests.unit.mcp.conftest import Rig
 
 
-@pytest.mark.anyio
 async def test_the_time_server_tells_the_time(rig: Rig) -> None:
     pytest.importorskip("mcp_server_time", reason="mcp-server-time is not installed")
     transport = McpStdioTransport(

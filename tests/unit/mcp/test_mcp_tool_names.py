@@ -1,7 +1,5 @@
 """Names that every model API takes, unique and telling."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

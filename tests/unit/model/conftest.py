@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,11 +6,6 @@ from tests.unit.model.provider_server import ProviderServer
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def provider(anyio_backend: str) -> AsyncIterator[ProviderServer]:
+async def provider() -> AsyncIterator[ProviderServer]:
     async with ProviderServer() as server:
         yield server

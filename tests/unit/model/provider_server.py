@@ -1,7 +1,5 @@
 """A loopback server that sends exactly the bytes of its scripts, and records the requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """HTTP without a network: each request takes the next scripted outcome. And frames for answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

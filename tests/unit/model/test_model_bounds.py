@@ -1,7 +1,5 @@
 """How much of one answer is taken, whichever API it was asked through, and that others run meanwhile."""
 
-from __future__ import annotations
-
 import json
 import logging
 
@@ -34,8 +32,6 @@ from tests.unit.model.scripted import (
     refused,
     text_delta,
 )
-
-pytestmark = pytest.mark.anyio
 
 
 async def failed(*parts: bytes | HttpFailure) -> tuple[ModelError, list[ModelEvent]]:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import anyio
@@ -46,8 +44,6 @@ from tests.unit.model.scripted import (
     sse,
     text_delta,
 )
-
-pytestmark = pytest.mark.anyio
 
 FINE = answer(CREATED, text_delta("a"), COMPLETED)
 NO_LIMITS = RateLimits(RateLimitSnapshot())

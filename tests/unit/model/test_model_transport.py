@@ -1,7 +1,5 @@
 """The model client over real sockets: what HTTP itself can do to an answer."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 from collections.abc import AsyncIterator
@@ -38,14 +36,12 @@ from tests.unit.model.provider_server import (
 )
 from tests.unit.model.scripted import COMPLETED, CREATED, IDENTITY, ask, provider_config, text_delta
 
-pytestmark = pytest.mark.anyio
-
 ANSWER = CREATED + text_delta("grüße 😀") + COMPLETED
 EVENTS: list[ModelEvent] = [Created("r1"), OutputTextDelta("grüße 😀"), Completed("r1", None)]
 
 
 @pytest.fixture
-async def http(anyio_backend: str) -> AsyncIterator[LazyHttp]:
+async def http() -> AsyncIterator[LazyHttp]:
     shared = LazyHttp({})
     yield shared
     await shared.aclose()

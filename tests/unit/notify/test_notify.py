@@ -1,7 +1,5 @@
 """The notify program: what it is told, how it is started, and that nothing is left of it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -29,11 +27,6 @@ WRITE = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:
 KEEP = ("/bin/sh", "-c", 'printf %s "$1" > "$0.part" && mv "$0.part" "$0"')
 """Stores the message at once, under the name that follows."""
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "MINE": "1"}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -80,7 +73,6 @@ def test_a_message_that_fits_is_passed_unchanged() -> None:
     assert json.loads(message)["input-messages"][299] == "a\0b \\u0000"
 
 
-@pytest.mark.anyio
 async def test_a_message_over_the_systems_limit_arrives_shortened(tmp_path: Path) -> None:
     target = tmp_path / "told"
     message = turn_complete("t", "1", "/ws", ["ü" * 100_000, "short"], "x" * 100_000)
@@ -93,7 +85,6 @@ async def test_a_message_over_the_systems_limit_arrives_shortened(tmp_path: Path
     assert notice["last-assistant-message"].endswith(ELLIPSIS)
 
 
-@pytest.mark.anyio
 async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> None:
     """Arguments and environment together are limited, too: to a quarter of the stack."""
     target = tmp_path / "told"
@@ -109,7 +100,6 @@ async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> No
     assert len(text) < 15_000
 
 
-@pytest.mark.anyio
 async def test_the_program_gets_the_message_last_and_the_users_environment(tmp_path: Path) -> None:
     target = tmp_path / "told"
     program = NotifyProgram((sys.executable, "-c", WRITE, str(target), "own"), ENV)
@@ -120,7 +110,6 @@ async def test_the_program_gets_the_message_last_and_the_users_environment(tmp_p
     assert session != os.getsid(0)
 
 
-@pytest.mark.anyio
 async def test_the_program_runs_nothing_of_the_folder_that_the_server_was_started_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +121,6 @@ async def test_the_program_runs_nothing_of_the_folder_that_the_server_was_starte
     assert not planted.exists()
 
 
-@pytest.mark.anyio
 async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> None:
     target, gate = tmp_path / "pid", tmp_path / "gate"
     os.mkfifo(gate)
@@ -143,7 +131,6 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
     await until(lambda: not Path(f"/proc/{pid}").exists())  # also a zombie is there
 
 
-@pytest.mark.anyio
 async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         await NotifyProgram(("/no/such/program",), ENV).notify('{"secret":1}')
@@ -152,7 +139,6 @@ async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.Lo
     assert "secret" not in caplog.text
 
 
-@pytest.mark.anyio
 async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate, count = tmp_path / "gate", tmp_path / "count"
     os.mkfifo(gate)
@@ -167,7 +153,6 @@ async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.
     os.close(descriptor)
 
 
-@pytest.mark.anyio
 async def test_without_a_command_nothing_is_started() -> None:
     program = NotifyProgram((), ENV)
     await program.notify("{}")

@@ -1,7 +1,5 @@
 """`apply_patch` as a program: what commands find on their PATH."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

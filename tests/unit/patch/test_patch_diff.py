@@ -1,7 +1,5 @@
 """Diffs of texts and of a whole turn."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

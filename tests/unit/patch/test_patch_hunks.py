@@ -1,7 +1,5 @@
 """Hunks against text: where they match, and that nothing else changes."""
 
-from __future__ import annotations
-
 import difflib
 
 import pytest

@@ -1,7 +1,5 @@
 """The grammar: what is taken, what is refused and with which words."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Planning against real files: what is understood, what is refused, and that planning changes nothing."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """Which patches are applied, asked about, refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

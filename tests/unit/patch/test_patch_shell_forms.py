@@ -1,7 +1,5 @@
 """Which command lines are patches."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A workspace on the disk, and the way from a patch's text to the changed files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app_server.core.patch.atomic_writer import apply_document

@@ -1,7 +1,5 @@
 """Rollouts for the tests of this folder: a home, a fixed clock, lines in every state of repair."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The last turn's settings, and reading a file from its end."""
 
-from __future__ import annotations
-
 import os
 import tracemalloc
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A stored conversation read for a copy, and the lines that are copied."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the head of a rollout says of its conversation."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

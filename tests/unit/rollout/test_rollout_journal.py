@@ -1,7 +1,5 @@
 """The journal beside a rollout, and how its files are opened."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One writer per rollout, which nobody who may only read it can keep from writing."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

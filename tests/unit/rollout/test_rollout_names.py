@@ -1,7 +1,5 @@
 """Names of rollouts, and which of them a home has."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Which lines of a file do not count after some were taken back."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

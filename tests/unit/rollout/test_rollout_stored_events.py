@@ -1,7 +1,5 @@
 """Which lines a rollout stores for an event, without identity (as codex 0.58 does) and with it."""
 
-from __future__ import annotations
-
 import json
 import re
 

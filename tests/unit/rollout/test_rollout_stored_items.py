@@ -1,7 +1,5 @@
 """Items of files that store calls as entries of the history only."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Calls of the model in rollouts of other programs, as items with their ends."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The goal of a stored conversation."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

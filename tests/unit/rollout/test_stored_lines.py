@@ -1,7 +1,5 @@
 """One stored line: cut without parsing where it has the usual form, parsed where it has another."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The index of stored threads in its parts: rows, queries, what changed on the disk, and the file itself."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """Pages of stored threads: orders, filters, and an index that is right whatever happens to it or to the files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Names and metadata beside the rollouts: the last line counts, whoever writes, whatever the file looks like."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

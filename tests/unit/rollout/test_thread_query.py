@@ -1,7 +1,5 @@
 """What a list of threads wants: cursors, filters and the words for who began a thread."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Stored threads by what was said in them: what is searched, pages, and an index that follows the files."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

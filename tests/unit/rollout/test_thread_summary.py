@@ -1,7 +1,5 @@
 """What is shown of a thread beside its turns."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

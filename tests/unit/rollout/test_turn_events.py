@@ -1,7 +1,5 @@
 """Stored lines as events: what a line says with identity, and what is derived where it says nothing."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 

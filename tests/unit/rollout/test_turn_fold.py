@@ -1,7 +1,5 @@
 """What is read back of a conversation is what was emitted live: same turns, items, ids, states and times."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterable

@@ -1,11 +1,10 @@
 """Where the turns of a file are: what the index says of each, and when it is made anew."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -87,7 +86,7 @@ class File:
         self.path = path
         path.write_bytes(b"".join(map(encoded, payloads)))
 
-    def append(self, *payloads: Json, torn: int = 0) -> File:
+    def append(self, *payloads: Json, torn: int = 0) -> Self:
         """Without so many bytes at the end."""
         data = b"".join(map(encoded, payloads))
         with self.path.open("ab") as file:

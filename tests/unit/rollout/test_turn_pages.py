@@ -1,7 +1,5 @@
 """Pages of turns and items: joined, they are the whole conversation, whatever the file went through."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

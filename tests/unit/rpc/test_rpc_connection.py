@@ -1,13 +1,10 @@
 """Lines become calls, results become answers; what is too much is said to be."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
@@ -15,8 +12,6 @@ from app_server.rpc.outgoing import ClientReply, Outgoing
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.base import Json
 from protocol.jsonrpc import Request
-
-pytestmark = pytest.mark.anyio
 
 
 class Echo:

@@ -1,7 +1,5 @@
 """The errors that handlers raise: their codes and their machine-readable data."""
 
-from __future__ import annotations
-
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, not_found, overloaded
 
 

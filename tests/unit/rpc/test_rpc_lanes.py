@@ -1,13 +1,8 @@
 """How many requests count as running."""
 
-from __future__ import annotations
-
 import anyio
-import pytest
 
 from app_server.rpc.connection import Lanes
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_jobs_count_until_they_end_also_those_that_wait_in_a_lane() -> None:

@@ -1,7 +1,5 @@
 """One queue, one writer: order, holding producers back, and what an end means for those who wait."""
 
-from __future__ import annotations
-
 import json
 
 import anyio
@@ -9,8 +7,6 @@ import pytest
 
 from app_server.rpc.outgoing import LARGE_BATCH, ClientReply, Outgoing
 from app_server.transport.framing import TransportClosed
-
-pytestmark = pytest.mark.anyio
 
 
 class Client:

@@ -1,15 +1,11 @@
 """Requests to the client: their ids, and which response belongs to which."""
 
-from __future__ import annotations
-
 import json
 
 import anyio
 import pytest
 
 from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_ids_count_from_zero() -> None:

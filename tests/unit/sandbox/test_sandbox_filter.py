@@ -1,7 +1,5 @@
 """The system call filter, played by an interpreter of its byte code."""
 
-from __future__ import annotations
-
 import os
 import struct
 

@@ -1,7 +1,5 @@
 """The view of the server's home that commands get."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """The launcher's dataclasses behave as the standard ones do, as far as it uses them, and load little."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

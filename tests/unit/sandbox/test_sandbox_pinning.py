@@ -1,7 +1,5 @@
 """A protected path that is removed while a command is being confined ends nothing; any other failure does."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From policy and facts to a plan; from the disk to facts."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which failures to confine a command are properties of the machine."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """What names of roots stand for: resolved once, whatever commands do to the disk afterwards."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

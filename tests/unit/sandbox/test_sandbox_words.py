@@ -1,7 +1,5 @@
 """What is pure text: the macOS profile, the probe's judgement, signs of a denial, Landlock's numbers."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,11 +1,7 @@
 """What operations do to the settings of the turns to come."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
-
-import pytest
 
 from app_server.core.session.operations import perform
 from app_server.core.session.services import SessionState
@@ -15,8 +11,6 @@ from app_server.core.turn.settings import Settings
 from protocol.engine.events import SettingsChanged
 from protocol.ops import OverrideTurnContextOp, UserTurnOp
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
-
-pytestmark = pytest.mark.anyio
 
 
 class OnlyAState:

@@ -1,7 +1,5 @@
 """Operations are taken in the order in which they were submitted; those that had to wait keep to it."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 from hypothesis import given
@@ -10,8 +8,6 @@ from hypothesis import strategies as st
 from app_server.core.errors import CoreError
 from app_server.core.session.tasks import OperationQueue, PendingOperation
 from protocol.ops import InterruptOp, ShutdownOp
-
-pytestmark = pytest.mark.anyio
 
 
 def queue() -> OperationQueue:

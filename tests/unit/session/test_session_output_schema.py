@@ -1,7 +1,5 @@
 """Whether what a client sends as a schema is one."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -54,12 +52,10 @@ def test_any_other_error_names_its_place(schema: Json, told: str) -> None:
     assert len(problem) < 300
 
 
-@pytest.mark.anyio
 async def test_without_a_schema_nothing_has_to_be_followed() -> None:
     await check_schema(None)
 
 
-@pytest.mark.anyio
 async def test_without_a_thread_to_look_in_the_turn_fails_with_a_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

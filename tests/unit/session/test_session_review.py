@@ -1,7 +1,5 @@
 """What a reviewer answers, however it wraps it, and what the conversation remembers of a review."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,18 +1,13 @@
 """What clients learn of the start of MCP servers, also when others are started meanwhile."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
-import pytest
 
 from app_server.core.session.session_servers import SessionServers
 from protocol.engine.events import McpServersSettled
 from protocol.events.notices import WarningEvent
-
-pytestmark = pytest.mark.anyio
 
 
 class Manager:

@@ -1,7 +1,5 @@
 """Turns by their ids: which one runs or is to come, which one words join, what an interrupt names."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,8 +20,6 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
 from protocol.engine.events import TurnKind
 from protocol.ops import CompactOp
-
-pytestmark = pytest.mark.anyio
 
 WORDS = UserWords(user_text("go"))
 

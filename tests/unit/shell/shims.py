@@ -1,7 +1,5 @@
 """A PATH of programs that do nothing but write down how they were called, and shells that run scripts with it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Tables of commands: entries are separated by a bar between blanks, or by a line's end."""
 
-from __future__ import annotations
-
 
 def entries(table: str) -> list[str]:
     return [entry.strip() for line in table.splitlines() for entry in line.split(" | ") if entry.strip()]

@@ -1,7 +1,5 @@
 """What asks even where everything is allowed, and what does not."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

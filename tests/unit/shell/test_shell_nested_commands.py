@@ -1,7 +1,5 @@
 """The commands that a script shows, wherever they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.shell import nested_commands

@@ -1,7 +1,5 @@
 """Arguments against an allow-list of options."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.shell.options import Options, operands_of, options

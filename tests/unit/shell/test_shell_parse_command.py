@@ -1,7 +1,5 @@
 """What a command line seems to do, as it is shown. Nearly all rows are how codex answers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

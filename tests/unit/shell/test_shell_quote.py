@@ -1,7 +1,5 @@
 """Words to text and back."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """The folders that a script may be in after its `cd`s."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.shell.safe_commands import MAX_FOLDERS, Reach

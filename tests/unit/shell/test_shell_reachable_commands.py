@@ -1,7 +1,5 @@
 """Ways in which a command line runs a command that its words do not show at first sight."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What runs unasked where nothing is trusted, and what must not."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

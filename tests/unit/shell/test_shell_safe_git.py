@@ -1,7 +1,5 @@
 """git runs unasked only in repositories that are known to make it run nothing."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Splitting scripts of plain commands: what is understood, what is refused, and that real shells agree."""
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which folders are skills, and what a repository that nobody trusts cannot do with them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from app_server.core.skills.skill import (
     CLOSE,
     MAX_CHARACTERS,

@@ -1,7 +1,5 @@
 """What is answered before the full server is loaded, and what is left for it."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """The invariants that every scenario is held against can be broken: one record for each way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

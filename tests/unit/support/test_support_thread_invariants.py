@@ -1,7 +1,5 @@
 """Each order rule of the thread API can be broken, and a good record breaks none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

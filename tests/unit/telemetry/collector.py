@@ -1,7 +1,5 @@
 """A collector that the test runs: takes OTLP over HTTP, in both encodings, and remembers the events."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

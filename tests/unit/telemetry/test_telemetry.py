@@ -1,7 +1,5 @@
 """Every event of the catalogue reaches a collector; what is off sends, builds and imports nothing."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys
@@ -46,11 +44,6 @@ FACTS = ConversationFacts(
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def config() -> Config:
     provider = ProviderConfig(id="mock", name="Mock")
     server = McpServerConfig(name="s", transport=McpStdioTransport(command="x"))
@@ -92,7 +85,6 @@ CATALOGUE = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("protocol", list(OtelProtocol))
 async def test_a_collector_finds_every_event_of_the_catalogue(protocol: OtelProtocol) -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
@@ -213,7 +205,6 @@ def test_times_are_utc_to_the_millisecond() -> None:
     assert timestamp(0) == "1970-01-01T00:00:00.000Z"
 
 
-@pytest.mark.anyio
 async def test_without_an_exporter_no_telemetry_is_sent(caplog: pytest.LogCaptureFixture) -> None:
     export = await open_export(OtelConfig(), "1", lambda: NOW, {})
     assert export.conversation(FACTS) is NO_TELEMETRY
@@ -236,7 +227,6 @@ def test_off_imports_nothing_of_the_sdk() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=30).returncode == 0
 
 
-@pytest.mark.anyio
 async def test_without_the_extra_there_is_a_warning_and_no_telemetry(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,7 +239,6 @@ async def test_without_the_extra_there_is_a_warning_and_no_telemetry(
     assert "extra `otel`" in caplog.text
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("protocol", list(OtelProtocol))
 async def test_events_go_the_way_that_the_users_environment_names(
     protocol: OtelProtocol, monkeypatch: pytest.MonkeyPatch
@@ -271,7 +260,6 @@ async def test_events_go_the_way_that_the_users_environment_names(
     ]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("exporter", [OtelExporter.OTLP_HTTP, OtelExporter.OTLP_GRPC])
 async def test_certificates_that_cannot_be_read_turn_it_off(
     exporter: OtelExporter, caplog: pytest.LogCaptureFixture
@@ -283,7 +271,6 @@ async def test_certificates_that_cannot_be_read_turn_it_off(
     assert "SSL_CERT_FILE names no file" in caplog.text
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("protocol", list(OtelProtocol))
 async def test_a_failing_collector_loses_only_its_events(protocol: OtelProtocol) -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
@@ -298,7 +285,6 @@ async def test_a_failing_collector_loses_only_its_events(protocol: OtelProtocol)
     assert len(collector.headers) == 1
 
 
-@pytest.mark.anyio
 async def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
     from tests.unit.telemetry.collector import Collector  # noqa: PLC0415  needs the extra

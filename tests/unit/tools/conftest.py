@@ -1,7 +1,5 @@
 """A turn without a session: a runner that runs nothing, a user who answers from a list."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -116,11 +114,6 @@ class Recorder(Outbox):
 
 
 MakeScene = Callable[..., Scene]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

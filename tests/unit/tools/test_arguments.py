@@ -1,7 +1,5 @@
 """Arguments of tools: what is accepted, what is wrong is told with its place, and the schema says the same."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

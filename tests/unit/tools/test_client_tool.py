@@ -1,7 +1,5 @@
 """Tools of clients: which are accepted, and what of their answers reaches the model."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.errors import ConversationError
@@ -15,8 +13,6 @@ from protocol.policy import TurnMode
 from protocol.responses import InputImage, InputText
 from tests.support.pictures import PNG, picture_url
 from tests.unit.tools.conftest import MakeScene
-
-pytestmark = pytest.mark.anyio
 
 SCHEMA: Json = {"type": "object", "properties": {"id": {"type": "string"}}}
 PICTURE = picture_url(PNG)

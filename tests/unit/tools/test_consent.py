@@ -1,7 +1,5 @@
 """A yes over several turns: nothing ever runs with more rights than the last yes or the policy gave."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +23,6 @@ from protocol.policy import (
 )
 from protocol.structs import replace
 from tests.unit.tools.conftest import DENIED, MakeScene, Scene, program_in, ran
-
-pytestmark = pytest.mark.anyio
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
 UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE

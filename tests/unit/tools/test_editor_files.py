@@ -1,7 +1,5 @@
 """Patches of files with unsaved text: where they are made, and where not."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -19,14 +17,7 @@ from app_server.core.tools.editor_files import (
     write_through_editor,
 )
 
-pytestmark = pytest.mark.anyio
-
 PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-{0}\n+patched\n*** End Patch"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Editor:

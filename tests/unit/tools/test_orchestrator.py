@@ -1,7 +1,5 @@
 """What becomes of a command: who is asked, in which sandbox it runs, what is emitted."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest
@@ -15,8 +13,6 @@ from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEve
 from protocol.events.notices import WarningEvent
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision
 from tests.unit.tools.conftest import DENIED, MakeScene, Scene, ran
-
-pytestmark = pytest.mark.anyio
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
 UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE

@@ -1,7 +1,5 @@
 """What becomes of a patch: it is parsed, judged, asked about, written; nothing is written by the server itself."""
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -14,8 +12,6 @@ from protocol.events.commands import ApplyPatchApprovalRequestEvent, PatchApplyE
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision, SandboxPolicy
 from protocol.structs import replace
 from tests.unit.tools.conftest import MakeScene, Scene, ran
-
-pytestmark = pytest.mark.anyio
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
 UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE

@@ -1,7 +1,5 @@
 """The calls of a reply: each is answered once, whatever becomes of the tool."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -24,8 +22,6 @@ from protocol.responses import (
     ResponseItem,
 )
 from tests.unit.tools.conftest import MakeScene
-
-pytestmark = pytest.mark.anyio
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """What open terminals use: shares of time between two looks, and trees of processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A turn's parts without a server: a real outbox over a file, a real model client over scripted HTTP, one tool."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,11 +35,6 @@ from tests.unit.model.scripted import SETTINGS, ScriptedAnswer, ScriptedHttp, cl
 
 CONVERSATION = ConversationId("01a1fc2e-450f-7ed0-9b52-64722a96c4dc")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """Model events become items: order, ids, what is left out, what becomes of what is cut."""
 
-from __future__ import annotations
-
 import pytest
 
 from app_server.core.model.model_events import (

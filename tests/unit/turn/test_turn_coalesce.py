@@ -1,7 +1,5 @@
 """Joining deltas for a slow subscriber changes how often it is notified, never what it is sent."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

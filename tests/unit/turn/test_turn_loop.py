@@ -1,7 +1,5 @@
 """The turn loop: ask, run what is called, ask again; what the user says meanwhile; when it compacts, when it ends."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
@@ -12,8 +10,6 @@ from protocol.events.notices import ErrorEvent
 from tests.unit.model.scripted import COMPLETED, answer, event, message_done
 from tests.unit.turn.conftest import Bench
 from tests.unit.turn.test_turn_model_call import note
-
-pytestmark = pytest.mark.anyio
 
 WORDS = UserWords(user_text("go"))
 

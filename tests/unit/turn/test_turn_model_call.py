@@ -1,7 +1,5 @@
 """One request to the model, whatever becomes of it: retries, calls that run once, what an interruption leaves."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
@@ -23,8 +21,6 @@ from tests.unit.model.scripted import (
     text_delta,
 )
 from tests.unit.turn.conftest import Bench
-
-pytestmark = pytest.mark.anyio
 
 CUT = HttpFailure(Fault.CUT, "gone")
 

@@ -1,13 +1,10 @@
 """What is emitted while more follows at once is stored together, and nobody is told before."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.turn.emitter import TurnEmitter
@@ -15,8 +12,6 @@ from app_server.core.turn.outbox import YIELD_ROUNDS, Line, Outbox
 from protocol.engine.events import ItemCompleted
 from protocol.engine.items import AgentMessage
 from protocol.events.notices import BackgroundEventEvent
-
-pytestmark = pytest.mark.anyio
 
 
 class Disk(RolloutWriter):

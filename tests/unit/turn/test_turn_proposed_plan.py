@@ -1,7 +1,5 @@
 """Plans in what the model says: however it is cut into pieces, they are found, and nothing is lost."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Token counts and settings between turns."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

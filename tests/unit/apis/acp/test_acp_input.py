@@ -1,7 +1,5 @@
 """What clients say: blocks, commands, options, MCP servers, answers to questions. Odd input is refused, or harmless."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 import pytest

@@ -1,7 +1,5 @@
 """What clients are told of a turn, whatever the engine emits and in whatever order."""
 
-from __future__ import annotations
-
 import json
 import os.path
 from collections.abc import Sequence

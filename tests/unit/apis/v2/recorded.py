@@ -1,7 +1,5 @@
 """What an adapter makes of events, parsed and checked against the schemas."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """Items, turns and errors of the engine in the shapes of the thread API."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

@@ -1,7 +1,5 @@
 """No sequence of events breaks the order of the thread API, and none is too much for its adapter."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from hypothesis import given, settings

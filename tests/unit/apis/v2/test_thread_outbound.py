@@ -1,7 +1,5 @@
 """Turns in the words of the thread API: what clients are told, and in which order."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Questions to the client, its answers, and the words for settings and input, in the thread API."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

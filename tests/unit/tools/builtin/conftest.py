@@ -1,7 +1,5 @@
 """The scene with a runner that really runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

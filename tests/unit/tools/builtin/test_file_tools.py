@@ -1,7 +1,5 @@
 """read_file, list_dir and grep_files: what they show, what they refuse, and that they have a command's rights."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -155,7 +153,6 @@ def test_braces_are_choices(glob: str, choices: list[str]) -> None:
 
 
 # --- as tools
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("tool", "arguments", "problem"),
     [
@@ -180,7 +177,6 @@ async def test_mistakes_are_named(live: MakeLive, tool: Tool, arguments: Json, p
         await run(tool, live(), **arguments)
 
 
-@pytest.mark.anyio
 async def test_relative_places_are_the_turns(live: MakeLive) -> None:
     scene = live()
     tree(scene.ws)
@@ -195,7 +191,6 @@ async def test_relative_places_are_the_turns(live: MakeLive) -> None:
     assert "x.py" in await run(LIST, scene, dir_path=str(scene.ws))
 
 
-@pytest.mark.anyio
 async def test_secrets_that_commands_cannot_read_these_cannot_either(live: MakeLive) -> None:
     scene = live(sandbox=ReadOnly())
     if (await scene.turn.commands.runner.sandbox_state()).level != "full":
@@ -210,7 +205,6 @@ async def test_secrets_that_commands_cannot_read_these_cannot_either(live: MakeL
     assert "sentinel" not in await run(GREP, scene, pattern="sentinel", path=str(scene.root / "home"))
 
 
-@pytest.mark.anyio
 async def test_what_is_shown_is_bounded(live: MakeLive) -> None:
     scene = live()
     (scene.ws / "big").write_text("".join(f"{n}\n" for n in range(100_000)))

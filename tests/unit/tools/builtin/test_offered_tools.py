@@ -1,7 +1,5 @@
 """Which tools a model is offered, in which order, and which it may call all the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`shell`, by all its names, and `shell_command`: what is run, and that a patch in it is applied as one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -14,8 +12,6 @@ from protocol.events.commands import ExecCommandBeginEvent
 from protocol.policy import ReviewDecision
 from tests.unit.tools.builtin.conftest import MakeLive, run
 from tests.unit.tools.conftest import MakeScene, Scene
-
-pytestmark = pytest.mark.anyio
 
 PATCH = "*** Begin Patch\n*** Add File: new\n+x\n*** End Patch"
 

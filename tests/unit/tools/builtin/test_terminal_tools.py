@@ -1,7 +1,5 @@
 """exec_command and write_stdin: a command goes on between calls, is asked about like others, ends with its owner."""
 
-from __future__ import annotations
-
 import re
 
 import anyio
@@ -27,8 +25,6 @@ from protocol.policy import (
 from protocol.structs import replace
 from tests.unit.tools.builtin.conftest import MakeLive, run
 from tests.unit.tools.conftest import Scene
-
-pytestmark = pytest.mark.anyio
 
 EXEC, WRITE = ExecCommandTool(), WriteStdinTool()
 SHORT: dict[str, Json] = {"login": False, "shell": "/bin/sh"}

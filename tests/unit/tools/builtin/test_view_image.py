@@ -1,7 +1,5 @@
 """`view_image`: reads with the rights of a command, in bounded time and memory."""
 
-from __future__ import annotations
-
 import base64
 import os
 import sys
@@ -21,8 +19,6 @@ from tests.unit.tools.builtin.conftest import MakeLive, run
 
 PNG = png() + bytes(range(256)) * 8192
 """Larger than what is kept of a command's output."""
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_an_image_is_attached_whole(live: MakeLive) -> None:
