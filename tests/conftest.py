@@ -20,6 +20,9 @@ settings.load_profile("any machine")
 # `make mutants`: that a test fails is all that counts, so nobody looks for a shorter example.
 settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate], database=None)
 
+PROCESSES = {"process", "faults", "surroundings"}
+"""Folders of tests that drive the real server as a subprocess."""
+
 if sys.version_info < (3, 12, 3):
     # The garbage collector may run inside `ast.parse`. If a destructor fails then, its traceback is made with
     # `ast.parse`, too, and the outer call ends with a SystemError (CPython issue 106905). pytest calls it to report
@@ -31,6 +34,12 @@ if sys.version_info < (3, 12, 3):
 def pytest_xdist_auto_num_workers() -> int:
     """What `-n auto` means. Tests wait for other processes a third of their time, in which another worker can run."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if PROCESSES & set(item.path.parts):
+            item.add_marker(pytest.mark.process)
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,6 @@ from tests.support.client import Refused
 from tests.support.scripted_model import ScriptedModel, begins_to_say, reply, says, script, word
 from tests.support.world import SCRIPT
 
-pytestmark = pytest.mark.process
-
 WORDS = [f"word-{n:05} {'x' * 200} " for n in range(60_000)]
 MIB = 1 << 20
 ROOM = 80 * MIB

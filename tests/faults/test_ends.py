@@ -16,8 +16,6 @@ from tests.faults.rig import Place, Served, served
 from tests.support.invariants import rollout, unstored
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, script, word
 
-pytestmark = pytest.mark.process
-
 LEAVES_WITHIN = 2.0 * 4
 """Clients grant two seconds; a loaded machine needs some more."""
 

@@ -6,7 +6,7 @@ from tests.faults.held_load import Shape, play
 from tests.faults.rig import LONG
 from tests.support.world import SCRIPT
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def test_every_delta_of_many_streams_arrives_in_order() -> None:

@@ -6,12 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.faults.rig import Place, conversing
 from tests.support.scripted_model import ScriptedModel, calls, reply, says
-
-pytestmark = pytest.mark.process
 
 FAKE = Path(__file__).parents[1] / "unit" / "mcp" / "fake_server.py"
 NEVER_START = ("crash-start", "silent", "init-error", "hang-list", "crash-list")

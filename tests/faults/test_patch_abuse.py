@@ -11,8 +11,6 @@ import pytest
 from tests.faults.rig import Place, conversing
 from tests.support.scripted_model import ScriptedModel, patches, reply, says
 
-pytestmark = pytest.mark.process
-
 ABUSES = {
     "traversal": "*** Add File: ../outside/new\n+x",
     "traversal through a file": "*** Add File: kept/../../outside/new\n+x",

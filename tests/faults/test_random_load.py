@@ -21,7 +21,7 @@ from tests.faults.rig import LONG, Place, Served, served
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item
 from tests.support.invariants import STORED, is_event, items, rollout, spans, turns
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LIVES, CONVERSATIONS, TURNS, AT_ONCE = (4, 250, 10, 16) if LONG else (2, 10, 5, 8)
 SEED = 20_240_229

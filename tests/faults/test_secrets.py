@@ -15,11 +15,9 @@ from tests.faults.rig import Place, served
 from tests.support.client import Refused
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script
 
-pytestmark = pytest.mark.process
-
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 
-from tests.unit.telemetry.collector import Collector  # noqa: E402  needs the extra
+from tests.unit.telemetry.collector import Collector
 
 CANARY = "canary"
 

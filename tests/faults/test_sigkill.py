@@ -24,7 +24,7 @@ from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_s
 from tests.support.wires import ProcessWire
 from tests.support.world import PATH, SCRIPT
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LONG = os.environ.get("FAULTS") == "long"
 KILLS = 200 if LONG else 10

@@ -17,8 +17,6 @@ from tests.support.client import Refused
 from tests.support.invariants import rollout
 from tests.support.scripted_model import ScriptedModel, reply, says, script
 
-pytestmark = pytest.mark.process
-
 ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not ROOT, reason="only root may mount")
 

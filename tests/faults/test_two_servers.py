@@ -10,8 +10,6 @@ from tests.support.client import Refused
 from tests.support.invariants import rollout, violated_invariants
 from tests.support.scripted_model import ScriptedModel, reply, says
 
-pytestmark = pytest.mark.process
-
 CONVERSATIONS = 6
 TURNS = 3
 

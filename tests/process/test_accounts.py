@@ -18,8 +18,6 @@ from tests.support.client import Client, Refused
 from tests.support.scripted_model import failure, reply, says, script
 from tests.unit.auth.oauth_issuer import ScriptedIssuer, id_token, jwt, scripted_issuer
 
-pytestmark = pytest.mark.process
-
 NEEDS_LOGIN = "requires_openai_auth = true"
 KEY = "sk-of-the-user-0123456789"
 

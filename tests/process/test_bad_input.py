@@ -10,8 +10,6 @@ import pytest
 from protocol.base import Json
 from tests.support.pipes import PATIENCE, Piped
 
-pytestmark = pytest.mark.process
-
 PARSE, INVALID = -32700, -32600
 ASK = b'{"id":"q","method":"getUserAgent"}'
 NEW = b'{"id":"q","method":"newConversation","params":%s}\n'

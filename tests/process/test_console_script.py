@@ -20,8 +20,6 @@ from app_server.demo.scripted_model import Author, Reply, ScriptedModel, in_orde
 from protocol.base import Json
 from tests.support.stdio_client import Client, ServerMessage, spawned
 
-pytestmark = pytest.mark.process
-
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
 LEAVES_WITHIN = 2.0
 """What the protocol's clients grant before they kill."""

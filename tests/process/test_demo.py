@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.process
-
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
 
 

@@ -9,13 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import pytest
 from anyio.abc import SocketStream
 
 from app_server.demo.scripted_model import LoopbackServer, ReceivedRequest, whole_response
 from protocol.base import Json
-
-pytestmark = pytest.mark.process
 
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
 MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"

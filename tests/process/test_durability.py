@@ -11,8 +11,6 @@ from tests.process.servers import Place, place_in, until
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import reply, says, script
 
-pytestmark = pytest.mark.process
-
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)

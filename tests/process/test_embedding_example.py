@@ -7,14 +7,11 @@ import sys
 from pathlib import Path
 
 import anyio
-import pytest
 
 from app_server.demo.scripted_model import ScriptedModel, in_order, reply, runs, says
 from app_server.demo.workspace import CONFIG, MODEL
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
-
-pytestmark = pytest.mark.process
 
 
 async def test_the_documented_client_holds_a_conversation(tmp_path: Path) -> None:

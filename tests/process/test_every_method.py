@@ -18,8 +18,6 @@ from protocol.v1.methods import TABLE
 from tests.support.pipes import Piped
 from tests.support.published import SCHEMAS, fits
 
-pytestmark = pytest.mark.process
-
 WRONG: tuple[Json, ...] = (5, "nonsense", [1], {"nonsense": 1}, True, -1, 1.5, None)
 """Something of each kind; what a field allows of it is left out."""
 

@@ -9,8 +9,6 @@ import pytest
 from protocol.base import Json
 from tests.support.pipes import Piped
 
-pytestmark = pytest.mark.process
-
 GATE = """\
 import os, sys
 

@@ -6,13 +6,10 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-import pytest
 
 from tests.support.inspected import INITIALIZE, Inspected, chromium, expect, line, needs_a_browser
 from tests.support.scripted_model import begins_to_say, reply, says, script, word
 from tests.support.world import SCRIPT, MakeWorld
-
-pytestmark = pytest.mark.process
 
 
 async def test_a_turn_with_an_approval_is_watched_live(world: MakeWorld) -> None:

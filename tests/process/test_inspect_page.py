@@ -19,7 +19,6 @@ from protocol.structs import replace
 from tests.support.inspected import BROKEN, INITIALIZE, PATIENCE, chromium, expect, inspected, line
 from tests.unit.inspector.recorded_turn import TURN, analysed, told
 
-pytestmark = pytest.mark.process
 LATE = "rule_10_nothing_follows_the_end_of_a_turn"
 EARLIER = "rule_04_an_item_starts_before_anything_about_it"
 

@@ -20,7 +20,6 @@ from protocol.base import Json
 from tests.support.inspected import BROKEN
 from tests.support.world import SCRIPT
 
-pytestmark = pytest.mark.process
 PATIENCE = 60.0
 
 ECHO = "import os\nwhile data := os.read(0, 1 << 16):\n    os.write(1, data)\n"

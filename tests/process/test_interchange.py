@@ -20,8 +20,6 @@ from tests.support.client import Client
 from tests.support.scripted_model import reply, says, script
 from tests.support.world import SCRIPT
 
-pytestmark = pytest.mark.process
-
 RECORDED = Path(__file__).parent.parent / "data" / "codex-0.58-rollout.jsonl"
 REFERENCE = os.environ.get("REFERENCE_CODEX", "")
 

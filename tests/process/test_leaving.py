@@ -13,8 +13,6 @@ import pytest
 from tests.support.pipes import INITIALIZE, Piped, alive
 from tests.support.world import PATH, SCRIPT
 
-pytestmark = pytest.mark.process
-
 WITHIN = 2.0
 """What clients grant before they kill; a machine with much else to do gets more."""
 SLACK = 5.0

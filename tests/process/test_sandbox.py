@@ -17,10 +17,9 @@ from protocol.base import Json
 from tests.support.scripted_model import patches, reply, says, script
 from tests.support.world import SCRIPT, MakeWorld, World
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of this system is tested as text"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the sandbox of this system is tested as text"
+)
 
 KEY = "sentinel-in-the-environment"
 WORKSPACE = {

@@ -10,10 +10,9 @@ from protocol.base import Json
 from tests.support.scripted_model import calls, patches, reply, runs, says
 from tests.support.world import MakeWorld, World
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of this system is tested as text"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the sandbox of this system is tested as text"
+)
 
 POLICY = {
     "mode": "workspace-write",

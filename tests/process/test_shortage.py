@@ -8,8 +8,6 @@ import pytest
 
 from tests.support.pipes import Piped
 
-pytestmark = pytest.mark.process
-
 REFUSING = """\
 import os, subprocess, threading
 refused, gate = os.environ["REFUSED"], os.environ["GATE"]

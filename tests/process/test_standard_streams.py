@@ -11,8 +11,6 @@ import pytest
 from tests.support.terminal import Terminal
 from tests.support.world import PATH, SCRIPT
 
-pytestmark = pytest.mark.process
-
 EXEC = ("exec", "--demo", "hello")
 COMMANDS = (EXEC, ("exec", "--demo", "--json", "hello"), ("doctor",), ("doctor", "--json"), ("demo", "--yes"))
 CANNOT = "app-server: cannot write to stdout: "

@@ -8,9 +8,7 @@ from protocol.base import Json
 from tests.support.scripted_model import reply, runs, says
 from tests.support.world import MakeWorld, World
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="the layers of Linux"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers of Linux")
 
 CONFINED = {"sandbox_mode": "workspace-write", "approval_policy": "never"}
 NO_TEMPORARY = "[sandbox_workspace_write]\nexclude_slash_tmp = true\nexclude_tmpdir_env_var = true\n"

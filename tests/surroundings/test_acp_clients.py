@@ -25,8 +25,6 @@ from tests.support.scripted_model import (
 )
 from tests.support.world import SCRIPT
 
-pytestmark = pytest.mark.process
-
 
 class Editor:
     """Keeps what it is told, as the package understood it."""

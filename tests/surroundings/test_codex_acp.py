@@ -20,8 +20,6 @@ from tests.support.scripted_model import Hold, begins_to_say, reply, says, scrip
 from tests.support.world import SCRIPT, MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
-pytestmark = pytest.mark.process
-
 PACKAGES = ("@agentclientprotocol/codex-acp@2.6.0", "@agentclientprotocol/sdk@2.4.0")
 CLIENT = Path(__file__).with_name("acp_sdk_client.mjs")
 TITLE_MODEL = "gpt-5.6-luna"

@@ -16,8 +16,6 @@ from tests.support.scripted_model import Hold, begins_to_say, patches, reply, sa
 from tests.support.world import SCRIPT, MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
-pytestmark = pytest.mark.process
-
 EDITORS = Path(__file__).parent.parent.parent / "editors"
 ASKS: Json = {"approval_policy": "untrusted"}
 PATCH = "*** Begin Patch\n*** Update File: greet.txt\n@@\n-hello\n+good day\n*** Add File: new.txt\n+new\n*** End Patch"

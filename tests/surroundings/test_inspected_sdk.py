@@ -15,7 +15,6 @@ from tests.support.world import SCRIPT, MakeWorld, World
 sdk: Any = pytest.importorskip("openai_codex")
 T = TypeVar("T")
 
-pytestmark = pytest.mark.process
 PATIENCE = 60.0
 
 

@@ -15,8 +15,6 @@ from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld
 from tests.surroundings.npm import npm_packages
 
-pytestmark = pytest.mark.process
-
 PACKAGE = "@modelcontextprotocol/server-everything@2026.8.31"
 START_SECONDS = 30
 

@@ -14,8 +14,6 @@ from tests.support.client import Turn
 from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld, World
 
-pytestmark = pytest.mark.process
-
 OFFERING = Path(__file__).with_name("offering.py")
 SLOW_START = "startup_timeout_sec = 40\n"
 

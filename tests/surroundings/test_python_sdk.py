@@ -19,8 +19,6 @@ sdk: Any = pytest.importorskip("openai_codex")
 wire: Any = pytest.importorskip("openai_codex.client")
 T = TypeVar("T")
 
-pytestmark = pytest.mark.process
-
 PATIENCE = 30.0
 
 

@@ -17,11 +17,9 @@ from tests.support.scripted_model import (
 )
 from tests.support.world import MakeWorld, World
 
-pytestmark = pytest.mark.process
-
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 
-from tests.unit.telemetry.collector import Collector  # noqa: E402  needs the extra
+from tests.unit.telemetry.collector import Collector
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
 CATALOGUE = {
