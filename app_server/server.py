@@ -2,8 +2,8 @@
 
 Clock, ids, environment and working directory enter here and are passed down. Tasks by lifetime: writer → connection →
 background (conversations, logins). EOF ends the connection; then conversations are stored, the writer drains and the
-process exits. The engine is loaded when the first conversation is opened or while the server is idle: a client that
-only lists stored conversations does not wait for it.
+process exits. The engine is loaded when the first conversation is opened: a client that only lists stored
+conversations does not wait for it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from app_server.apis.logins import Logins
 from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import AccountServices, ConfigSource, HostServices, ServerServices
-from app_server.apis.warm_up import WarmUp
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.home_login import env_api_key
 from app_server.core.auth.issuer import Issuer
 from app_server.core.config.types import CliOverrides, Config
+from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
@@ -57,18 +57,25 @@ if TYPE_CHECKING:
 
 
 class LazyEngine:
-    """Opens conversations and lists models."""
+    """Opens conversations and lists models. The first use loads and assembles it, in the event loop, so that responses
+    keep the order of their requests.
+    """
 
-    def __init__(self, assemble: Lazy[Callable[[], Assembled]]) -> None:
-        """Loading imports the engine, possibly in a thread. The loaded function then assembles it in the event loop."""
-        self._assemble = assemble
+    def __init__(
+        self, assemble: Lazy[Callable[[], Assembled]], runner: CommandRunner, background: TaskGroup
+    ) -> None:
+        self._assemble, self._runner, self._background = assemble, runner, background
         self._assembled: Assembled | None = None
+        self._opened = False
 
     async def open(self, config: Config, origin: Origin) -> Opened:
-        """As `Engine.open`. It blocks the event loop while it loads, so that responses keep the order of their
-        requests.
-        """
-        return await self._ready().engine.open(config, origin)
+        """Open a conversation as `Engine.open` does. The first one is followed by a turn, as a rule: prepare for it."""
+        opened = await self._ready().engine.open(config, origin)
+        if not self._opened:
+            self._opened = True
+            self._background.start_soon(self._prepare_commands, name="launcher and sandbox probe")
+            self._background.start_soon(self._load_turns, name="loading of turns")
+        return opened
 
     async def names(self, config: Config) -> tuple[str, ...]:
         return await self._ready().models.names(config)
@@ -77,15 +84,22 @@ class LazyEngine:
         """MCP servers of no conversation, not started yet."""
         return self._ready().adapters.mcp_alone(config)
 
-    async def warm_up(self) -> None:
-        await run_in_thread(self._assemble.get)
-        await run_in_thread(self._ready().engine.load_turns)
-        await self._ready().models.warm_up()
-
     async def aclose(self) -> None:
         if self._assembled is not None:
             await self._assembled.models.aclose()
             await self._assembled.adapters.close()
+
+    async def _prepare_commands(self) -> None:
+        """Start the launcher and probe the sandbox. An error occurs again, and is reported, at the first command."""
+        try:
+            self._runner.warm_up()
+            await self._runner.sandbox_state()
+        except (CoreError, OSError) as error:
+            log.warning("the sandbox probe failed ahead of the first command: %s", error)
+
+    async def _load_turns(self) -> None:
+        await run_in_thread(self._ready().engine.load_turns)
+        await self._ready().models.warm_up()
 
     def _ready(self) -> Assembled:
         if self._assembled is None:
@@ -226,12 +240,12 @@ def _compose(
         return mcp_login.McpLogins(settings.home, http, time.time, os.urandom)
 
     skills = Lazy(load_skills)
-    engine = LazyEngine(Lazy(load))
+    engine = LazyEngine(Lazy(load), runner, background)
     services = ServerServices(
         config=ConfigSource(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment),
         conversations=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
         outgoing=outgoing,
-        handshake=Handshake(client, user_agent, WarmUp(runner, engine, background)),
+        handshake=Handshake(client, user_agent),
         accounts=AccountServices(
             auth,
             Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),

@@ -1,4 +1,4 @@
-"""The handshake of a connection, which all APIs share: it records the client and starts the warm-up."""
+"""The handshake of a connection, which all APIs share: it records the client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from app_server.apis.warm_up import WarmUp
 from app_server.identity import ClientProfile, UserAgent, parse_capabilities
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
@@ -15,7 +14,6 @@ from protocol.base import Json
 class Handshake(Struct, frozen=True):
     client: ClientProfile
     user_agent: UserAgent
-    warm_up: WarmUp
 
     def accept(
         self,
@@ -36,7 +34,6 @@ class Handshake(Struct, frozen=True):
         self.client.names_capabilities = names_capabilities
         self.client.opted_out = frozenset(opted_out)
         self.user_agent.set_client(name, version)
-        self.warm_up.start()
 
     def accept_capabilities(self, name: str, version: str, raw: Json) -> None:
         """Accept an `initialize` with the capabilities that the client sent, None for none. Raises as `accept` does."""

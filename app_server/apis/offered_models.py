@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app_server.apis.services import ConfigSource
-from app_server.apis.warm_up import ProviderModels
+from app_server.apis.services import ConfigSource, ProviderModels
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import CoreError
 from app_server.core.model.families import KNOWN_MODELS, KnownModel

@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
-from app_server.apis.warm_up import ProviderModels
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.config.load import load_config
@@ -67,6 +66,14 @@ class HostServices(Struct, frozen=True):
     runner: CommandRunner
     git: Git
     search: FileSearch
+
+
+class ProviderModels(Protocol):
+    """Lists the models of a provider."""
+
+    async def names(self, config: Config) -> tuple[str, ...]:
+        """Ask the configured provider; return an empty tuple if the request fails."""
+        ...
 
 
 class EngineQueries(ProviderModels, Protocol):

@@ -1,11 +1,14 @@
 """The engine that is loaded when it is needed."""
 
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
 
+from app_server.core.errors import LaunchError
 from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation
 from app_server.server import LazyEngine
@@ -54,33 +57,45 @@ class Loader:
         return assemble
 
 
-async def test_it_is_put_together_once() -> None:
-    load = Loader()
-    engine = LazyEngine(Lazy(load))
-    origin = NewConversation()
+class Runner:
+    """Stands for the runner of commands."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def warm_up(self) -> None:
+        self.done.append("launcher")
+
+    async def sandbox_state(self) -> None:
+        self.done.append("probe")
+        raise LaunchError("no processes left")
+
+
+@asynccontextmanager
+async def lazy_engine(load: Loader, runner: Runner) -> AsyncIterator[LazyEngine]:
+    """An engine whose background tasks have ended when the context is left."""
     with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(engine.warm_up)
-                group.start_soon(engine.open, cast("Any", Path()), origin)
+        async with anyio.create_task_group() as background:
+            yield LazyEngine(Lazy(load), cast("Any", runner), background)
+
+
+async def test_it_is_assembled_once_and_prepares_the_first_turn() -> None:
+    load, runner = Loader(), Runner()
+    origin = NewConversation()
+    async with lazy_engine(load, runner) as engine, anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(engine.open, cast("Any", Path()), origin)
         assert await engine.open(cast("Any", Path()), origin) is cast("Any", origin)
-        await engine.aclose()
+    await engine.aclose()
     [assembled] = load.made
-    assert sorted(assembled.done[:-2]) == ["open"] * 4 + ["turns"] * 3 + ["warm"] * 3
+    assert load.threads == {threading.get_ident()}
+    assert sorted(assembled.done[:-2]) == ["open"] * 4 + ["turns", "warm"]
     assert assembled.done[-2:] == ["models closed", "adapters closed"]
-
-
-async def test_nobody_waits_for_the_loading_but_who_opens_a_conversation() -> None:
-    here = threading.get_ident()
-    ahead, asked = Loader(), Loader()
-    await LazyEngine(Lazy(ahead)).warm_up()
-    assert here not in ahead.threads
-    assert ahead.made[0].done == ["turns", "warm"]
-    await LazyEngine(Lazy(asked)).open(cast("Any", Path()), NewConversation())
-    assert asked.threads == {here}
+    assert runner.done == ["launcher", "probe"]
 
 
 async def test_one_that_was_never_needed_is_not_loaded_to_be_closed() -> None:
     load = Loader()
-    await LazyEngine(Lazy(load)).aclose()
+    async with lazy_engine(load, Runner()) as engine:
+        await engine.aclose()
     assert not load.threads

@@ -140,7 +140,6 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         opened,
         services.outgoing,
         login,
-        services.handshake.warm_up,
         services.engine,
     )
     prompting = prompts.PromptContext(opened, services.accounts.auth, services.config.home)

@@ -18,7 +18,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         config, services.accounts.auth, services.accounts.logins, services.outgoing
     )
     command = host.CommandContext(config, services.host.runner)
-    conversation = conversations.ConversationContext(config, live, services.outgoing, connection.warm_up)
+    conversation = conversations.ConversationContext(config, live, services.outgoing)
     file = host.FileContext(services.host.search, services.host.git)
     listener = conversations.ListenerContext(live, services.new_id)
     return (

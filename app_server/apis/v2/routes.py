@@ -117,7 +117,6 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         loaded,
         seeds,
         _idle_unloader(services.conversations, notifier),
-        services.handshake.warm_up,
         services.skills,
     )
 

@@ -11,12 +11,11 @@ import pytest
 
 from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import AccountServices, ConfigSource
+from app_server.apis.services import AccountServices, ConfigSource, ProviderModels
 from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.handlers import account, configuration, models
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.routes import setup_routes
-from app_server.apis.warm_up import ProviderModels
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
 from app_server.core.config.types import CliOverrides, Config
@@ -188,8 +187,6 @@ async def test_models_of_a_provider_that_is_none(tmp_path: Path) -> None:
 class OneMore:
     async def names(self, config: Config) -> tuple[str, ...]:
         return ("gpt-5.1", "of-the-provider")
-
-    async def warm_up(self) -> None: ...
 
 
 async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:

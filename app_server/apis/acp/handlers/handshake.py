@@ -76,7 +76,6 @@ def accept(context: LoginContext, params: Mapping[str, Json]) -> None:
     client = parse_client(params)
     context.handshake.accept(client.name, client.version, elicitation=client.forms)
     context.sessions.client = client
-    context.handshake.warm_up.expect_turn()  # a session follows always
 
 
 async def authenticate(context: LoginContext, params: AuthenticateRequest) -> AuthenticateResponse:

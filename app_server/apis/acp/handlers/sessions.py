@@ -32,8 +32,7 @@ from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.updates import UpdateLines
 from app_server.apis.route import HandlerResult
-from app_server.apis.services import ConfigSource
-from app_server.apis.warm_up import ProviderModels, WarmUp
+from app_server.apis.services import ConfigSource, ProviderModels
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.core.config.types import Config
 from app_server.core.custom_prompts import FOLDER, discover_prompts
@@ -129,7 +128,6 @@ class SessionContext(Struct, frozen=True):
     sessions: Sessions
     outgoing: Outgoing
     login: LoginContext
-    warm_up: WarmUp
     models: ProviderModels
     operation_ids: Callable[[], Callable[[], str]] = operation_numbers
 
@@ -137,7 +135,6 @@ class SessionContext(Struct, frozen=True):
 async def new_session(
     context: SessionContext, params: NewSessionRequest
 ) -> HandlerResult[NewSessionResponse]:
-    context.warm_up.expect_turn()
     plan = _planned(context.config, params)
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
@@ -231,7 +228,6 @@ async def _reopen(
     id = parse_conversation_id(params.session_id)
     if id is None:
         raise session_not_found(params.session_id)
-    context.warm_up.expect_turn()
     try:
         path = await run_in_thread(find_rollout, context.config.home, id)
     except RolloutNotFound:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.v1.outbound import ConversationAdapter
-from app_server.apis.warm_up import WarmUp
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.core.config.types import Config, RequestOverrides
@@ -56,7 +55,6 @@ class ConversationContext(Struct, frozen=True):
     config: ConfigSource
     conversations: ConversationManager
     outgoing: Outgoing
-    warm_up: WarmUp
 
     async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
         return await self.conversations.open(config, origin, operation_numbers())
@@ -65,9 +63,8 @@ class ConversationContext(Struct, frozen=True):
 async def new_conversation(
     context: ConversationContext, params: NewConversationParams
 ) -> NewConversationResponse:
-    with context.warm_up.opening():
-        config = context.config.load(overrides(params))
-        live, opened = await context.open(config, NewConversation())
+    config = context.config.load(overrides(params))
+    live, opened = await context.open(config, NewConversation())
     return NewConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
@@ -78,22 +75,16 @@ async def new_conversation(
 
 async def resume_conversation(
     context: ConversationContext, params: ResumeConversationParams
-) -> HandlerResult[ResumeConversationResponse]:
+) -> ResumeConversationResponse:
     config = context.config.load(overrides(params.overrides) if params.overrides else None)
-    with context.warm_up.postponed():
-        live, opened = await _reopen(context, params, config)
+    live, opened = await _reopen(context, params, config)
     await _notify_configured(context, live, opened, config)
-    response = ResumeConversationResponse(
+    return ResumeConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
         initial_messages=opened.initial_messages,
         rollout_path=str(live.rollout_path),
     )
-
-    async def expect_turn() -> None:  # after the response: reading a long conversation needs the processor
-        context.warm_up.expect_turn()
-
-    return HandlerResult(response, expect_turn)
 
 
 async def _reopen(

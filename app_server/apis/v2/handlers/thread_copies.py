@@ -56,7 +56,6 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     keeps = await _kept_lines(context, params, id, path)
     with settings_errors():
         config = await run_in_thread(reopened, context.config, path, overrides_of(params))
-    context.warm_up.expect_turn()
     origin = Fork(path, keeps, params.ephemeral)
     live, opened = await context.conversations.open(config, origin, context.operation_ids())
     live.session.restore_usage(opened.initial_messages)

@@ -20,7 +20,6 @@ from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.opening import client_tools, in_force, overrides_of, reopened
 from app_server.apis.v2.settings import collaboration_mode, thread_status
 from app_server.apis.v2.turns import thread_view, whole_turns
-from app_server.apis.warm_up import WarmUp
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
@@ -73,7 +72,6 @@ class ThreadContext(Struct, frozen=True):
     loaded: LoadedThreads
     seeds: ItemIdSeeds
     unloader: IdleUnloader
-    warm_up: WarmUp
     skills: Lazy[SkillCatalog]
     operation_ids: Callable[[], Callable[[], str]] = operation_numbers
 
@@ -81,15 +79,14 @@ class ThreadContext(Struct, frozen=True):
 async def thread_start(
     context: ThreadContext, params: ThreadStartParams
 ) -> HandlerResult[ThreadStartResponse]:
-    with context.warm_up.opening():
-        with settings_errors():
-            config = context.config.load(overrides_of(params))
-        origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
-        live, _ = await context.conversations.open(config, origin, context.operation_ids())
-        with live.kept():
-            live.unloads = True
-            thread = await shown_thread(context, live)
-            response = ThreadStartResponse(thread=thread, **settings_in_force(live))
+    with settings_errors():
+        config = context.config.load(overrides_of(params))
+    origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
+    live, _ = await context.conversations.open(config, origin, context.operation_ids())
+    with live.kept():
+        live.unloads = True
+        thread = await shown_thread(context, live)
+        response = ThreadStartResponse(thread=thread, **settings_in_force(live))
 
     async def announce() -> None:
         context.notifier.notify(THREAD_STARTED, ThreadStartedNotification(thread=thread))
@@ -104,19 +101,18 @@ async def thread_resume(
 ) -> HandlerResult[ThreadResumeResponse]:
     id = _resumed_id(params)
     live, stored = await context.conversations.find_lasting(id), None
-    with context.warm_up.postponed():
-        if live is None:
-            live, stored = await _reopen(context, id, params)
-        else:
-            _require_joinable(context, live, params)
-        with live.kept():
-            turns = () if params.exclude_turns else await all_turns(context, live, stored)
-            response = ThreadResumeResponse(
-                thread=await shown_thread(context, live, turns),
-                collaboration_mode=collaboration_mode(live.session.facts.settings),
-                **settings_in_force(live),
-            )
-            joined, usage = live, await usage_so_far(context, live, stored)
+    if live is None:
+        live, stored = await _reopen(context, id, params)
+    else:
+        _require_joinable(context, live, params)
+    with live.kept():
+        turns = () if params.exclude_turns else await all_turns(context, live, stored)
+        response = ThreadResumeResponse(
+            thread=await shown_thread(context, live, turns),
+            collaboration_mode=collaboration_mode(live.session.facts.settings),
+            **settings_in_force(live),
+        )
+        joined, usage = live, await usage_so_far(context, live, stored)
 
     async def subscribe() -> None:
         # After the response: what is open is asked again, and whatever happens from here on is sent.
@@ -128,7 +124,6 @@ async def thread_resume(
             shown = shown_goal(joined.id, joined.session.goal.current)
             updated = ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
             context.notifier.notify(THREAD_GOAL_UPDATED, updated)
-        context.warm_up.expect_turn()
 
     return HandlerResult(response, subscribe)
 
