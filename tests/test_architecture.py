@@ -94,8 +94,8 @@ PURE_MODULES = {
         *("consent", "decide", "prefix_rules", "rules_text"),
     },
     "app_server.core.config": {
-        *("edit", "effective", "features", "key_path", "layers", "resolve", "settings_reader"),
-        *("toml_text", "types"),
+        *("edit", "effective", "features", "key_path", "kinds", "layers", "resolve", "settings_reader"),
+        *("table", "toml_text", "types"),
     },
     "app_server.core.context": {
         *("compacted_history", "environment_context", "history", "text_for_model"),

@@ -21,24 +21,53 @@ class Feature(Struct, frozen=True):
     name: str
     stage: FeatureStage
     default: bool
+    doc: str = ""
+    """What it switches. Empty where it switches nothing: then it is known, so that nobody is warned."""
 
 
 FEATURES: Mapping[str, Feature] = {
     feature.name: feature
     for feature in (
-        Feature("unified_exec", FeatureStage.EXPERIMENTAL, False),
-        Feature("shell_command_tool", FeatureStage.EXPERIMENTAL, False),
+        Feature(
+            "unified_exec",
+            FeatureStage.EXPERIMENTAL,
+            False,
+            "the tools `exec_command` and `write_stdin`, whose terminals outlive a call",
+        ),
+        Feature(
+            "shell_command_tool",
+            FeatureStage.EXPERIMENTAL,
+            False,
+            "the tool `shell_command`, which takes a script instead of a list of words",
+        ),
         Feature("rmcp_client", FeatureStage.EXPERIMENTAL, False),
-        Feature("grep_files", FeatureStage.EXPERIMENTAL, False),
-        Feature("read_file", FeatureStage.EXPERIMENTAL, False),
-        Feature("list_dir", FeatureStage.EXPERIMENTAL, False),
-        Feature("apply_patch_freeform", FeatureStage.BETA, False),
-        Feature("view_image_tool", FeatureStage.STABLE, True),
-        Feature("web_search_request", FeatureStage.STABLE, False),
+        Feature("grep_files", FeatureStage.EXPERIMENTAL, False, "a tool that finds files by their content"),
+        Feature("read_file", FeatureStage.EXPERIMENTAL, False, "a tool that reads files"),
+        Feature("list_dir", FeatureStage.EXPERIMENTAL, False, "a tool that lists folders"),
+        Feature(
+            "apply_patch_freeform",
+            FeatureStage.BETA,
+            False,
+            "the tool `apply_patch` without JSON around the patch",
+        ),
+        Feature("view_image_tool", FeatureStage.STABLE, True, "the tool `view_image`"),
+        Feature(
+            "web_search_request", FeatureStage.STABLE, False, "the search of the provider, if it has one"
+        ),
         Feature("experimental_sandbox_command_assessment", FeatureStage.EXPERIMENTAL, False),
-        Feature("ghost_commit", FeatureStage.EXPERIMENTAL, True),
+        Feature(
+            "ghost_commit",
+            FeatureStage.EXPERIMENTAL,
+            True,
+            "snapshots of the working tree before the first call of a turn and at its end, for undoing it",
+        ),
         Feature("enable_experimental_windows_sandbox", FeatureStage.EXPERIMENTAL, False),
-        Feature("chat_deltas", FeatureStage.EXPERIMENTAL, False),
+        Feature(
+            "chat_deltas",
+            FeatureStage.EXPERIMENTAL,
+            False,
+            "over the conversation API, too, answers over Chat Completions come as deltas, with counts of tokens",
+        ),
     )
 }
 
@@ -51,6 +80,15 @@ LEGACY_TOGGLES: Mapping[str, str] = {
 }
 """Settings outside `[features]` that were switches before that table existed."""
 
+TOOL_SWITCHES: Mapping[str, str] = {
+    "web_search": "web_search_request",
+    "web_search_request": "web_search_request",
+    "view_image": "view_image_tool",
+}
+"""Keys of `[tools]` that are features too; in a profile they are written `tools_web_search`,
+`tools_view_image`.
+"""
+
 ALIASES: Mapping[str, str] = {
     **LEGACY_TOGGLES,
     "web_search": "web_search_request",
@@ -61,11 +99,6 @@ ALIASES: Mapping[str, str] = {
 
 ONLY_OTHER_NAMES = frozenset({"view_image", "undo"})
 """Aliases that no version of the settings ever had: they cause no deprecation warning."""
-
-WITHOUT_EFFECT = frozenset(
-    {"rmcp_client", "experimental_sandbox_command_assessment", "enable_experimental_windows_sandbox"}
-)
-"""Features that are known, so that nobody is warned, and that switch nothing here."""
 
 _DEFAULTS = frozenset(feature.name for feature in FEATURES.values() if feature.default)
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES
 from app_server.core.config.key_path import split_key
-from app_server.core.config.layers import ABOUT_CLIENTS, cli_layer, combine, merge
+from app_server.core.config.layers import cli_layer, combine, merge
+from app_server.core.config.table import ABOUT_CLIENTS, every_setting
 from app_server.core.config.types import ClientFence, CliOverrides, Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights, ConfigError
 from app_server.core.real_path import real_path
@@ -28,21 +29,7 @@ from protocol.policy import (
 if TYPE_CHECKING:
     from protocol.base import Json
 
-OPEN: Final = frozenset(
-    (
-        *("model", "model_provider", "review_model", "service_tier", "personality"),
-        *(
-            "model_reasoning_effort",
-            "model_reasoning_summary",
-            "model_reasoning_summary_format",
-            "model_verbosity",
-        ),
-        *("model_context_window", "model_max_output_tokens", "model_auto_compact_token_limit"),
-        *("model_supports_reasoning_summaries", "show_raw_agent_reasoning", "hide_agent_reasoning"),
-        *("developer_instructions", "compact_prompt", "instructions", "plan_mode_reasoning_effort"),
-        *("project_doc_max_bytes", "tool_output_token_limit"),
-    )
-)
+OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
 """Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""
 
 OPEN_IN_REQUESTS: Final = OPEN | {

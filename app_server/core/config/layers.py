@@ -16,25 +16,21 @@ import msgspec
 import tomli
 from msgspec import Struct
 
-from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_NAMES, canonical_feature
+from app_server.core.config.features import (
+    ALIASES,
+    LEGACY_TOGGLES,
+    ONLY_OTHER_NAMES,
+    TOOL_SWITCHES,
+    canonical_feature,
+)
 from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key
-from app_server.core.config.settings_reader import derive_error, plain_name, quote
+from app_server.core.config.kinds import quote
+from app_server.core.config.settings_reader import derive_error, plain_name
+from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.types import CliOverrides, RequestOverrides
 
 if TYPE_CHECKING:
     from protocol.base import Json
-
-TOOL_SWITCHES: Mapping[str, str] = {
-    "web_search": "web_search_request",
-    "web_search_request": "web_search_request",
-    "view_image": "view_image_tool",
-}
-"""Keys of `[tools]` that are features too; in a profile they are written `tools_web_search`,
-`tools_view_image`.
-"""
-
-ABOUT_CLIENTS = "app_server"
-"""The table in which the user says what clients may do. A client's request cannot change it."""
 
 
 class Layered(Struct, frozen=True):
@@ -72,7 +68,7 @@ def combine(
 
 
 def profile_settings(profile: Mapping[str, Json]) -> dict[str, Json]:
-    """What of a profile's table are settings."""
+    """Drop the keys of a profile that are not settings."""
     return {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
 
 

@@ -32,6 +32,8 @@ from protocol.records import dataclass
 if TYPE_CHECKING:
     from protocol.base import Json
 
+DEFAULT_MODEL = "gpt-5-codex"
+
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -175,7 +177,7 @@ class OtelConfig:
 class ModelSettings(Struct, frozen=True, kw_only=True):
     """Which model answers, and how it is asked. For the turn loop."""
 
-    name: str
+    name: str = DEFAULT_MODEL
     review_model: str | None = None
     """None: reviews are made by the model of the conversation."""
     context_window: int | None = None

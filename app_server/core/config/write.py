@@ -29,10 +29,11 @@ from app_server.core.config.effective import (
 )
 from app_server.core.config.fence import OPEN, is_fenced
 from app_server.core.config.key_path import value_at
-from app_server.core.config.layers import ABOUT_CLIENTS, combine
+from app_server.core.config.layers import combine
 from app_server.core.config.resolve import ResolveInputs, resolve
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError
+from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, read_config_bytes
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict

@@ -57,4 +57,4 @@ def test_a_policy_that_somebody_names_replaces_all_of_it(tmp_path: Path) -> None
 
 def test_the_conversation_api_shows_the_word_that_comes_near(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(GRANULAR)
-    assert load_saved_config(tmp_path).approval_policy is AskForApproval.ON_REQUEST
+    assert load_saved_config(tmp_path)["approval_policy"] is AskForApproval.ON_REQUEST

@@ -59,7 +59,7 @@ def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
         ("approval_policy = {}", "`approval_policy` must be a word, or a table with `granular`"),
         ("approval_policy = 1", "`approval_policy` must be a string, not an integer"),
         ("[approval_policy]\ngranular = true", "`approval_policy.granular` must be a table, not a boolean"),
-        ("[approval_policy.granular]\nrules = true", "`approval_policy.granular.sandbox_approval` must be true or"),
+        ("[approval_policy.granular]\nrules = true", "`approval_policy.granular.sandbox_approval` is missing"),
         ("[approval_policy.granular]\nsandbox_approval = 'no'", "must be true or false, not a string"),
         ("sandbox_mode = 'off'", "`sandbox_mode` must be one of"),
         ("model_reasoning_effort = ''", "`model_reasoning_effort` must have 1 to 64 characters"),
@@ -141,7 +141,7 @@ def test_a_config_shows_no_secret_when_printed(tmp_path: Path) -> None:
         ),
         (
             "[features]\nunifiedexec = true",
-            "unknown feature 'unifiedexec' is ignored; did you mean `unified_exec`?",
+            "unknown setting `features.unifiedexec` is ignored; did you mean `unified_exec`?",
         ),
         (
             "[model_providers.openai]\nname = 'x'",

@@ -9,12 +9,7 @@ import tomli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config.saved import (
-    SavedProfile,
-    SavedSandboxSettings,
-    SavedTools,
-    load_saved_config,
-)
+from app_server.core.config.saved import load_saved_config
 from app_server.core.config.write import set_default_model
 from app_server.core.errors import ConfigError
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
@@ -22,13 +17,8 @@ from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, S
 
 def test_nothing_saved(tmp_path: Path) -> None:
     saved = load_saved_config(tmp_path)
-    assert saved.profiles == {}
-    assert (saved.model, saved.tools, saved.sandbox_settings, saved.approval_policy) == (
-        None,
-        None,
-        None,
-        None,
-    )
+    assert saved["profiles"] == {}
+    assert {value for name, value in saved.items() if name != "profiles"} == {None}
 
 
 def test_what_is_saved_is_shown_as_written(tmp_path: Path) -> None:
@@ -41,27 +31,34 @@ def test_what_is_saved_is_shown_as_written(tmp_path: Path) -> None:
         '[sandbox_workspace_write]\nwritable_roots = ["/tmp/x"]\nnetwork_access = true\n'
         '[profiles.work]\nmodel = "work-model"\napproval_policy = "on-failure"\n'
     )
-    saved = load_saved_config(tmp_path)
-    assert (saved.model, saved.profile) == ("m", "work")
-    assert saved.model_reasoning_effort == ReasoningEffort.HIGH
-    assert saved.model_reasoning_summary is ReasoningSummary.DETAILED
-    assert saved.model_verbosity is Verbosity.LOW
-    assert (saved.approval_policy, saved.sandbox_mode) == (AskForApproval.NEVER, SandboxMode.READ_ONLY)
-    assert (saved.forced_login_method, saved.forced_chatgpt_workspace_id) == ("api", "w")
-    assert saved.tools == SavedTools(web_search=True, view_image=False)
-    assert saved.sandbox_settings == SavedSandboxSettings(
-        writable_roots=("/tmp/x",), network_access=True, exclude_tmpdir_env_var=False, exclude_slash_tmp=False
-    )
-    assert saved.profiles == {
-        "work": SavedProfile(
-            model="work-model",
-            model_provider=None,
-            approval_policy=AskForApproval.ON_FAILURE,
-            model_reasoning_effort=None,
-            model_reasoning_summary=None,
-            model_verbosity=None,
-            chatgpt_base_url=None,
-        )
+    assert load_saved_config(tmp_path) == {
+        "model": "m",
+        "profile": "work",
+        "model_reasoning_effort": ReasoningEffort.HIGH,
+        "model_reasoning_summary": ReasoningSummary.DETAILED,
+        "model_verbosity": Verbosity.LOW,
+        "approval_policy": AskForApproval.NEVER,
+        "sandbox_mode": SandboxMode.READ_ONLY,
+        "forced_login_method": "api",
+        "forced_chatgpt_workspace_id": "w",
+        "tools": {"web_search": True, "view_image": False},
+        "sandbox_settings": {
+            "writable_roots": ("/tmp/x",),
+            "network_access": True,
+            "exclude_tmpdir_env_var": False,
+            "exclude_slash_tmp": False,
+        },
+        "profiles": {
+            "work": {
+                "model": "work-model",
+                "model_provider": None,
+                "approval_policy": AskForApproval.ON_FAILURE,
+                "model_reasoning_effort": None,
+                "model_reasoning_summary": None,
+                "model_verbosity": None,
+                "chatgpt_base_url": None,
+            }
+        },
     }
 
 

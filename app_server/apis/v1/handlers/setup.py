@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from msgspec import Struct
@@ -160,8 +159,7 @@ async def get_user_agent(context: InitializeContext, params: NoParams) -> GetUse
 
 
 async def get_user_saved_config(config: ConfigSource, params: NoParams) -> GetUserSavedConfigResponse:
-    saved = load_saved_config(config.home)
-    return GetUserSavedConfigResponse(config=read(UserSavedConfig, asdict(saved)))
+    return GetUserSavedConfigResponse(config=read(UserSavedConfig, load_saved_config(config.home)))
 
 
 async def set_default_model(config: ConfigSource, params: SetDefaultModelParams) -> SetDefaultModelResponse:

@@ -13,7 +13,7 @@ from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_
 from app_server.apis.v2.handlers import configuration
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
-from app_server.core.config.sections import OPENAI
+from app_server.core.config.table import OPENAI
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.families import EFFORT_WORDS, KnownModel
 from app_server.masking import masked_text

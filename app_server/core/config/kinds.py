@@ -1,0 +1,190 @@
+"""Kinds of settings: how a value is checked and what it becomes, and how the reference and the schema name it. Pure.
+
+Messages quote a value only if it should be one of a few words, because other values may be secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from protocol.structs import replace
+
+if TYPE_CHECKING:
+    from protocol.base import Json
+
+MAX_INTEGER = 2**63 - 1
+
+
+class WrongValue(Exception):
+    """A value that a setting cannot have. The text goes on after the setting's name: `must be …`."""
+
+
+class Kind(Struct, frozen=True):
+    """A kind of value."""
+
+    name: str
+    """For people, in Markdown."""
+    schema: Mapping[str, Json]
+    """JSON Schema of a value."""
+    check: Callable[[Json], object]
+    """Return what the value becomes. Raises WrongValue."""
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise _wrong("a string", value)
+    return value
+
+
+def _filled(value: Json) -> str:
+    if not _text(value).strip():
+        raise WrongValue("must not be empty")
+    return str(value)
+
+
+def _flag(value: Json) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong("true or false", value)
+    return value
+
+
+def _seconds(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong("a number of seconds", value)
+    # The upper bound, some thirty years, also turns away infinity; NaN fails every comparison.
+    if not 0 < value <= 1e9:
+        raise WrongValue("must be a number of seconds above zero")
+    return float(value)
+
+
+def _texts(value: Json) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _wrong("a list of strings", value)
+    for item in value:
+        if not isinstance(item, str):
+            raise _wrong("a list of strings", item, "a list with ")
+    return tuple(value)
+
+
+def _file_names(value: Json) -> tuple[str, ...]:
+    """Return names without a folder: project documents are never read from elsewhere."""
+    names = _texts(value)
+    for name in names:
+        if "/" in name or "\0" in name or name in ("..", "."):
+            raise WrongValue(f"must hold plain file names, not {quote(name)}")
+    return tuple(name for name in names if name)
+
+
+def _text_map(value: Json) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise _wrong("a table of strings", value)
+    for item in value.values():
+        if not isinstance(item, str):
+            raise _wrong("a table of strings", item, "a table with ")
+    return MappingProxyType(dict(value))
+
+
+_LIST = {"type": "array", "items": {"type": "string"}}
+
+TEXT = Kind("string", {"type": "string"}, _text)
+FILLED = Kind("string", {"type": "string", "minLength": 1}, _filled)
+FLAG = Kind("boolean", {"type": "boolean"}, _flag)
+SECONDS = Kind("seconds, above 0", {"type": "number", "exclusiveMinimum": 0}, _seconds)
+TEXTS = Kind("list of strings", _LIST, _texts)
+TEXT_SET = Kind("list of strings", _LIST, lambda value: frozenset(_texts(value)))
+FILE_NAMES = Kind("list of strings", _LIST, _file_names)
+TEXT_MAP = Kind("table of strings", {"type": "object", "additionalProperties": {"type": "string"}}, _text_map)
+ANYTHING = Kind("anything", {}, lambda value: value)
+
+
+def word(most: int) -> Kind:
+    """Return the kind of a text of one to `most` characters."""
+
+    def check(value: Json) -> str:
+        if not 1 <= len(_text(value)) <= most:
+            raise WrongValue(f"must have 1 to {most} characters")
+        return str(value)
+
+    schema = {"type": "string", "minLength": 1, "maxLength": most}
+    return Kind(f"string, of at most {most} characters", schema, check)
+
+
+def integer(least: int = 0, counted: int = MAX_INTEGER) -> Kind:
+    """Return the kind of a number from `least`, of which at most `counted` counts."""
+
+    def check(value: Json) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _wrong("an integer", value)
+        if not least <= value <= MAX_INTEGER:
+            raise WrongValue(f"must be at least {least} and fit into 64 bits")
+        return min(value, counted)
+
+    return Kind(f"integer, at least {least}", {"type": "integer", "minimum": least}, check)
+
+
+def choice(words: type[StrEnum]) -> Kind:
+    """Return the kind of a word that becomes a member of this enumeration."""
+    kind = one_of([each.value for each in words])
+    return replace(kind, check=lambda value: words(str(kind.check(value))))
+
+
+def one_of(words: Iterable[str]) -> Kind:
+    """Return the kind of one of these words."""
+    known = tuple(words)
+
+    def check(value: Json) -> str:
+        if _text(value) not in known:
+            listed = ", ".join(f"`{each}`" for each in known)
+            raise WrongValue(f"must be one of {listed}, not {quote(value)}")
+        return str(value)
+
+    return Kind(" ".join(f"`{each}`" for each in known), {"enum": list(known)}, check)
+
+
+def refused(problem: str) -> Kind:
+    """Return the kind of a setting that no value suits."""
+
+    def check(value: Json) -> None:
+        raise WrongValue(problem)
+
+    return Kind("nothing", {"not": {}}, check)
+
+
+def _wrong(wanted: str, value: Json, inside: str = "") -> WrongValue:
+    return WrongValue(f"must be {wanted}, not {inside}{type_name(value)}")
+
+
+def quote(value: str) -> str:
+    """Return a value for use in a message: on one line, and short."""
+    return repr(shortened(value))
+
+
+def shortened(name: str) -> str:
+    """Cut a name that is too long for a message."""
+    return name if len(name) <= 60 else name[:60] + "…"
+
+
+def type_name(value: Json) -> str:
+    """Return what TOML calls a value of this type."""
+    match value:
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a float"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case Mapping():
+            return "a table"
+        case None:
+            return "nothing"
+        case _:
+            return "a date or time"

@@ -1,0 +1,347 @@
+"""All settings, each said once: its key, the kind of its value, what it is for, and the field that takes it.
+
+The reader (`settings_reader`), the reference and the JSON Schema of the file (`settings_reference`) are folds over this
+table. The default of a setting is that of its field. Words in capitals stand for names that users choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from app_server.core.config import types
+from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, TOOL_SWITCHES
+from app_server.core.config.kinds import (
+    ANYTHING,
+    FILE_NAMES,
+    FILLED,
+    FLAG,
+    SECONDS,
+    TEXT,
+    TEXT_MAP,
+    TEXT_SET,
+    TEXTS,
+    Kind,
+    WrongValue,
+    choice,
+    integer,
+    one_of,
+    refused,
+    word,
+)
+from protocol.policy import (
+    MAX_EFFORT_LENGTH,
+    AskForApproval,
+    QuestionKinds,
+    ReasoningSummary,
+    SandboxMode,
+    Verbosity,
+    WorkspaceWrite,
+)
+
+if TYPE_CHECKING:
+    from protocol.base import Json
+
+OPENAI = "openai"
+
+ABOUT_CLIENTS = "app_server"
+"""The table in which the user says what clients may do. A client's request cannot change it."""
+
+MAX_RETRIES = 100
+"""Upper limit for configured counts of attempts: a typing error must not keep a turn alive for days."""
+
+
+class Setting(Struct, frozen=True):
+    """One setting, without its key."""
+
+    kind: Kind
+    doc: str = ""
+    to: str | None = ""
+    """The field that takes it: empty if it is called like the key, None if it becomes something else."""
+    default: Json = None
+    """Where no field has it."""
+    required: bool = False
+
+
+class SettingsPart(Struct, frozen=True):
+    """Settings of one table that become fields of one class."""
+
+    title: str
+    """Of the part of the reference that has them."""
+    table: str
+    """The key of the table, by dots; empty for the top."""
+    of: type | None = None
+    open: bool = False
+    """They start, read and grant nothing, so clients may set them that do not have the user's rights."""
+
+
+NO_EFFECT = "Without effect"
+"""Settings that other programs use: a value of a wrong kind is an error all the same."""
+
+SWITCHES = "Switches"
+"""Features, under all their names; `features` has their table."""
+
+OF_OTHERS = "Of others"
+"""Settings of terminals, later versions and other programs that share the file: known, but not taken here."""
+
+
+SWITCH = Setting(FLAG, to=None)
+
+
+def _no_exporter(value: Json) -> types.OtelExporter:
+    if value != "none":
+        raise WrongValue("must be `none` or a table with an endpoint")
+    return types.OtelExporter.NONE
+
+
+NO_EXPORTER = Kind("`none`", {"enum": ["none"]}, _no_exporter)
+
+
+def _names(kind: Kind, names: str) -> dict[str, Setting]:
+    return {name: Setting(kind, to=None) for name in names.split()}
+
+
+SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
+    SettingsPart("Model", "", types.ModelSettings, open=True): {
+        "model": Setting(FILLED, "the model of new conversations", "name"),
+        "review_model": Setting(FILLED, "the model of reviews; unset: the conversation's"),
+        "model_provider": Setting(
+            TEXT,
+            "a table of `[model_providers]`, or `openai`, `ollama` (also `oss`), `lmstudio`",
+            None,
+            default=OPENAI,
+        ),
+        "model_reasoning_effort": Setting(
+            word(MAX_EFFORT_LENGTH),
+            "how long the model thinks: `none` `minimal` `low` `medium` `high`, or another word that the model knows;"
+            " unset: as the model does by itself",
+            "effort",
+        ),
+        "model_reasoning_summary": Setting(
+            choice(ReasoningSummary), "how much of its reasoning the model sums up", "summary"
+        ),
+        "model_verbosity": Setting(
+            choice(Verbosity), "how much the model writes; unset: as the model does by itself", "verbosity"
+        ),
+        "model_context_window": Setting(
+            integer(1), "tokens; unset: known for the model, or else 272,000 are assumed", "context_window"
+        ),
+        "model_auto_compact_token_limit": Setting(
+            integer(1),
+            "tokens at which the history is compacted; unset: nine tenths of the window",
+            "auto_compact_token_limit",
+        ),
+        "model_supports_reasoning_summaries": Setting(
+            FLAG,
+            "asks for summaries of reasoning; unset: known for the model",
+            "supports_reasoning_summaries",
+        ),
+        "show_raw_agent_reasoning": Setting(
+            FLAG,
+            "the conversation API, too, gives its clients the raw reasoning of the model",
+            "show_raw_reasoning",
+        ),
+    },
+    SettingsPart("Permissions", "", types.PermissionSettings): {
+        "approval_policy": Setting(choice(AskForApproval), "when the user is asked"),
+    },
+    SettingsPart("Permissions", "approval_policy.granular", QuestionKinds): {
+        "sandbox_approval": Setting(
+            FLAG, "questions about what needs more than the sandbox gives; required", required=True
+        ),
+        "rules": Setting(FLAG, "questions that rules want; required", required=True),
+        "mcp_elicitations": Setting(FLAG, "questions of MCP servers; required", required=True),
+        "skill_approval": Setting(FLAG, "no such questions exist here"),
+        "request_permissions": Setting(FLAG, "no such questions exist here"),
+    },
+    SettingsPart("Permissions", ""): {
+        "sandbox_mode": Setting(
+            choice(SandboxMode),
+            "what commands may do; the default in trusted projects is `workspace-write`",
+            None,
+            default=SandboxMode.READ_ONLY,
+        ),
+    },
+    SettingsPart("Permissions", "sandbox_workspace_write", WorkspaceWrite): {
+        "writable_roots": Setting(
+            TEXTS,
+            "absolute paths of folders that may be written besides the working directory; `~/` is expanded",
+        ),
+        "network_access": Setting(FLAG, "commands may use the network"),
+        "exclude_tmpdir_env_var": Setting(FLAG, "`$TMPDIR` may not be written"),
+        "exclude_slash_tmp": Setting(FLAG, "`/tmp` may not be written"),
+    },
+    SettingsPart("Permissions", "projects.PATH"): {
+        "trust_level": Setting(TEXT, "`trusted` or `untrusted`; holds for the whole repository", None),
+    },
+    SettingsPart("Permissions", "shell_environment_policy", types.ShellEnvironmentPolicy): {
+        "inherit": Setting(
+            choice(types.EnvInherit),
+            "which variables of the server commands start with; `core`: HOME, PATH and the like",
+        ),
+        "ignore_default_excludes": Setting(FLAG, "keeps variables whose names or values look like secrets"),
+        "exclude": Setting(TEXTS, "names of variables that are removed; `*` and `?` are wildcards"),
+        "include_only": Setting(TEXTS, "names of the only variables that are kept; wildcards as above"),
+        "set": Setting(TEXT_MAP, "variables that commands get"),
+    },
+    SettingsPart("Instructions", "", types.InstructionSettings, open=True): {
+        "developer_instructions": Setting(
+            TEXT, "a text for the model, after its base instructions", "developer"
+        ),
+        "compact_prompt": Setting(TEXT, "how the model is asked to sum up the history", None),
+        "project_doc_max_bytes": Setting(integer(), "so much of a project's `AGENTS.md` files is read"),
+    },
+    SettingsPart("Instructions", "", types.InstructionSettings): {
+        "project_doc_fallback_filenames": Setting(
+            FILE_NAMES, "names to look for where there is no `AGENTS.md`"
+        ),
+        "model_instructions_file": Setting(
+            TEXT, "a file that replaces the base instructions; relative to the home", None
+        ),
+        "experimental_instructions_file": Setting(TEXT, "an older name of `model_instructions_file`", None),
+        "experimental_compact_prompt_file": Setting(
+            TEXT, "a file with the text of `compact_prompt`; relative to the home", None
+        ),
+    },
+    SettingsPart("Providers", ""): {
+        "openai_base_url": Setting(TEXT, "replaces the address of the provider `openai`", None),
+    },
+    SettingsPart("Providers", "model_providers.NAME", types.ProviderConfig): {
+        "name": Setting(TEXT, "required; for people", required=True),
+        "base_url": Setting(TEXT, "the address up to and with `/v1` or the like"),
+        "wire_api": Setting(choice(types.WireApi), "the API that it speaks: Responses or Chat Completions"),
+        "env_key": Setting(TEXT, "the variable of the server's environment that holds the key"),
+        "env_key_instructions": Setting(TEXT, "what is shown to the user where that variable is not set"),
+        "experimental_bearer_token": Setting(TEXT, "the key itself; better name a variable"),
+        "query_params": Setting(TEXT_MAP, "parameters of every address, such as `api-version`"),
+        "http_headers": Setting(TEXT_MAP, "headers of every request"),
+        "env_http_headers": Setting(TEXT_MAP, "headers whose values are in these variables"),
+        "request_max_retries": Setting(
+            integer(counted=MAX_RETRIES), "further attempts of a request that failed; at most 100 count"
+        ),
+        "stream_max_retries": Setting(
+            integer(counted=MAX_RETRIES), "further attempts of an answer that broke off; at most 100 count"
+        ),
+        "stream_idle_timeout_ms": Setting(integer(1), "the longest pause of an answer"),
+        "requires_openai_auth": Setting(FLAG, "requests carry the user's OpenAI login"),
+    },
+    SettingsPart("MCP servers", "mcp_servers.NAME", types.McpStdioTransport): {
+        "command": Setting(TEXT, "the program of a server that is started; or give `url`"),
+        "args": Setting(TEXTS, "its arguments"),
+        "env": Setting(TEXT_MAP, "variables that it gets"),
+        "env_vars": Setting(TEXTS, "names of variables of the server's environment that it gets, too"),
+        "cwd": Setting(
+            TEXT,
+            "the folder in which it starts: an absolute path, or `workspace` for the conversation's, from which"
+            " interpreters may take modules and programs; unset: a folder of its own in the home",
+        ),
+    },
+    SettingsPart("MCP servers", "mcp_servers.NAME", types.McpHttpTransport): {
+        "url": Setting(TEXT, "the address of a server that is reached over streamable HTTP"),
+        "bearer_token_env_var": Setting(TEXT, "the variable that holds the token for a `url`"),
+        "http_headers": Setting(TEXT_MAP, "headers of every request to a `url`"),
+        "env_http_headers": Setting(TEXT_MAP, "headers whose values are in these variables"),
+    },
+    SettingsPart("MCP servers", "mcp_servers.NAME", types.McpServerConfig): {
+        "enabled": Setting(FLAG, "`false`: it is not started"),
+        "startup_timeout_sec": Setting(SECONDS, "so long it may take to start and to list its tools"),
+        "startup_timeout_ms": Setting(integer(1), "an older form of `startup_timeout_sec`", None),
+        "tool_timeout_sec": Setting(SECONDS, "so long one call may take"),
+        "enabled_tools": Setting(TEXT_SET, "the only tools that the model is offered; unset: all"),
+        "disabled_tools": Setting(TEXT_SET, "tools that the model is not offered"),
+        "default_tools_approval_mode": Setting(
+            choice(types.McpApproval), "which calls the user is asked about", "approval"
+        ),
+    },
+    SettingsPart("MCP servers", "mcp_servers.NAME.tools.TOOL"): {
+        "approval_mode": Setting(choice(types.McpApproval), "the same for one tool", None),
+    },
+    SettingsPart("Clients", "app_server", types.PermissionSettings): {
+        "client_rights": Setting(
+            FLAG,
+            "`false`: a client gets at most what the rest of the configuration gives; no request changes it",
+        ),
+        "editor_files": Setting(FLAG, "`false`: patches take no unsaved text of the editor into account"),
+    },
+    SettingsPart("Login", "", types.LoginSettings): {
+        "forced_login_method": Setting(one_of(("chatgpt", "api")), "the only way to log in", "forced_method"),
+        "forced_chatgpt_workspace_id": Setting(
+            TEXT, "the only workspace whose logins are accepted", "workspace_id"
+        ),
+    },
+    SettingsPart("History, notifications, telemetry", "history", types.HistoryConfig): {
+        "persistence": Setting(
+            choice(types.HistoryPersistence), "whether front ends may add messages to `history.jsonl`"
+        ),
+        "max_bytes": Setting(integer(), "beyond it the oldest messages are removed; unset: never"),
+    },
+    SettingsPart("History, notifications, telemetry", "", types.Config): {
+        "notify": Setting(
+            TEXTS,
+            "a program with arguments that is started after each turn,"
+            " with a JSON object as its last argument",
+        ),
+    },
+    SettingsPart("History, notifications, telemetry", "otel", types.OtelConfig): {
+        "environment": Setting(TEXT, "the name of the deployment in events"),
+        "log_user_prompt": Setting(FLAG, "events have the user's words"),
+        "exporter": Setting(NO_EXPORTER, "`none`, or a table that says where events are sent"),
+    },
+    SettingsPart("History, notifications, telemetry", "otel.exporter.otlp-http", types.OtelConfig): {
+        "endpoint": Setting(TEXT, "where events are sent over HTTP", required=True),
+        "headers": Setting(TEXT_MAP, "headers of these requests"),
+        "protocol": Setting(choice(types.OtelProtocol), "their encoding"),
+    },
+    SettingsPart("History, notifications, telemetry", "otel.exporter.otlp-grpc", types.OtelConfig): {
+        "endpoint": Setting(TEXT, "where events are sent over gRPC", required=True),
+        "headers": Setting(TEXT_MAP, "metadata of these requests"),
+    },
+    SettingsPart(SWITCHES, ""): dict.fromkeys(
+        (*LEGACY_TOGGLES, *(f"tools_{key}" for key in TOOL_SWITCHES)), SWITCH
+    ),
+    SettingsPart(SWITCHES, "tools"): dict.fromkeys(TOOL_SWITCHES, SWITCH),
+    SettingsPart(SWITCHES, "features"): dict.fromkeys(FEATURES, SWITCH),
+    SettingsPart(NO_EFFECT, "", types.ModelSettings, open=True): {
+        "model_max_output_tokens": Setting(integer(1), to="max_output_tokens"),
+        **_names(FLAG, "hide_agent_reasoning"),
+        **_names(TEXT, "model_reasoning_summary_format"),
+    },
+    SettingsPart(NO_EFFECT, ""): _names(TEXT, "chatgpt_base_url"),
+    SettingsPart(NO_EFFECT, "shell_environment_policy"): _names(FLAG, "experimental_use_profile"),
+    SettingsPart(NO_EFFECT, "otel.exporter.otlp-grpc", types.OtelConfig): {
+        "protocol": Setting(choice(types.OtelProtocol))
+    },
+    SettingsPart(OF_OTHERS, "", open=True): _names(
+        ANYTHING, "service_tier personality instructions plan_mode_reasoning_effort tool_output_token_limit"
+    ),
+    SettingsPart(OF_OTHERS, ""): _names(
+        ANYTHING,
+        "profile profiles tui file_opener disable_paste_burst notice oss_provider cli_auth_credentials_store"
+        " mcp_oauth_credentials_store windows_wsl_setup_acknowledged check_for_update_on_startup"
+        " disable_response_storage experimental_resume analytics feedback suppress_unstable_features_warning"
+        " log_dir sqlite_home skills apps plugins ghost_snapshot project_root_markers web_search"
+        " background_terminal_max_timeout model_catalog_json commit_attribution mcp_oauth_callback_port",
+    ),
+    SettingsPart(OF_OTHERS, "mcp_servers.NAME"): {
+        "bearer_token": Setting(
+            refused("is not supported; name a variable in `bearer_token_env_var`"), to=None
+        )
+    },
+    SettingsPart(OF_OTHERS, "otel"): _names(ANYTHING, "trace_exporter metrics_exporter"),
+    SettingsPart(OF_OTHERS, "otel.exporter.otlp-http"): _names(ANYTHING, "tls"),
+    SettingsPart(OF_OTHERS, "otel.exporter.otlp-grpc"): _names(ANYTHING, "tls"),
+}
+
+
+def every_setting() -> Iterator[tuple[str, Setting, SettingsPart]]:
+    """Yield each setting with its key, by dots, and its part."""
+    for part, settings in SETTINGS.items():
+        for name, setting in settings.items():
+            yield f"{part.table}.{name}".removeprefix("."), setting, part
+
+
+def is_placeholder(name: str) -> bool:
+    """Return whether a part of a key stands for names that users choose."""
+    return name.isupper()
