@@ -116,7 +116,7 @@ class _Machine(Struct, frozen=True):
 
     async def _sandbox(self) -> list[Check]:
         try:
-            return [check_sandbox(await self.runner.sandbox_state(), await self.runner.sandbox_layers())]
+            return [check_sandbox(await self.runner.sandbox.state(), await self.runner.sandbox.layers())]
         except SandboxShortage as error:
             return [warning("sandbox", str(error), "run this again when the machine has less to do")]
 

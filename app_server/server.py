@@ -93,7 +93,7 @@ class LazyEngine:
         """Start the launcher and probe the sandbox. An error occurs again, and is reported, at the first command."""
         try:
             self._runner.warm_up()
-            await self._runner.sandbox_state()
+            await self._runner.sandbox.state()
         except (CoreError, OSError) as error:
             log.warning("the sandbox probe failed ahead of the first command: %s", error)
 

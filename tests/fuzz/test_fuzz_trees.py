@@ -219,7 +219,7 @@ def _led_to(path: str) -> list[str]:
 async def test_commands_change_what_the_roots_of_their_conversation_allow(
     bench: Bench, tmp_path: Path, layout: Layout, first: Named, second: Named, taken: list[Step]
 ) -> None:
-    if (await bench.runner.sandbox_state()).level != "full":
+    if (await bench.runner.sandbox.state()).level != "full":
         pytest.skip("this kernel gives no full sandbox")
     top = tmp_path / f"tree{next(number)}"
     top.mkdir()

@@ -4,7 +4,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import anyio
 
@@ -66,7 +66,11 @@ class Runner:
     def warm_up(self) -> None:
         self.done.append("launcher")
 
-    async def sandbox_state(self) -> None:
+    @property
+    def sandbox(self) -> Self:
+        return self
+
+    async def state(self) -> None:
         self.done.append("probe")
         raise LaunchError("no processes left")
 

@@ -1,5 +1,5 @@
-"""Finds how this machine can confine commands: the Landlock rights of the kernel, and by the probe of `sandbox.probe`,
-which runs through the launcher.
+"""Confines commands as this machine can: finds the Landlock rights of the kernel, and by the probe of `sandbox.probe`,
+which runs through the launcher, the layers that hold.
 
 Only here the `landlock` package is imported: it names the rights and knows since when each exists. What it lacks is
 added: TCP rights (ABI 4) and scopes for signals and abstract sockets (ABI 6).
@@ -18,16 +18,19 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import anyio
 from msgspec import Struct
 
+from app_server.core import remedies
 from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, SandboxUnavailable, retry_hint
 from app_server.core.exec import run
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess
-from app_server.core.sandbox import probe
+from app_server.core.sandbox import macos, probe
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.threads import run_in_thread
+from protocol.structs import replace
 
 try:
     import landlock
@@ -43,7 +46,7 @@ SIZES = {1: 8, 4: 16, 6: 24}
 
 
 def landlock_abi() -> int:
-    """The kernel's Landlock version; 0 where there is none."""
+    """Return the kernel's Landlock version; 0 where there is none."""
     if landlock is None:
         return 0
     ctypes.set_errno(0)  # the package takes an old error of this thread for its own
@@ -55,7 +58,7 @@ def landlock_abi() -> int:
 
 @cache
 def landlock_rights(*, network: bool, version: int) -> dict[str, int] | None:
-    """What is handled, what roots and /dev are granted; None where the kernel has no Landlock.
+    """Return what is handled, what roots and /dev are granted; None where the kernel has no Landlock.
 
     Reading and executing are not handled: everything may be read. Devices are never made.
     """
@@ -86,21 +89,80 @@ ABANDONED_SECONDS = 60.0
 """Longer than any probe: a folder of this age was left by a server that was killed."""
 
 
-async def find_state(
-    launcher: LauncherProcess, python: str, home: str, *, namespaces: bool = True
-) -> SandboxState:
-    """The strongest sandbox level that confines the probe. `namespaces` False excludes the strongest one.
+RECHECK_SECONDS = 60.0
+"""How often a machine without the full sandbox is probed again: an administrator may have enabled it."""
+
+
+class MachineSandbox:
+    """The sandbox of this machine, which is probed before the first command that it is to confine."""
+
+    def __init__(self, launcher: LauncherProcess, python: str, home: str, platform: str) -> None:
+        self._launcher, self._python, self._home, self._platform = launcher, python, home, platform
+        self._state: SandboxState | None = None
+        self._probed_at = 0.0
+        self._probing = anyio.Lock(fast_acquire=True)
+
+    async def state(self) -> SandboxState:
+        """Return how this machine can confine commands, found by running a probe. A full result is final; a lower one
+        is probed again from time to time. Raises SandboxShortage.
+        """
+        async with self._probing:
+            if self._state is None:
+                self._state = await self._find_state()
+                self._probed_at = anyio.current_time()
+            elif self._state.level != "full" and anyio.current_time() - self._probed_at > RECHECK_SECONDS:
+                self._probed_at = anyio.current_time()
+                await self._probe_again()
+            return self._state
+
+    async def layers(self) -> tuple[SandboxLayer, ...]:
+        """Return which layers hold, each tried alone, beside `state`. Raises SandboxShortage."""
+        if self._platform == "linux":
+            return await find_layers(self._launcher, self._python, self._home)
+        state = await self.state()
+        return (SandboxLayer("sandbox-exec", None if state.level == "full" else state.reason),)
+
+    async def confine(self, spec: CommandSpec) -> tuple[CommandSpec, Confinement | None]:
+        """Return a command as the launcher gets it, and how it is confined there. Raises SandboxUnavailable."""
+        if spec.sandbox is None:
+            return spec, None
+        state = await self.state()
+        if state.level == "none":
+            raise SandboxUnavailable(str(remedies.no_sandbox(state.reason)))
+        if self._platform == "darwin":
+            return replace(spec, argv=macos.wrap(spec.argv, spec.sandbox)), None
+        rights = landlock_rights(network=spec.sandbox.network, version=state.landlock_abi)
+        return spec, Confinement(namespaces=state.level == "full", landlock=rights)
+
+    async def _probe_again(self) -> None:
+        """Replace the first result by a full one only: clients were warned about the gaps of exactly that one."""
+        with contextlib.suppress(SandboxUnavailable, LaunchError):
+            state = await self._find_state()
+            if state.level == "full":
+                log.warning("the full sandbox is available now")
+                self._state = state
+
+    async def _find_state(self) -> SandboxState:
+        if self._platform == "linux":
+            return await find_state(self._launcher, self._python, self._home)
+        if self._platform == "darwin" and os.access(macos.SANDBOX_EXEC, os.X_OK):
+            return SandboxState("full")
+        return SandboxState("none", "no sandbox is known for this system")
+
+
+async def find_state(launcher: LauncherProcess, python: str, home: str) -> SandboxState:
+    """Return the strongest sandbox level that confines the probe.
 
     The probe gets the server's `home`, as commands do, so that commands can use its prepared parent. Raises
     SandboxShortage if the machine is short of resources: a passing shortage must not lower the level.
     """
     with _prober(launcher, python, home) as prober:
         await run_in_thread(sweep, tempfile.gettempdir(), time.time())
-        return await _strongest(prober, namespaces=namespaces)
+        return await _strongest(prober)
 
 
 async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tuple[SandboxLayer, ...]:
-    """Which layers hold, each tried without the other, for people who look for the reason of a weaker sandbox. Raises
+    """Try each layer without the other, for people who look for the reason of a weaker sandbox. Raises
     SandboxShortage.
     """
     version = landlock_abi()
@@ -122,15 +184,13 @@ def _prober(launcher: LauncherProcess, python: str, home: str) -> Iterator[_Prob
         raise _shortage(error.strerror or str(error)) from error
 
 
-async def _strongest(prober: _Prober, *, namespaces: bool) -> SandboxState:
+async def _strongest(prober: _Prober) -> SandboxState:
     version = landlock_abi()
     rights = landlock_rights(network=False, version=version)
-    refused = "namespaces are switched off"
-    if namespaces:
-        output, refused = await prober.run_probe(Confinement(namespaces=True, landlock=rights))
-        refused = refused or probe.judge_full(output) or ""
-        if not refused:
-            return SandboxState("full", landlock_abi=version)
+    output, refused = await prober.run_probe(Confinement(namespaces=True, landlock=rights))
+    refused = refused or probe.judge_full(output) or ""
+    if not refused:
+        return SandboxState("full", landlock_abi=version)
     refused = f"without namespaces: {refused}"
     log.warning("the full sandbox is not available: %s", refused)
     if rights is None:
@@ -163,7 +223,7 @@ class _Prober(Struct, frozen=True):
     folder: str
 
     async def run_probe(self, confinement: Confinement) -> tuple[str, str]:
-        """The probe's output, and the reason if the kernel refused to confine it."""
+        """Run the probe; return its output, and the reason if the kernel refused to confine it."""
         short = " ".join(errno.errorcode[code] for code in SHORTAGES)
         argv = (
             *(self.python, "-I", "-S", "-c", probe.SCRIPT),
@@ -193,7 +253,7 @@ def _shortage(reason: str) -> SandboxShortage:
 
 
 def _limits() -> list[str]:
-    """The kernel's limits of namespaces per user, for the kinds that commands need."""
+    """Read the kernel's limits of namespaces per user, for the kinds that commands need."""
     found = []
     for kind in NAMESPACES:
         with contextlib.suppress(OSError):

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from app_server.core.errors import SHORTAGES, retry_hint
+from app_server.core.exec.command import SIGNAL_EXIT_BASE
 from app_server.core.launcher import descendants, wire
 
 
@@ -101,6 +102,11 @@ class Report(Struct, frozen=True):
     """The exit status, negative for a signal; or an errno."""
     detail: str | bool = ""
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code as shells have it."""
+        return self.code if self.code >= 0 else SIGNAL_EXIT_BASE - self.code
+
 
 KILLED = Report("exit", -signal.SIGKILL)
 """Used if the supervisor was killed after it had started the command."""
@@ -111,12 +117,6 @@ NEVER_STARTED = Report("failed", errno.ECHILD)
 
 SENDER_SPACE = socket.CMSG_SPACE(12)
 _SENDER = struct.Struct("iII")
-
-
-def tell_senders(channel: socket.socket) -> None:
-    """From now on, messages that arrive come with the pid of their sender, where the system has that (Linux)."""
-    if sys.platform == "linux":
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
 def _sender(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
@@ -140,6 +140,8 @@ class ReportReader:
         self._report: Report | None = None
         self._sender: int | None = None
         """The pid of the supervisor, where the channel names senders."""
+        if sys.platform == "linux":  # messages that arrive come with the pid of their sender
+            channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     @property
     def root(self) -> CommandRoot | None:

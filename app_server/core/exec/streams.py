@@ -1,5 +1,4 @@
-"""Input and output of a running command: ends of pipes as byte streams, what is written to it, what is kept of its
-output.
+"""Input and output of a running command: what is written to it, what is kept of its output.
 
 Writes wait until the command reads, in their order; what waits is bounded. They end when the command does. Of the
 output head and tail are kept; one line replaces the middle and gives its size.
@@ -13,9 +12,7 @@ import os
 from collections import deque
 
 import anyio
-import anyio.lowlevel
 import msgspec
-from anyio.abc import ByteReceiveStream, ByteSendStream
 from msgspec import Struct
 
 READ_SIZE = 1 << 18
@@ -27,65 +24,6 @@ def enlarge(number: int) -> None:
     """Make a pipe as large as one read, if the system allows it."""
     with contextlib.suppress(OSError):  # another system, or the user's share of pipe memory is used up
         fcntl.fcntl(number, F_SETPIPE_SZ, READ_SIZE)
-
-
-class _PipeEnd:
-    """One end of a pipe, which it owns and closes once."""
-
-    def __init__(self, number: int) -> None:
-        os.set_blocking(number, False)
-        self._number = number
-
-    def open_number(self) -> int:
-        """Its descriptor. Raises ClosedResourceError."""
-        if self._number < 0:
-            raise anyio.ClosedResourceError
-        return self._number
-
-    async def aclose(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        number, self._number = self._number, -1
-        if number >= 0:
-            os.close(number)
-
-
-class PipeReceiveStream(_PipeEnd, ByteReceiveStream):
-    """Reads from a pipe, which it owns."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        enlarge(number)
-
-    async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
-        await anyio.lowlevel.checkpoint()
-        while True:
-            number = self.open_number()
-            try:
-                data = os.read(number, max_bytes)
-            except BlockingIOError:
-                await anyio.wait_readable(number)
-                continue
-            if not data:
-                raise anyio.EndOfStream
-            return data
-
-
-class PipeSendStream(_PipeEnd, ByteSendStream):
-    """Writes to a pipe, which it owns."""
-
-    async def send(self, item: bytes) -> None:
-        await anyio.lowlevel.checkpoint()
-        rest = memoryview(item)
-        while rest:
-            number = self.open_number()
-            try:
-                rest = rest[os.write(number, rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(number)
-            except BrokenPipeError as error:
-                raise anyio.BrokenResourceError from error
 
 
 MAX_WAITING = 32 << 20
@@ -105,7 +43,7 @@ class InputFull(Exception):
 
 
 class StdinWriter(Struct):
-    """Owns the descriptor `number`."""
+    """The input of a command. It owns the descriptor `number`."""
 
     number: int
     terminal: bool
@@ -114,8 +52,11 @@ class StdinWriter(Struct):
     _line_begins: bool = True
     _writing: anyio.Lock = msgspec.field(default_factory=lambda: anyio.Lock(fast_acquire=True))
 
+    def __post_init__(self) -> None:
+        os.set_blocking(self.number, False)
+
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Returns once the command has read it, or the system keeps it. `last` closes the input behind it. Raises
+        """Return once the command has read it, or the system keeps it. `last` closes the input behind it. Raises
         InputClosed, InputFull.
         """
         if self._waiting + len(data) > MAX_WAITING:
@@ -124,23 +65,21 @@ class StdinWriter(Struct):
         try:
             async with self._writing:
                 await self._write(data)
-                if last:
-                    await self._end()
+                if last and self.terminal:
+                    await self._write(END_OF_INPUT if self._line_begins else END_OF_INPUT * 2)
+                self._closed = self._closed or (last and not self.terminal)
         finally:
             self._waiting -= len(data)
+            if self._closed:
+                self.abandon()
 
-    async def abandon(self) -> None:
-        """The command has ended: what waits is lost."""
+    def abandon(self) -> None:
+        """Close the input: what waits is lost."""
         self._closed = True
-        async with self._writing:
-            self._close_number()
-
-    async def _end(self) -> None:
-        if self.terminal:
-            await self._write(END_OF_INPUT if self._line_begins else END_OF_INPUT * 2)
-        else:
-            self._closed = True
-            self._close_number()
+        if not self._writing.locked():  # else who writes does it, as soon as that is noticed
+            number, self.number = self.number, -1
+            if number >= 0:
+                os.close(number)
 
     async def _write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -158,11 +97,6 @@ class StdinWriter(Struct):
                 raise InputClosed from error
         if data:
             self._line_begins = data.endswith((b"\n", b"\r", END_OF_INPUT))
-
-    def _close_number(self) -> None:
-        number, self.number = self.number, -1
-        if number >= 0:
-            os.close(number)
 
 
 STREAM_CAP = 1 << 20

@@ -36,7 +36,7 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
         for terminal in await turn.commands.terminals.end_outdated(rights_of(plan)):
             terminal.tell_end()
     if plan is not None and NOTICE not in turn.shown_once:
-        state = await turn.commands.runner.sandbox_state()
+        state = await turn.commands.runner.sandbox.state()
         turn.shown_once.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))

@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from app_server.core.approvals.consent import Rights
 from app_server.core.exec.command import ExecResult, Stream
-from app_server.core.exec.pty import SESSION_CAP, PtySession
 from app_server.core.exec.report import ProcessUsage, usage_of
 from app_server.core.exec.streams import HeadTail
+from app_server.core.exec.terminal import SESSION_CAP, PtySession
 from app_server.core.launcher import descendants
 from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from protocol.engine.items import CommandExecution, ItemStatus
@@ -269,7 +269,7 @@ def look_at_terminals(terminals: Sequence[Terminal]) -> list[TerminalUsage | Non
     table = descendants.listed()
     found: list[TerminalUsage | None] = []
     for terminal in terminals:
-        root = terminal.pty.reader.root
+        root = terminal.pty.process.root
         usage = None if root is None else usage_of(root, table)
         found.append(None if usage is None else _shown(terminal, usage))
     return found

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.exec import probing
 from app_server.core.exec.command import CommandSpec, ExecResult, Stream
+from app_server.core.exec.launcher_process import Confinement
 from app_server.core.exec.runner import CommandRunner
 from protocol.policy import DangerFullAccess, SandboxPolicy
 
@@ -40,22 +42,29 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async for one in _bench(tmp_path, namespaces=True):
+    async for one in _bench(tmp_path):
         yield one
 
 
 @pytest.fixture
-async def degraded(tmp_path: Path) -> AsyncIterator[Bench]:
-    async for one in _bench(tmp_path, namespaces=False):
+async def degraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    """On a kernel without namespaces."""
+    real = probing._Prober.run_probe
+
+    async def refuse(prober: probing._Prober, confinement: Confinement) -> tuple[str, str]:
+        return ("", "they are switched off") if confinement.namespaces else await real(prober, confinement)
+
+    monkeypatch.setattr(probing._Prober, "run_probe", refuse)
+    async for one in _bench(tmp_path):
         yield one
 
 
-async def _bench(root: Path, *, namespaces: bool) -> AsyncIterator[Bench]:
+async def _bench(root: Path) -> AsyncIterator[Bench]:
     for name in ("home", "ws", "outside"):
         (root / name).mkdir()
     (root / "home" / "auth.json").write_text('{"key": "sentinel"}')
     (root / "home" / "config.toml").write_text("# settings\n")
-    runner = CommandRunner(sys.executable, str(root / "home"), None, {}, namespaces=namespaces)
+    runner = CommandRunner(sys.executable, str(root / "home"), None, {})
     async with runner:
         yield Bench(runner, root / "ws", root / "outside")
 

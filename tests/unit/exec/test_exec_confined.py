@@ -31,7 +31,7 @@ async def degraded(degraded: Bench) -> Bench:
 
 
 async def _at_level(bench: Bench, level: str) -> Bench:
-    state = await bench.runner.sandbox_state()
+    state = await bench.runner.sandbox.state()
     if state.level != level:
         pytest.skip(f"this kernel gives {state.level}: {state.reason}")
     return bench
@@ -231,7 +231,7 @@ async def test_the_directory_of_a_command_is_no_root(bench: Bench, tmp_path: Pat
 
 
 async def test_degraded_still_confines_writes_and_network(degraded: Bench) -> None:
-    state = await degraded.runner.sandbox_state()
+    state = await degraded.runner.sandbox.state()
     assert state.warning is not None
     assert state.gaps
     assert (await degraded.sh(f"echo x > {degraded.outside}/new", WW)).denied

@@ -26,7 +26,7 @@ async def degraded(degraded: Bench) -> Bench:
 
 
 async def _at_level(bench: Bench, level: str) -> Bench:
-    state = await bench.runner.sandbox_state()
+    state = await bench.runner.sandbox.state()
     if state.level != level:
         pytest.skip(f"this kernel gives {state.level}: {state.reason}")
     return bench

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from app_server.core.errors import CoreError, LaunchError, SandboxShortage
-from app_server.core.exec import probing, runner
+from app_server.core.exec import probing
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.launcher import descendants, wire
@@ -99,9 +99,10 @@ async def test_no_namespaces_at_all_is_no_shortage_of_them(
 
 @contextmanager
 def scripted(bench: Bench, launcher: ScriptedLauncher) -> Iterator[None]:
-    real, bench.runner._launcher = bench.runner._launcher, launcher
+    real, sandbox = bench.runner._launcher, bench.runner.sandbox
+    bench.runner._launcher = sandbox._launcher = launcher
     yield
-    bench.runner._launcher = real
+    bench.runner._launcher = sandbox._launcher = real
 
 
 async def test_the_next_command_looks_anew(bench: Bench) -> None:
@@ -121,12 +122,12 @@ async def test_a_lower_level_is_kept_and_looked_at_again(
         NO_NAMESPACES, ended, again, NO_NAMESPACES, ("failed", errno.EPERM, ""), ended
     )
     with scripted(bench, launcher):
-        assert (await bench.runner.sandbox_state()).level == "degraded"
-        assert (await bench.runner.sandbox_state()).level == "degraded"
+        assert (await bench.runner.sandbox.state()).level == "degraded"
+        assert (await bench.runner.sandbox.state()).level == "degraded"
         assert launcher.asked == 2
-        monkeypatch.setattr(runner, "RECHECK_SECONDS", -1.0)
+        monkeypatch.setattr(probing, "RECHECK_SECONDS", -1.0)
         for wanted in ("degraded", "degraded", "full", "full"):  # short of something, even less, full, kept
-            assert (await bench.runner.sandbox_state()).level == wanted
+            assert (await bench.runner.sandbox.state()).level == wanted
         assert launcher.asked == 6
 
 
@@ -232,4 +233,4 @@ async def test_the_runner_survives_a_python_that_is_gone(tmp_path: Path) -> None
         with pytest.raises(CoreError):
             one.warm_up()
         with pytest.raises(CoreError):
-            await one.sandbox_state()
+            await one.sandbox.state()

@@ -45,7 +45,7 @@ print(s.recv(9).decode())
 
 @pytest.fixture
 async def bench(bench: Bench) -> Bench:
-    state = await bench.runner.sandbox_state()
+    state = await bench.runner.sandbox.state()
     if state.level != "full":
         pytest.skip(f"this kernel gives {state.level}: {state.reason}")
     return bench

@@ -10,7 +10,8 @@ import pytest
 from app_server.core.errors import LaunchError
 from app_server.core.exec import streams
 from app_server.core.exec.command import CommandSpec, Stream
-from app_server.core.exec.streamed import StreamedCommand, TerminalSize
+from app_server.core.exec.process import Process, TerminalSize
+from app_server.core.exec.run import hand_on
 from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
 from protocol.policy import ReadOnly, SandboxPolicy
 from tests.unit.exec.conftest import Bench
@@ -19,7 +20,7 @@ from tests.unit.exec.conftest import Bench
 class Running:
     """A command in its task, and what was heard of it."""
 
-    def __init__(self, command: StreamedCommand) -> None:
+    def __init__(self, command: Process) -> None:
         self.command = command
         self.code: int | None = None
         self.heard = dict.fromkeys(Stream, b"")
@@ -27,7 +28,7 @@ class Running:
         self._more = anyio.Event()
 
     async def run(self, timeout_ms: int | None) -> None:
-        self.code = await self.command.run(self._take, timeout_ms)
+        self.code = await hand_on(self.command, self._take, timeout_ms)
         self._more.set()
 
     async def _take(self, stream: Stream, chunk: bytes) -> None:
@@ -111,7 +112,6 @@ async def test_the_time_limit_ends_the_tree(bench: Bench, marked: Callable[[str]
     spec = bench.spec("sh", "-c", f": {mark}; echo up; setsid sh -c ': {mark}; sleep 100' & sleep 100")
     async with running(bench, spec, timeout_ms=500) as one:
         assert await one.ended() == 124
-        assert one.command.timed_out
         assert one.heard[Stream.STDOUT] == b"up\n"
     assert marked(mark) == []
 
@@ -181,5 +181,5 @@ async def test_what_cannot_be_started_is_an_error(bench: Bench) -> None:
 
     command = await bench.runner.open_streamed(bench.spec("/no/such/program"), stdin=True)
     with pytest.raises(LaunchError) as raised:
-        await command.run(ignore, None)
+        await hand_on(command, ignore, None)
     assert raised.value.code == 2

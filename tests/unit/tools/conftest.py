@@ -14,6 +14,8 @@ from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
+from app_server.core.exec.launcher_process import LauncherProcess
+from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.patch.changes import TurnDiffTracker
@@ -43,18 +45,28 @@ def program_in(folder: Path, name: str) -> None:
     (folder / name).chmod(0o755)
 
 
+class ScriptedSandbox(MachineSandbox):
+    """As strong as the test says."""
+
+    scripted = SandboxState("full")
+
+    async def state(self) -> SandboxState:
+        return self.scripted
+
+
 class ScriptedRunner(CommandRunner):
     """Plans as the real one does; what comes of a command is taken from a list, then everything succeeds."""
 
     results: list[ExecResult | Exception]
     asked: list[CommandSpec]
-    state: SandboxState
+    sandbox: ScriptedSandbox
     witness: Callable[[CommandSpec], None]
     """Looks at the world while a command would run."""
 
     def __init__(self, home: Path) -> None:
         super().__init__("python", str(home), None, {"PATH": "/usr/bin", "MY_API_KEY": "sentinel"})
-        self.results, self.asked, self.state = [], [], SandboxState("full")
+        self.results, self.asked = [], []
+        self.sandbox = ScriptedSandbox(LauncherProcess("python", {}), "python", str(home), "linux")
         self.witness = lambda spec: None
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
@@ -66,9 +78,6 @@ class ScriptedRunner(CommandRunner):
         if result.stdout:
             on_output(Stream.STDOUT, result.stdout)
         return result
-
-    async def sandbox_state(self) -> SandboxState:
-        return self.state
 
     @property
     def confined(self) -> list[bool]:

@@ -200,7 +200,7 @@ async def test_what_cannot_be_a_command_is_not_run(
 
 async def test_a_weak_sandbox_is_reported_once_before_its_first_command(scene: MakeScene) -> None:
     on = scene(NEVER, ReadOnly())
-    on.runner.state = SandboxState("degraded", "no namespaces", ("other processes are visible",))
+    on.runner.sandbox.scripted = SandboxState("degraded", "no namespaces", ("other processes are visible",))
     await run_command(command(on), on.turn)
     await run_command(command(on, call_id="c2"), on.turn)
     [warning] = [event for event in on.said if isinstance(event, WarningEvent)]
@@ -210,7 +210,7 @@ async def test_a_weak_sandbox_is_reported_once_before_its_first_command(scene: M
 
 async def test_an_unused_or_complete_sandbox_is_not_reported(scene: MakeScene) -> None:
     free = scene(NEVER, DangerFullAccess())
-    free.runner.state = SandboxState("degraded", "no namespaces")
+    free.runner.sandbox.scripted = SandboxState("degraded", "no namespaces")
     whole = scene(NEVER)
     for on in (free, whole):
         await run_command(command(on), on.turn)

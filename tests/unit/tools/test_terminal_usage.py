@@ -18,8 +18,8 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 
 def terminal(root: CommandRoot | None) -> Terminal:
-    reader = SimpleNamespace(root=root)
-    return cast("Terminal", SimpleNamespace(pty=SimpleNamespace(reader=reader), last_usage=None))
+    process = SimpleNamespace(root=root)
+    return cast("Terminal", SimpleNamespace(pty=SimpleNamespace(process=process), last_usage=None))
 
 
 def test_shares_are_of_the_time_since_the_look_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,9 @@ from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
 from app_server.core.exec.environment import command_environment
+from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize
+from app_server.core.exec.run import hand_on
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.exec.streamed import StreamedCommand, TerminalSize
 from app_server.core.exec.streams import InputClosed, InputFull
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
 from app_server.rpc.outgoing import Outgoing
@@ -57,16 +58,16 @@ class ClientProcess(Struct):
 
     stdin: bool
     terminal: bool
-    command: StreamedCommand | None = None
+    command: Process | None = None
     _opened: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
-    def opened(self, command: StreamedCommand | None) -> None:
+    def opened(self, command: Process | None) -> None:
         """It has started, or it will not."""
         if command is not None:
             self.command = command
         self._opened.set()
 
-    async def wait_opened(self) -> StreamedCommand | None:
+    async def wait_opened(self) -> Process | None:
         await self._opened.wait()
         return self.command
 
@@ -100,7 +101,7 @@ class ClientProcesses(Struct):
             raise no_process(id)
         return process
 
-    async def started(self, id: str) -> StreamedCommand:
+    async def started(self, id: str) -> Process:
         """Raises RpcError where there is no such command, or it could not be started."""
         command = await self.get(id).wait_opened()
         if command is None:
@@ -175,7 +176,6 @@ class StreamedOutput:
 log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS = 10_000
-DEFAULT_SIZE = TerminalSize(24, 80)
 NO_PROGRAM = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.ENOEXEC: 126}
 """Exit codes of shells for what is no program, by the system's error number."""
 TERMINAL_KIND = "xterm"
@@ -251,7 +251,7 @@ async def _run(
     context: ClientCommandContext, params: wire.CommandExecParams, process: ClientProcess
 ) -> wire.CommandExecResponse:
     spec = _spec(context, params)
-    size = _size(params.size) if params.size else DEFAULT_SIZE
+    size = _size(params.size) if params.size else USUAL_SIZE
     command = await context.runner.open_streamed(
         spec, stdin=process.stdin, terminal=size if process.terminal else None
     )
@@ -267,7 +267,7 @@ async def _run(
             lambda delta: context.notifier.notify(COMMAND_EXEC_OUTPUT_DELTA, delta),
         ).take
     try:
-        code = await command.run(take, spec.timeout_ms)
+        code = await hand_on(command, take, spec.timeout_ms)
     except LaunchError as error:
         code = NO_PROGRAM.get(error.code or 0, 0)
         if not code or spec.sandbox is None or not os.access(spec.cwd, os.X_OK):

@@ -16,8 +16,8 @@ from app_server.core.approvals.consent import rights_of
 from app_server.core.context.text_for_model import estimate_tokens, shorten, within_tokens
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, looks_denied
-from app_server.core.exec.pty import SESSION_CAP
 from app_server.core.exec.streams import HeadTail
+from app_server.core.exec.terminal import SESSION_CAP
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, function_tool, parse_arguments
 from app_server.core.tools.builtin.shell import apply_if_patch
@@ -63,7 +63,7 @@ async def poll_terminal(terminal: Terminal, yield_ms: float) -> TerminalSnapshot
     until = began + min(max(yield_ms, SHORTEST_MS), LONGEST_MS) / 1000
     while True:
         last = pty.exit_code is not None or anyio.current_time() >= until
-        chunk = await pty.read_some(max(until - anyio.current_time(), 0))
+        chunk = await pty.read(max(until - anyio.current_time(), 0))
         if chunk:
             seen.add(chunk)
         if last:

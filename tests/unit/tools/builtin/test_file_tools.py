@@ -193,7 +193,7 @@ async def test_relative_places_are_the_turns(live: MakeLive) -> None:
 
 async def test_secrets_that_commands_cannot_read_these_cannot_either(live: MakeLive) -> None:
     scene = live(sandbox=ReadOnly())
-    if (await scene.turn.commands.runner.sandbox_state()).level != "full":
+    if (await scene.turn.commands.runner.sandbox.state()).level != "full":
         pytest.skip("hiding files takes namespaces")
     secret = scene.root / "home" / "auth.json"
     secret.write_text('{"OPENAI_API_KEY": "sentinel"}')

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from app_server.core.approvals.consent import EVERYTHING
-from app_server.core.exec.pty import PtySession
+from app_server.core.exec.terminal import PtySession
 from app_server.core.tools.builtin.exec_command import ExecCommandTool, WriteStdinTool
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
@@ -237,9 +237,11 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
     """An ended one goes before any other."""
 
     class Ended(PtySession):
+        code: int | None
+
         @property
         def exit_code(self) -> int | None:
-            return self.master
+            return self.code
 
         async def close(self) -> None:
             closed.append(self)
@@ -267,7 +269,7 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
     made = []
     for n in range(MOST + 1):
         pty = Ended.__new__(Ended)
-        pty.master = 0 if n == 5 else None  # type: ignore[assignment]  # stands for its exit code
+        pty.code = 0 if n == 5 else None
         made.append(pty)
         await keep(f"c{n}", pty)
     assert closed == [made[5]]

@@ -1,0 +1,285 @@
+"""The handle of a process that the launcher has started: its outputs, its input, the size of its terminal, its report.
+
+Whoever starts one reads its outputs with `forward`, or takes them over, and calls `release` in the end. `run` takes a
+command to its end, `terminal` is a command that outlives a call, `service` a program that serves this server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import signal
+import socket
+import struct
+import termios
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import anyio
+from msgspec import Struct
+
+from app_server.core.errors import LaunchError, SandboxUnavailable, retry_hint
+from app_server.core.exec.command import CommandSpec, Stream
+from app_server.core.exec.launcher_process import Confinement, LauncherProcess, build
+from app_server.core.exec.report import (
+    KILLED,
+    CommandRoot,
+    Report,
+    ReportReader,
+    execution_error,
+    unavailable_error,
+)
+from app_server.core.exec.streams import StdinWriter, enlarge
+
+KILL_SECONDS = 3.0
+"""How long the launcher may take to report a kill; its own bound for the tree is two seconds."""
+
+DRAIN_SECONDS = 0.5
+"""How long outputs are waited for after the end, if a process that was left behind holds them open."""
+
+LAST_READS = 64
+"""Reads after the end: more than the system keeps, and a bound for what a process that was left behind writes."""
+
+PIECE = 32 * 1024
+"""Bytes that are read at once."""
+
+
+class TerminalSize(Struct, frozen=True):
+    """Rows and columns of a terminal."""
+
+    rows: int
+    columns: int
+
+    def apply(self, number: int) -> None:
+        """Give this size to the terminal with that descriptor."""
+        fcntl.ioctl(number, termios.TIOCSWINSZ, struct.pack("HHHH", self.rows, self.columns, 0, 0))
+
+
+USUAL_SIZE = TerminalSize(24, 80)
+
+TakeOutput = Callable[[Stream, bytes], Awaitable[None]]
+"""Receives output in the order of the reads; nothing more is read until it returns."""
+
+
+class Process:
+    """A process with its descendants, as the launcher's supervisor keeps them together."""
+
+    def __init__(
+        self,
+        channel: socket.socket,
+        outputs: dict[int, Stream],
+        stdin: StdinWriter | None,
+        terminal: int | None,
+        selector: selectors.DefaultSelector,
+    ) -> None:
+        """`outputs` by descriptor. `terminal`: the descriptor among them that is one. It owns all of them."""
+        self.stdin = stdin
+        self.report: Report | None = None
+        """None until the process and its descendants have ended."""
+        self._channel, self._outputs, self._terminal, self._selector = channel, outputs, terminal, selector
+        self._reader = ReportReader(channel)
+        for number in (channel.fileno(), *outputs):
+            selector.register(number, selectors.EVENT_READ)
+
+    @property
+    def root(self) -> CommandRoot | None:
+        """Where its tree of processes begins, as far as that is known."""
+        return self._reader.root
+
+    def kill(self) -> None:
+        """Have the supervisor kill the whole tree; it still sends a report."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._channel.shutdown(socket.SHUT_WR)
+
+    def terminate(self) -> None:
+        """Send SIGTERM to its process group."""
+        with contextlib.suppress(OSError):  # it has ended, or was killed already
+            self._channel.send(bytes([signal.SIGTERM]))
+
+    def resize(self, size: TerminalSize) -> None:
+        """Set the size of its terminal; without effect where it has none, or none any more."""
+        if self._terminal in self._outputs:
+            size.apply(self._terminal)
+
+    def take_over(self, stream: Stream) -> int:
+        """Give away the descriptor of an output: the caller reads and closes it."""
+        number = next(number for number, name in self._outputs.items() if name is stream)
+        self._selector.unregister(number)
+        del self._outputs[number]
+        return number
+
+    async def forward(self, take: TakeOutput, piece: int = PIECE, drain: float = DRAIN_SECONDS) -> None:
+        """Hand on outputs until it has ended and they have, or something that it left behind holds them open for longer
+        than `drain` seconds. A cancelled call can be repeated.
+        """
+        while self.report is None:
+            await anyio.wait_readable(self._selector.fileno())
+            await self._read_ready(take, piece)
+        for _ in range(LAST_READS):
+            if not self._outputs:
+                break
+            if self._selector.select(0):
+                await self._read_ready(take, piece)
+            elif drain <= 0:
+                break
+            else:
+                began = anyio.current_time()
+                with anyio.move_on_after(drain):
+                    await anyio.wait_readable(self._selector.fileno())
+                drain -= anyio.current_time() - began
+
+    async def wait(self) -> None:
+        """Wait for the report without reading outputs, where nothing else waits for it."""
+        while self.report is None:
+            await anyio.wait_readable(self._channel)
+            self.report = self._reader.read_report()
+
+    async def end(self) -> None:
+        """Kill it if it runs, and wait for its end within a bound, even if the caller is cancelled."""
+        if self.report is None:
+            self.kill()
+            with anyio.move_on_after(KILL_SECONDS, shield=True):
+                await self.wait()
+
+    async def wait_started(self, seconds: float) -> None:
+        """Wait until it runs the program; it may have ended since. Raises LaunchError."""
+        with anyio.move_on_after(seconds):
+            while not self._reader.started and self.report is None:
+                await anyio.wait_readable(self._channel)
+                self.report = self._reader.read_report()
+        if self._reader.started:
+            return
+        if self.report is None:
+            raise LaunchError(f"the program did not start within {seconds:g} seconds; try again")
+        raise LaunchError(execution_error(self.report.code), self.report.code)
+
+    def finished(self) -> Report:
+        """Return the report, one of a killed process where it gave none. Raises LaunchError or SandboxUnavailable if
+        nothing ran.
+        """
+        report = self.report or KILLED
+        if report.kind == "failed":
+            raise LaunchError(execution_error(report.code), report.code)
+        if report.kind == "unavailable":
+            raise SandboxUnavailable(unavailable_error(report), report.code)
+        return report
+
+    def release(self) -> None:
+        """Close all descriptors; what runs is killed."""
+        self._selector.close()
+        self._channel.close()
+        while self._outputs:
+            os.close(self._outputs.popitem()[0])
+        if self.stdin is not None:
+            self.stdin.abandon()
+
+    async def _read_ready(self, take: TakeOutput, piece: int) -> None:
+        """Read once from each descriptor that is readable."""
+        for key, _ in self._selector.select(0):
+            if key.fd == self._channel.fileno():
+                self.report = self._reader.read_report()
+                if self.report is not None:
+                    self._selector.unregister(self._channel)
+            else:
+                stream = self._outputs[key.fd]
+                if chunk := self._read(key.fd, piece):
+                    await take(stream, chunk)
+
+    def _read(self, number: int, piece: int) -> bytes:
+        """Read what there is now; empty at the end of an output, which is closed then."""
+        try:
+            chunk = os.read(number, piece)
+        except BlockingIOError:
+            return b""
+        except OSError:  # a terminal that no process has open any more
+            chunk = b""
+        if not chunk:
+            self._selector.unregister(number)
+            del self._outputs[number]
+            os.close(number)
+        return chunk
+
+
+@contextmanager
+def launch_errors() -> Iterator[None]:
+    """Convert OSError into LaunchError."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{error.strerror or error}{retry_hint(error.errno)}"
+        raise LaunchError(f"the command could not be run: {reason}") from error
+
+
+async def start(
+    launcher: LauncherProcess,
+    spec: CommandSpec,
+    confinement: Confinement | None,
+    *,
+    stdin: bool = False,
+    size: TerminalSize | None = None,
+    background: bool = False,
+    large: bool = False,
+) -> Process:
+    """Start `spec`, with input if `stdin`, or on a terminal of that size. Raises LaunchError.
+
+    `background`: processes may outlive it where it is not confined. `large`: its pipes hold much, so that large output
+    arrives in few pieces.
+    """
+    message = build(spec, confinement, terminal=size is not None, background=background)
+    with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
+        channel, theirs = socket.socketpair()
+        kept.enter_context(channel)
+        handed_on.enter_context(theirs)
+        channel.setblocking(False)
+        ends = _on_pipes(kept, handed_on, stdin) if size is None else _on_terminal(kept, handed_on, size)
+        if large:
+            for number in ends.outputs:
+                enlarge(number)
+        selector = kept.enter_context(selectors.DefaultSelector())
+        process = Process(channel, ends.outputs, ends.stdin, ends.terminal, selector)
+        await launcher.submit(message, [theirs.fileno(), *ends.remote])
+        kept.pop_all()
+        return process
+
+
+class _Ends(Struct, frozen=True):
+    """Both ends of a process's streams, before it starts."""
+
+    outputs: dict[int, Stream]
+    stdin: StdinWriter | None
+    terminal: int | None
+    remote: list[int]
+    """What the process gets."""
+
+
+def _on_pipes(kept: ExitStack, handed_on: ExitStack, stdin: bool) -> _Ends:
+    writer: StdinWriter | None = None
+    remote: list[int] = []
+    if stdin:
+        theirs, ours = os.pipe()
+        kept.callback(os.close, ours)
+        handed_on.callback(os.close, theirs)
+        writer = StdinWriter(ours, terminal=False)
+        remote.append(theirs)
+    outputs: dict[int, Stream] = {}
+    for stream in Stream:
+        ours, theirs = os.pipe()
+        kept.callback(os.close, ours)
+        handed_on.callback(os.close, theirs)
+        os.set_blocking(ours, False)
+        outputs[ours] = stream
+        remote.append(theirs)
+    return _Ends(outputs, writer, None, remote)
+
+
+def _on_terminal(kept: ExitStack, handed_on: ExitStack, size: TerminalSize) -> _Ends:
+    master, slave = os.openpty()
+    kept.callback(os.close, master)
+    handed_on.callback(os.close, slave)
+    typing = os.dup(master)
+    kept.callback(os.close, typing)
+    os.set_blocking(master, False)
+    size.apply(slave)
+    return _Ends({master: Stream.STDOUT}, StdinWriter(typing, terminal=True), master, [slave])
