@@ -77,10 +77,7 @@ class Struct(msgspec.Struct, frozen=True, metaclass=_Keywords):
 
     def to_json(self) -> bytes:
         """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
-        try:
-            return _ENCODER.encode(self)
-        except (UnicodeEncodeError, RecursionError):
-            return escaped_json(msgspec.to_builtins(self, enc_hook=_builtin))
+        return json_bytes(self)
 
     def to_value(self) -> Json:
         """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
@@ -148,6 +145,14 @@ def read(kind: type[T], raw: Json) -> T:
         adapter = _ADAPTERS[kind] = TypeAdapter(kind)
     value: T = adapter.validate_python(raw)
     return value
+
+
+def json_bytes(value: Json) -> bytes:
+    """Return a struct or plain data as compact UTF-8 JSON; what UTF-8 cannot carry is written as an escape."""
+    try:
+        return _ENCODER.encode(value)
+    except (UnicodeEncodeError, RecursionError):
+        return escaped_json(msgspec.to_builtins(value, enc_hook=_builtin))
 
 
 def escaped_json(value: Json) -> bytes:

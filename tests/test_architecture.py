@@ -78,8 +78,8 @@ PURE_MODULES = {
     "app_server.apis": {"answers", "open_items", "route"},
     "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
-        *("approvals", "calls", "changes", "client", "commands", "inbound", "options", "outbound"),
-        *("session_view", "updates"),
+        *("approvals", "calls", "client", "commands", "diffs", "fold", "inbound", "news", "options"),
+        *("outbound", "pacer", "text", "updates"),
     },
     "app_server.apis.v2": {
         *("errors", "inbound", "item_lines", "items", "news", "outbound", "questions", "settings", "turns"),

@@ -8,20 +8,9 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from msgspec.structs import replace
-
-from app_server.apis.acp.calls import command_title
-from app_server.apis.acp.changes import (
-    CALL_TITLE,
-    DiffPart,
-    Part,
-    ShownCall,
-    TextPart,
-    diff_parts,
-    fenced,
-    one_line,
-)
-from app_server.apis.acp.updates import call_fields
+from app_server.apis.acp.calls import ShownCall, command_title, text_content
+from app_server.apis.acp.diffs import diffs_of
+from app_server.apis.acp.text import CALL_TITLE, fenced, one_line
 from app_server.apis.answers import approval_op, elicitation_op
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.shell import quote
@@ -29,8 +18,11 @@ from app_server.core.shell.script import script_of
 from protocol.acp.methods import CREATE_ELICITATION, REQUEST_PERMISSION
 from protocol.acp.tool_calls import (
     CreateElicitationRequest,
+    DiffOfCall,
     PermissionOption,
     RequestPermissionRequest,
+    SessionToolCallFields,
+    ToolCallContent,
     ToolCallStatus,
     ToolKind,
 )
@@ -72,11 +64,12 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
         return ClientQuestion(CREATE_ELICITATION.method, form.to_json(), to_op, QuestionKind.INPUT)
     shown = call or _unannounced(asking)
     status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
-    fields = call_fields(shown, _parts(asking, shown), status)
-    if asking.reason and isinstance(fields.raw_input, dict):
-        raw_input = {**fields.raw_input, "justification": asking.reason}
-        fields = replace(fields, raw_input=raw_input)
-    request = RequestPermissionRequest(session_id=session_id, tool_call=fields, options=_options(asking))
+    fields = shown.fields(_content(asking, shown), status)
+    if asking.reason and isinstance(shown.raw_input, dict):
+        fields["raw_input"] = {**shown.raw_input, "justification": asking.reason}
+    request = RequestPermissionRequest(
+        session_id=session_id, tool_call=SessionToolCallFields(**fields), options=_options(asking)
+    )
     return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
 
 
@@ -100,7 +93,7 @@ def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall
     shown = call or ShownCall(id=id, title=one_line(event.message, CALL_TITLE), kind=ToolKind.OTHER)
     request = RequestPermissionRequest(
         session_id=session_id,
-        tool_call=call_fields(shown, [TextPart(event.message)], None),
+        tool_call=SessionToolCallFields(**shown.fields((text_content(event.message),))),
         options=(_YES, _NO, _STOP),
     )
     return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
@@ -117,27 +110,30 @@ def decision(result: Json) -> ReviewDecision:
             return ReviewDecision.DENIED
 
 
-def _parts(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, call: ShownCall) -> list[Part]:
-    """The reason, and what the user says yes to."""
-    parts: list[Part] = [TextPart(f"Reason: {event.reason}")] if event.reason else []
+def _content(
+    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, call: ShownCall
+) -> tuple[ToolCallContent, ...]:
+    """Return the reason, and what the user says yes to."""
+    texts = [f"Reason: {event.reason}"] if event.reason else []
+    diffs: tuple[ToolCallContent, ...] = ()
     match event:
         case ExecApprovalRequestEvent():
             asked = list(event.command)
             whole = script_of(asked) or quote.join(asked)
             if call.raw_input is not None and asked != call.raw_input.get("command"):
-                parts.append(TextPart(f"Input for the command that runs: {''.join(asked)!r}"))
+                texts.append(f"Input for the command that runs: {''.join(asked)!r}")
             elif whole != call.title:  # the title is one line, and cut
-                parts.append(TextPart(fenced(whole, "sh")))
+                texts.append(fenced(whole, "sh"))
             if event.risk is not None:
-                parts.append(TextPart(f"Risk ({event.risk.risk_level.value}): {event.risk.description}"))
+                texts.append(f"Risk ({event.risk.risk_level.value}): {event.risk.description}")
         case ApplyPatchApprovalRequestEvent():
             if event.grant_root is not None:
-                parts.append(TextPart(f"Outside of what may be written: {event.grant_root}"))
-            shown = [part for part in call.parts if isinstance(part, DiffPart)]
-            parts += shown or diff_parts(event.changes, {})
+                texts.append(f"Outside of what may be written: {event.grant_root}")
+            shown = tuple(note for note in call.notes if isinstance(note, DiffOfCall))
+            diffs = shown or diffs_of(event.changes, {})
         case _:
             assert_never(event)
-    return parts
+    return (*map(text_content, texts), *diffs)
 
 
 def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ShownCall:

@@ -9,23 +9,20 @@ import os.path
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
-from app_server.apis.acp.changes import (
-    CALL_TITLE,
-    BlockPart,
-    FilePlace,
-    OutputPart,
-    Part,
-    ShownCall,
-    TextPart,
-    changed_places,
-    diff_parts,
-    one_line,
-    plain_output,
-)
+from msgspec import Struct
+
+from app_server.apis.acp.diffs import changed_places, diffs_of
+from app_server.apis.acp.text import CALL_TITLE, fenced, one_line, plain_output
 from app_server.core.rollout.stored_events import capped
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
-from protocol.acp.tool_calls import ToolCallStatus, ToolKind
+from protocol.acp.tool_calls import (
+    ContentOfCall,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallStatus,
+    ToolKind,
+)
 from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
@@ -71,8 +68,70 @@ MOST_RAW: Final = 64 * 1024
 """Characters of an argument that a client is shown as the raw input."""
 
 
+class ShownCall(Struct, kw_only=True):
+    """A tool call as it is now. Its id is unique in the session."""
+
+    id: str
+    title: str
+    kind: ToolKind
+    status: ToolCallStatus = ToolCallStatus.PENDING
+    name: str | None = None
+    raw_input: Json = None
+    raw_output: Json = None
+    locations: tuple[ToolCallLocation, ...] = ()
+    output: str = ""
+    """What a command printed, in the end."""
+    notes: tuple[ToolCallContent, ...] = ()
+    """What else there is to show: diffs, blocks, texts."""
+    cwd: str | None = None
+    """Of a command."""
+    exit_code: int | None = None
+
+    @property
+    def runs_command(self) -> bool:
+        """Whether it may print something before it ends."""
+        return self.cwd is not None
+
+    @property
+    def content(self) -> tuple[ToolCallContent, ...]:
+        """Everything that a client is shown of it."""
+        return (*output_content(self.output), *self.notes)
+
+    def fields(
+        self, content: tuple[ToolCallContent, ...], status: ToolCallStatus | None = None
+    ) -> dict[str, Json]:
+        """Return it as arguments for `SessionToolCallFields`."""
+        return {
+            "tool_call_id": self.id,
+            "title": self.title,
+            "name": self.name,
+            "kind": self.kind,
+            "status": status,
+            "locations": self.locations or None,
+            "raw_input": self.raw_input,
+            "content": content or None,
+        }
+
+
+def text_content(text: str) -> ContentOfCall:
+    """Return a text as content of a call."""
+    return ContentOfCall(content={"type": "text", "text": text})
+
+
+def output_content(output: str) -> tuple[ContentOfCall, ...]:
+    """Return plain output as content of a call: one block, or none for blank output."""
+    return (text_content(fenced(output, "console")),) if output.strip() else ()
+
+
 def begun(item: Item, id: str) -> ShownCall:
-    """The call as it is announced."""
+    """Return the call as it is announced: pending where somebody may be asked about it, else in progress."""
+    call = _begun(item, id)
+    if not isinstance(item, engine.CommandExecution | engine.FileChange):
+        call.status = ToolCallStatus.IN_PROGRESS
+    return call
+
+
+def _begun(item: Item, id: str) -> ShownCall:
     match item:
         case engine.CommandExecution():
             return ShownCall(
@@ -81,7 +140,7 @@ def begun(item: Item, id: str) -> ShownCall:
                 kind=command_kind(item.parsed),
                 name=_TOOLS[item.source],
                 raw_input={"command": list(item.command), "cwd": item.cwd},
-                places=_read_places(item.parsed, item.cwd),
+                locations=_read_places(item.parsed, item.cwd),
                 cwd=item.cwd,
             )
         case engine.FileChange():
@@ -91,8 +150,8 @@ def begun(item: Item, id: str) -> ShownCall:
                 kind=_edit_kind(item.changes),
                 name="apply_patch",
                 raw_input={"files": list(item.changes)},
-                places=changed_places(item.changes, item.texts),
-                parts=diff_parts(item.changes, item.texts),
+                locations=changed_places(item.changes),
+                notes=diffs_of(item.changes, item.texts),
             )
         case engine.McpToolCall(invocation=called):
             title = one_line(f"{called.server}: {called.tool}", CALL_TITLE)
@@ -105,40 +164,37 @@ def begun(item: Item, id: str) -> ShownCall:
         case engine.WebSearch():
             return ShownCall(id=id, title=_search_title(item), kind=ToolKind.FETCH, name="web_search")
         case engine.ImageView():
-            places = (FilePlace(item.path),) if os.path.isabs(item.path) else ()
+            places = (ToolCallLocation(path=item.path),) if os.path.isabs(item.path) else ()
             title = f"View {one_line(os.path.basename(item.path), CALL_TITLE)}"
-            return ShownCall(id=id, title=title, kind=ToolKind.READ, name="view_image", places=places)
+            return ShownCall(id=id, title=title, kind=ToolKind.READ, name="view_image", locations=places)
         case engine.EnteredReview():
             return ShownCall(id=id, title=one_line(f"Review: {item.hint}", CALL_TITLE), kind=ToolKind.THINK)
         case _:
             assert_never(item)
 
 
-def starts_at_once(item: Item) -> bool:
-    """Whether it runs from its begin on: nobody is asked about it."""
-    return not isinstance(item, engine.CommandExecution | engine.FileChange)
-
-
 def end(call: ShownCall, item: Item, *, cut: bool = False) -> None:
-    """Bring the call to its end, as the item says. `cut`: it did not come to its own."""
+    """Bring the call to its end as the item says. `cut`: it did not come to its own."""
     match item:
         case engine.CommandExecution():
             call.status = _STATUS[item.status]
             call.exit_code = item.exit_code
-            call.parts = _output(item)
+            call.output = plain_output(capped(item.output))
+            call.notes = (text_content(f"Exit code: {item.exit_code}"),) if item.exit_code else ()
             if item.exit_code is not None:
                 call.raw_output = {"exit_code": item.exit_code}
         case engine.FileChange():
             call.status = _STATUS[item.status]
             problem = item.stderr.strip()
             if item.status is not ItemStatus.COMPLETED and problem:
-                call.parts = (*call.parts, TextPart(capped(plain_output(problem), WHOLE_MESSAGE)))
+                call.notes += (text_content(capped(plain_output(problem), WHOLE_MESSAGE)),)
         case engine.McpToolCall():
             call.status = _STATUS[item.status]
-            call.parts, call.raw_output = _mcp_result(item)
+            call.notes, call.raw_output = _mcp_result(item)
         case engine.DynamicToolCall():
             call.status = _STATUS[item.status]
-            call.parts = tuple(BlockPart(block) for block in item.content or () if isinstance(block, dict))
+            blocks = (block for block in item.content or () if isinstance(block, dict))
+            call.notes = tuple(ContentOfCall(content=block) for block in blocks)
         case engine.WebSearch():
             call.title = _search_title(item)
             call.status = ToolCallStatus.COMPLETED
@@ -146,7 +202,7 @@ def end(call: ShownCall, item: Item, *, cut: bool = False) -> None:
             call.status = ToolCallStatus.COMPLETED
         case _:
             assert_never(item)
-    if cut or not call.is_over:
+    if cut or call.status is not ToolCallStatus.COMPLETED:
         call.status = ToolCallStatus.FAILED
 
 
@@ -154,7 +210,7 @@ WHOLE_MESSAGE: Final = 8 * 1024
 
 
 def command_title(argv: Sequence[str], line: str | None) -> str:
-    """The command line without the shell around it."""
+    """Return the command line without the shell around it."""
     return one_line(line or script_of(argv) or quote.join(argv), CALL_TITLE) or "(empty command)"
 
 
@@ -166,22 +222,13 @@ def command_kind(parsed: Sequence[ParsedCommand]) -> ToolKind:
     return ToolKind.EXECUTE
 
 
-def _read_places(parsed: Sequence[ParsedCommand], cwd: str) -> tuple[FilePlace, ...]:
+def _read_places(parsed: Sequence[ParsedCommand], cwd: str) -> tuple[ToolCallLocation, ...]:
     paths = [each.path for each in parsed if isinstance(each, ReadCommand)]
-    return tuple(
-        FilePlace(os.path.normpath(os.path.join(cwd, path))) for path in paths if _NOT_A_PATH.isdisjoint(path)
-    )
+    named = [path for path in paths if _NOT_A_PATH.isdisjoint(path)]
+    return tuple(ToolCallLocation(path=os.path.normpath(os.path.join(cwd, path))) for path in named)
 
 
-def _output(item: engine.CommandExecution) -> tuple[Part, ...]:
-    text = plain_output(capped(item.output))
-    parts: list[Part] = [OutputPart(text)] if text.strip() else []
-    if item.exit_code:
-        parts.append(TextPart(f"Exit code: {item.exit_code}"))
-    return tuple(parts)
-
-
-def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[Part, ...], Json]:
+def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[ContentOfCall, ...], Json]:
     match item.result:
         case OkResult(ok=result):
             blocks = tuple(block.to_value() for block in result.content)
@@ -189,9 +236,9 @@ def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[Part, ...], Json]:
             raw: Json = {"content": list(blocks)}
             if result.structured_content is not None:
                 raw["structuredContent"] = result.structured_content
-            return tuple(BlockPart(block) for block in known), _raw(raw)
+            return tuple(ContentOfCall(content=block) for block in known), _raw(raw)
         case ErrResult(err=text):
-            return (TextPart(capped(text, WHOLE_MESSAGE)),), None
+            return (text_content(capped(text, WHOLE_MESSAGE)),), None
         case None:
             return (), None
         case _:
@@ -199,7 +246,7 @@ def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[Part, ...], Json]:
 
 
 def _is_known_block(block: Json) -> bool:
-    """Whether a client has to understand it: servers may send what they like."""
+    """Return whether a client has to understand it: servers may send what they like."""
     match block:
         case {"type": "text", "text": str()}:
             return True
@@ -214,7 +261,7 @@ def _is_known_block(block: Json) -> bool:
 
 
 def _raw(value: Json) -> Json:
-    """The value, unless it is very long: clients keep it."""
+    """Return the value, unless it is very long: clients keep it."""
     return value if len(repr(value)) <= MOST_RAW else None
 
 

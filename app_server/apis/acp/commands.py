@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app_server.apis.acp.changes import one_line
+from app_server.apis.acp.text import one_line
 from app_server.core.session.review_texts import against_branch, as_instructed, of_commit, uncommitted_changes
-from protocol.acp.session import AvailableCommand, AvailableCommandsUpdate, CommandInput
 from protocol.events.notices import CustomPrompt
 from protocol.events.review import ReviewRequest
-from protocol.structs import read
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -47,12 +45,6 @@ DESCRIPTIONS: Final = {
     Builtin.MCP: ("List the MCP servers and their tools", None),
     Builtin.LOGOUT: ("Delete the stored login", None),
 }
-
-
-def shown_builtins(*, undo: bool) -> list[dict[str, Json]]:
-    """In the shape of `protocol.acp.session.AvailableCommand`."""
-    offered = (each for each in Builtin if undo or each is not Builtin.UNDO)
-    return [_shown(each.value, *DESCRIPTIONS[each]) for each in offered]
 
 
 def _shown(name: str, description: str, hint: str | None) -> dict[str, Json]:
@@ -99,12 +91,14 @@ class CommandList(Struct, frozen=True):
     prompts: tuple[CustomPrompt, ...] = ()
     undo: bool = True
 
-    def update(self) -> AvailableCommandsUpdate:
-        commands = [read(AvailableCommand, each) for each in shown_builtins(undo=self.undo)]
+    def shown(self) -> list[dict[str, Json]]:
+        """Return the commands as clients are told of them."""
+        offered = (each for each in Builtin if self.undo or each is not Builtin.UNDO)
+        commands = [_shown(each.value, *DESCRIPTIONS[each]) for each in offered]
         for name, prompt in self._named().items():
             description = one_line(prompt.description or prompt.content) or "A prompt of yours"
-            commands.append(_command(name, description, prompt.argument_hint or _hint(prompt.content)))
-        return AvailableCommandsUpdate(available_commands=tuple(commands))
+            commands.append(_shown(name, description, prompt.argument_hint or _hint(prompt.content)))
+        return commands
 
     def find(self, text: str) -> BuiltinCommand | PromptCommand | None:
         """The command that a prompt with this text is; None: it is for the model."""
@@ -169,12 +163,6 @@ def _require_revision(text: str, expected: str) -> None:
     """The name is made part of a command line that the model reads."""
     if not _BRANCH.fullmatch(text):
         raise BadArguments(expected)
-
-
-def _command(name: str, description: str, hint: str | None) -> AvailableCommand:
-    return AvailableCommand(
-        name=name, description=description, input=None if hint is None else CommandInput(hint=hint)
-    )
 
 
 def _hint(content: str) -> str | None:

@@ -1,23 +1,25 @@
-"""Modes, models and efforts that can be chosen, and what is chosen now. Pure, and fast to import.
+"""Modes, models and efforts that can be chosen, and what is chosen now. Pure.
 
 The mode is what the agent may do: approval policy and sandbox together. Clients are sent it twice, as a mode and as
-an option, which are always the same. What clients are sent is in the shapes of `protocol.acp.session`.
+an option, which are always the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, find_family
+from protocol.acp.session import (
+    ConfigOptionValue,
+    SessionConfigOption,
+    SessionMode,
+    SessionModeState,
+)
 from protocol.policy import AskForApproval, QuestionKinds, ReasoningEffort, SandboxPolicy
 from protocol.structs import replace
-
-if TYPE_CHECKING:
-    from protocol.base import Json
 
 MODE: Final = "mode"
 MODEL: Final = "model"
@@ -104,10 +106,10 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
     def with_option(self, id: str, value: str | bool) -> SessionOptions:
         """Raises UnknownChoice."""
-        option = next((each for each in self.config_options() if each["id"] == id), None)
+        option = next((each for each in self.config_options() if each.id == id), None)
         if option is None:
             raise UnknownChoice(f"unknown option: {id[:100]}")
-        if value not in [each["value"] for each in option["options"]] or not isinstance(value, str):
+        if value not in [each.value for each in option.options] or not isinstance(value, str):
             raise UnknownChoice(f"{id} has no value {str(value)[:100]}")
         if id == MODE:
             return self.with_mode(value)
@@ -122,28 +124,33 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return replace(self, models=tuple(dict.fromkeys((*self.models, *models))))
 
     # --- shapes for clients
-    def shown(self) -> dict[str, Json]:
-        """What every answer that opens a session says."""
-        return {"modes": self.mode_state(), "configOptions": self.config_options()}
+    def modes(self) -> SessionModeState:
+        """Return the modes for clients that know nothing of options."""
+        modes = tuple(SessionMode(id=id, name=name, description=about) for id, name, about in self._modes())
+        return SessionModeState(current_mode_id=self.mode, available_modes=modes)
 
-    def mode_state(self) -> dict[str, Json]:
-        modes = [{"id": id, "name": name, "description": text} for id, name, text in self._modes()]
-        return {"currentModeId": self.mode, "availableModes": modes}
-
-    def config_options(self) -> list[dict[str, Json]]:
-        modes = [_value(id, name, text) for id, name, text in self._modes()]
-        models = [_model_value(name) for name in self.models]
-        about = {"description": "What the agent may do"}
-        options = [
-            _option(MODE, "Mode", "mode", self.mode, modes, about),
-            _option(MODEL, "Model", "model", self.model, models),
-        ]
-        efforts = self._efforts()
-        if efforts:
-            values = [_value(each, each.capitalize(), _ABOUT_EFFORTS.get(each)) for each in efforts]
-            current = self._current_effort()
-            options.append(_option(EFFORT, "Reasoning effort", "thought_level", current, values))
-        return options
+    def config_options(self) -> tuple[SessionConfigOption, ...]:
+        """Return all options, the most important first."""
+        modes = tuple(_value(*mode) for mode in self._modes())
+        about = "What the agent may do"
+        mode = SessionConfigOption(
+            id=MODE, name="Mode", description=about, category=MODE, current_value=self.mode, options=modes
+        )
+        models = tuple(_model_value(name) for name in self.models)
+        model = SessionConfigOption(
+            id=MODEL, name="Model", category=MODEL, current_value=self.model, options=models
+        )
+        efforts = tuple(_value(each, each.capitalize(), _ABOUT_EFFORTS.get(each)) for each in self._efforts())
+        if not efforts:
+            return mode, model
+        effort = SessionConfigOption(
+            id=EFFORT,
+            name="Reasoning effort",
+            category="thought_level",
+            current_value=self._current_effort(),
+            options=efforts,
+        )
+        return mode, model, effort
 
     def _modes(self) -> list[tuple[str, str, str]]:
         named = {mode.id: (mode.name, mode.description) for mode in MODES}
@@ -174,31 +181,10 @@ def default_effort_of(model: str) -> ReasoningEffort:
     return find_family(model).default_effort or ReasoningEffort.MEDIUM
 
 
-def _model_value(name: str) -> dict[str, Json]:
+def _model_value(name: str) -> ConfigOptionValue:
     known = next((each for each in KNOWN_MODELS if each.name == name), None)
     return _value(name, name, known.description if known else None)
 
 
-def _value(value: str, name: str, description: str | None) -> dict[str, Json]:
-    described = {} if description is None else {"description": description}
-    return {"value": value, "name": name, **described}
-
-
-def _option(
-    id: str,
-    name: str,
-    category: str,
-    current: str,
-    values: Sequence[Json],
-    about: Mapping[str, Json] = MappingProxyType({}),
-) -> dict[str, Json]:
-    """`category` is where clients show it."""
-    return {
-        "type": "select",
-        "id": id,
-        "name": name,
-        **about,
-        "category": category,
-        "currentValue": current,
-        "options": list(values),
-    }
+def _value(value: str, name: str, description: str | None) -> ConfigOptionValue:
+    return ConfigOptionValue(value=value, name=name, description=description)

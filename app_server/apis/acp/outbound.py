@@ -10,8 +10,10 @@ from typing import Protocol
 
 from app_server.apis.acp import approvals
 from app_server.apis.acp.client import AcpClient
-from app_server.apis.acp.session_view import SessionView
-from app_server.apis.acp.updates import UpdateLines
+from app_server.apis.acp.fold import SessionFold
+from app_server.apis.acp.news import SessionNews
+from app_server.apis.acp.pacer import LinePacer, Speaker
+from app_server.apis.acp.updates import SessionUpdates
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.methods import CANCEL_REQUEST
@@ -19,14 +21,13 @@ from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent, McpListToolsResponseEvent
 from protocol.jsonrpc import dump_notification
-from protocol.structs import Written
 
 
 class SessionListener(Protocol):
     def turn_started(self, turn_id: str) -> None: ...
 
-    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[Written]:
-        """Updates that are sent as the last ones of the turn."""
+    def turn_ending(self) -> Sequence[bytes]:
+        """Return updates that are sent as the last ones of the turn."""
         ...
 
     def turn_ended(self, turn_id: str, ended: TurnEnded) -> None: ...
@@ -34,7 +35,7 @@ class SessionListener(Protocol):
     def answered(self, operation_id: str, answer: McpListToolsResponseEvent) -> None: ...
 
     def flush_at(self, due: float) -> None:
-        """`flush` is needed then."""
+        """Learn that `flush` is needed then."""
         ...
 
 
@@ -51,32 +52,33 @@ class SessionAdapter:
     ) -> None:
         """`clock` gives seconds; `ids` are those that stored items of the session have."""
         self._session_id, self._listener = session_id, listener
-        self.view = SessionView(ids)
-        self._lines = UpdateLines(session_id, client, clock)
+        self._pacer = LinePacer(session_id, clock)
+        self._updates = SessionUpdates(self._pacer, client)
+        self.news = SessionNews(self._updates, ids)
+        self._fold = SessionFold(self._updates, self.news, ids)
 
     # --- what a live conversation asks of an API
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
         inner, turn_id = event.event, event.turn_id
-        lines = self._lines.render(self.view.take(event))
+        self._fold.take(event)
         if isinstance(inner, TurnStarted) and turn_id is not None:
             self._listener.turn_started(turn_id)
         elif isinstance(inner, TurnEnded) and turn_id is not None:
-            lines += self._lines.finish()
-            for update in self._listener.turn_ending(turn_id, inner):
-                lines += self._lines.send(update)
+            self._updates.finish()
+            for update in self._listener.turn_ending():
+                self._pacer.add(update)
             self._listener.turn_ended(turn_id, inner)
         elif isinstance(inner, McpListToolsResponseEvent):
             self._listener.answered(event.operation_id, inner)
-        if (due := self._lines.due) is not None:
-            self._listener.flush_at(due)
+        lines = self._taken()
         return lines if subscribed else ()
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         match event.event:
             case ExecApprovalRequestEvent(call_id=id) | ApplyPatchApprovalRequestEvent(call_id=id):
-                call = self.view.call_asked_about(event.turn_id, id)
+                call = self._fold.call_asked_about(event.turn_id, id)
             case ElicitationRequestEvent(server_name=server):
-                call = self.view.call_of_server(server)
+                call = self._fold.call_of_server(server)
             case _:
                 return None
         return approvals.question(self._session_id, event, call)
@@ -90,18 +92,25 @@ class SessionAdapter:
         return ()
 
     def continues_elsewhere(self) -> None:
-        """The end of a session is not shown."""
+        """Do nothing: the end of a session is not shown."""
 
     # --- lines of its own
-    def send(self, update: Written) -> list[bytes]:
-        return self._lines.send(update)
+    def send(self, update: bytes) -> list[bytes]:
+        """Return one update as a line, behind the text that waits."""
+        self._pacer.add(update)
+        return self._pacer.taken()
 
     def send_message(self, message_id: str, text: str) -> list[bytes]:
-        """A whole message of the agent that no model wrote."""
-        return self._lines.send_message(message_id, text)
+        """Return a whole message of the agent that no model wrote."""
+        self._pacer.whole_text(Speaker.AGENT, message_id, text)
+        return self._pacer.taken()
 
     def flush(self) -> list[bytes]:
-        lines = self._lines.flush()
-        if (due := self._lines.due) is not None:
+        """Return the lines that have become due."""
+        self._updates.flush()
+        return self._taken()
+
+    def _taken(self) -> list[bytes]:
+        if (due := self._updates.due) is not None:
             self._listener.flush_at(due)
-        return lines
+        return self._pacer.taken()

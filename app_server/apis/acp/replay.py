@@ -1,4 +1,4 @@
-"""Stored turns as the changes that a client was sent when they were live. Reads nothing itself.
+"""Stored turns as the updates that a client was sent when they were live. Reads nothing itself.
 
 Each tool call is sent once, as it ended. What was asked, and what waits, is not sent again.
 """
@@ -6,21 +6,15 @@ Each tool call is sent once, as it ended. What was asked, and what waits, is not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, assert_never
 
 from app_server.apis.acp import calls
-from app_server.apis.acp.changes import (
-    CallChanged,
-    CallStep,
-    Change,
-    Compaction,
-    MessageText,
-    ShownBlock,
-    ShownCall,
-    Speaker,
-)
-from app_server.apis.acp.session_view import plan_made, reasoning_text, review_text, usage_changed
+from app_server.apis.acp.client import AcpClient
+from app_server.apis.acp.fold import reasoning_text, review_text
+from app_server.apis.acp.news import context_use
+from app_server.apis.acp.pacer import LinePacer, Speaker
+from app_server.apis.acp.updates import SessionUpdates
 from app_server.core.rollout.stored_items import StoredItems
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import items
@@ -30,64 +24,76 @@ from protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
-def replayed(stored: StoredItems) -> Iterator[Change]:
-    """The items of a session, oldest first; then the plan and the usage as they were in the end."""
-    yield from _items(stored.items)
+def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[bytes]:
+    """Yield the lines of a session, oldest first; then the plan and the usage as they were in the end."""
+    pacer = LinePacer(session_id, float, paced=False)
+    replay = _Replay(SessionUpdates(pacer, client, live=False))
+    for ended in stored.items:
+        replay.take(ended)
+        yield from pacer.taken()
     if stored.plan is not None:
-        yield plan_made(stored.plan)
+        replay.updates.plan(stored.plan.plan)
     if stored.usage is not None:
-        yield usage_changed(stored.usage, None)
+        replay.updates.usage(*context_use(stored.usage, None))
+    yield from pacer.taken()
 
 
-def _items(ended: Iterable[EndedItem]) -> Iterator[Change]:
-    review: ShownCall | None = None
-    for each in ended:
-        item = each.item
+class _Replay:
+    """Writes items that are over."""
+
+    def __init__(self, updates: SessionUpdates) -> None:
+        self.updates = updates
+        self._review: calls.ShownCall | None = None
+
+    def take(self, ended: EndedItem) -> None:
+        item = ended.item
         match item:
             case items.UserMessage():
-                yield from _user_message(item)
+                self._user_message(item)
             case items.AgentMessage() | items.Plan():
-                yield from _message(Speaker.AGENT, item.id, item.text)
+                self._message(Speaker.AGENT, item.id, item.text)
             case items.Reasoning():
-                yield from _message(Speaker.THOUGHT, item.id, reasoning_text(item))
+                self._message(Speaker.THOUGHT, item.id, reasoning_text(item))
             case items.ContextCompaction():
-                yield Compaction(item.id, not each.cut)
+                self.updates.compaction(item.id, not ended.cut)
             case items.EnteredReview():
-                review = calls.begun(item, item.id)
+                self._review = calls.begun(item, item.id)
             case items.ExitedReview():
-                if review is not None:
-                    done = item.output is not None
-                    review.status = ToolCallStatus.COMPLETED if done else ToolCallStatus.FAILED
-                    yield CallChanged(review, CallStep.OVER)
-                    review = None
-                if item.output is not None:
-                    yield MessageText(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
+                self._review_over(item)
             case _:
                 call = calls.begun(item, item.id)
-                calls.end(call, item, cut=each.cut)
-                yield CallChanged(call, CallStep.OVER)
+                calls.end(call, item, cut=ended.cut)
+                self.updates.call(call)
 
+    def _message(self, speaker: Speaker, id: str, text: str) -> None:
+        if text:
+            self.updates.text(speaker, id, text)
 
-def _message(speaker: Speaker, id: str, text: str) -> Iterator[Change]:
-    if text:
-        yield MessageText(speaker, id, text)
+    def _review_over(self, item: items.ExitedReview) -> None:
+        if self._review is not None:
+            done = item.output is not None
+            self._review.status = ToolCallStatus.COMPLETED if done else ToolCallStatus.FAILED
+            self.updates.call(self._review)
+            self._review = None
+        if item.output is not None:
+            self._message(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
 
+    def _user_message(self, item: items.UserMessage) -> None:
+        for part in item.content if item.sent is None else item.sent:
+            match part:
+                case TextInput():
+                    self._message(Speaker.USER, item.id, part.text)
+                case ImageInput():
+                    image = _DATA_URL.fullmatch(part.image_url)
+                    if image is not None:
+                        block = {"type": "image", "mimeType": image[1], "data": image[2]}
+                        self.updates.block(Speaker.USER, item.id, block)
+                case LocalImageInput():
+                    self._link(item.id, part.path, f"file://{part.path}")
+                case SkillInput() | MentionInput():
+                    self._link(item.id, part.name, part.path)
+                case _:
+                    assert_never(part)
 
-def _user_message(item: items.UserMessage) -> Iterator[Change]:
-    for part in item.content if item.sent is None else item.sent:
-        match part:
-            case TextInput():
-                yield from _message(Speaker.USER, item.id, part.text)
-            case ImageInput():
-                image = _DATA_URL.fullmatch(part.image_url)
-                if image is not None:
-                    block = {"type": "image", "mimeType": image[1], "data": image[2]}
-                    yield ShownBlock(Speaker.USER, item.id, block)
-            case LocalImageInput():
-                link = {"type": "resource_link", "name": part.path, "uri": f"file://{part.path}"}
-                yield ShownBlock(Speaker.USER, item.id, link)
-            case SkillInput() | MentionInput():
-                link = {"type": "resource_link", "name": part.name, "uri": part.path}
-                yield ShownBlock(Speaker.USER, item.id, link)
-            case _:
-                assert_never(part)
+    def _link(self, id: str, name: str, uri: str) -> None:
+        self.updates.block(Speaker.USER, id, {"type": "resource_link", "name": name, "uri": uri})

@@ -15,12 +15,13 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.errors import session_not_found
 from app_server.apis.acp.options import SessionOptions
 from app_server.apis.acp.outbound import SessionAdapter
+from app_server.apis.acp.pacer import update_bytes
+from app_server.apis.acp.text import one_line
 from app_server.apis.acp.turns import PromptTurns
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
@@ -29,11 +30,10 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.turn_requests import ChangeSettings
 from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
-from protocol.acp.session import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
+from protocol.base import Json
 from protocol.engine.events import TurnEnded
 from protocol.events.tools import McpListToolsResponseEvent
 from protocol.records import dataclass
-from protocol.structs import Written, read
 
 log = logging.getLogger(__name__)
 
@@ -113,13 +113,14 @@ class AcpSession:
             return
         change = ChangeSettings(_change(before, options), now=True)
         self.live.session.submit(self.new_operation(), change)
-        self.send(read(ConfigOptionUpdate, {"configOptions": options.config_options()}))
+        self.send("config_option_update", configOptions=options.config_options())
         if options.mode != before.mode:
-            self.send(CurrentModeUpdate(current_mode_id=options.mode))
+            self.send("current_mode_update", currentModeId=options.mode)
 
     # --- lines
-    def send(self, update: Written) -> None:
-        self._write(self.adapter.send(update))
+    def send(self, kind: str, **fields: Json) -> None:
+        """Send an update of that kind, behind what waits."""
+        self._write(self.adapter.send(update_bytes(kind, **fields)))
 
     def send_message(self, text: str) -> None:
         """A message of the agent that no model wrote."""
@@ -142,11 +143,11 @@ class AcpSession:
     def turn_started(self, turn_id: str) -> None:
         self.turns.turn_started(turn_id)
 
-    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[Written]:
+    def turn_ending(self) -> Sequence[bytes]:
         if self.title is None or self._title_sent:
             return ()
         self._title_sent = True
-        return (SessionInfoUpdate(title=self.title),)
+        return (update_bytes("session_info_update", title=self.title),)
 
     def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:
         self.turns.turn_ended(turn_id, ended)

@@ -1,394 +1,184 @@
-"""Changes of a session as `session/update` of version 1 of the protocol. Pure, but for the clock that is handed in.
-
-What comes often is paced: text that arrives within a few milliseconds is joined, and the output of a command is sent a
-few times a second. Everything else is sent at once, behind what waits.
-"""
+"""What happens in a session as `session/update`, for what its client can show. Pure, but for the clock of the pacer."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import Final, Literal, assert_never
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from app_server.apis.acp.changes import (
-    BlockPart,
-    CallChanged,
-    CallStep,
-    Change,
-    Compaction,
-    DiffPart,
-    MessageText,
-    Notice,
-    OutputPart,
-    Part,
-    PlanMade,
-    Printed,
-    Severity,
-    ShownBlock,
-    ShownCall,
-    Speaker,
-    TextPart,
-    Titled,
-    UsageChanged,
-    fenced,
-)
+from app_server.apis.acp.calls import ShownCall, output_content
 from app_server.apis.acp.client import AcpClient
-from app_server.apis.acp.session_view import running_output
-from protocol.acp import session
-from protocol.acp import tool_calls as wire
-from protocol.acp.tool_calls import ToolCallStatus, ToolKind
+from app_server.apis.acp.pacer import (
+    MOST_TEXT,
+    OUTPUT_SECONDS,
+    TEXT_SECONDS,
+    LinePacer,
+    RunningOutput,
+    Speaker,
+    update_bytes,
+)
+from app_server.apis.acp.text import plain_output
+from protocol.acp.tool_calls import (
+    SessionToolCall,
+    SessionToolCallUpdate,
+    TerminalOfCall,
+    ToolCallStatus,
+    ToolKind,
+)
 from protocol.base import Json
-from protocol.names import SESSION_UPDATE
-from protocol.structs import Written
+from protocol.events.tools import PlanItemArg
 
-TEXT_SECONDS: Final = 0.016
-OUTPUT_SECONDS: Final = 0.25
-MOST_TEXT: Final = 32 * 1024
-"""Characters of one update, at least; text that waits is not joined beyond it."""
-
-_CHUNKS: Final = {
-    Speaker.USER: "user_message_chunk",
-    Speaker.AGENT: "agent_message_chunk",
-    Speaker.THOUGHT: "agent_thought_chunk",
-}
-_COMPACTION: Final[Mapping[bool | None, Literal["in_progress", "completed", "failed"]]] = {
-    None: "in_progress",
-    True: "completed",
-    False: "failed",
-}
+_COMPACTION: Final = {None: "in_progress", True: "completed", False: "failed"}
+_ENDED: Final = {None: None, True: ToolCallStatus.COMPLETED, False: ToolCallStatus.FAILED}
 
 
-class _Waiting(Struct):
-    """Text that is not sent yet."""
-
-    first: MessageText
-    texts: list[str]
-    length: int
-    due: float
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
-class _Output(Struct):
-    """A running command: when its output may be sent next, and what is new since the last time."""
+class Notice(Struct, frozen=True):
+    """Something that the user should know, and that no model said."""
 
-    call: ShownCall
-    due: float
-    news: list[str] = msgspec.field(default_factory=list)
+    text: str
+    severity: Severity = Severity.WARNING
+    details: str | None = None
+    passing: bool = False
+    """Whether only clients that have a place for notices are told."""
 
 
-class UpdateLines:
-    def __init__(
-        self,
-        session_id: str,
-        client: AcpClient,
-        clock: Callable[[], float],
-        *,
-        replay: bool = False,
-    ) -> None:
-        """`clock` gives seconds. `replay`: what is sent is over, so nothing waits, and no display is opened."""
-        params = f'"params":{{"sessionId":{json.dumps(session_id)},"update":'
-        self._head = f'{{"method":{json.dumps(SESSION_UPDATE)},{params}'.encode()
-        self._client, self._clock, self._paced = client, clock, not replay
-        self._displays = client.terminal_output and not replay
-        self._lines: list[bytes] = []
-        self._waiting: _Waiting | None = None
-        self._text_free_at = 0.0
-        self._outputs: dict[str, _Output] = {}
+class SessionUpdates:
+    """The updates of one session. Lines that are due are taken from the pacer."""
 
-    # --- in and out
-    def render(self, changes: Iterable[Change]) -> list[bytes]:
-        """The lines that are due now; others wait for `flush`."""
-        for change in changes:
-            if isinstance(change, MessageText):
-                self._message_text(change)
-            else:
-                self._send_text()
-                self._render(change)
-        return self._taken()
+    def __init__(self, pacer: LinePacer, client: AcpClient, *, live: bool = True) -> None:
+        """Unless `live`, what is written is over: each call comes in one update, and no display is opened."""
+        self._pacer, self._client, self._live = pacer, client, live
+        self._displays = client.terminal_output and live
+        self._running: dict[str, tuple[ShownCall, RunningOutput]] = {}
 
-    def flush(self) -> list[bytes]:
-        """What has become due."""
-        now = self._clock()
-        if self._waiting is not None and self._waiting.due <= now:
-            self._send_text()
-        for output in self._outputs.values():
-            if output.news and output.due <= now:
-                self._send_output(output, now)
-        return self._taken()
-
-    def finish(self) -> list[bytes]:
-        """Everything that waits: the turn is over."""
-        self._send_text()
-        self._outputs.clear()
-        return self._taken()
-
-    def send(self, update: Written) -> list[bytes]:
-        """One update, behind what waits."""
-        self._send_text()
-        self._add(update.to_json())
-        return self._taken()
-
-    def send_message(self, message_id: str, text: str) -> list[bytes]:
-        """One whole message of the agent."""
-        self._send_text()
-        self._chunk(Speaker.AGENT, message_id, text)
-        return self._taken()
-
+    # --- the pace
     @property
     def due(self) -> float | None:
         """When `flush` is needed next, by the clock."""
-        times = [output.due for output in self._outputs.values() if output.news]
-        if self._waiting is not None:
-            times.append(self._waiting.due)
+        times = [output.due for _, output in self._running.values() if output.news]
+        if self._pacer.due is not None:
+            times.append(self._pacer.due)
         return min(times, default=None)
 
-    def _taken(self) -> list[bytes]:
-        lines, self._lines = self._lines, []
-        return lines
+    def flush(self) -> None:
+        """Write what has become due."""
+        now = self._pacer.clock()
+        if self._pacer.due is not None and self._pacer.due <= now:
+            self._pacer.send_text()
+        for call, output in self._running.values():
+            if output.news and output.due <= now:
+                self._output(call, output, now)
 
-    def _add(self, update: bytes) -> None:
-        self._lines.append(self._head + update + b"}}")
+    def finish(self) -> None:
+        """Write everything that waits: the turn is over."""
+        self._pacer.send_text()
+        self._running.clear()
 
-    # --- text
-    def _message_text(self, piece: MessageText) -> None:
-        waiting, now = self._waiting, self._clock()
-        if waiting is not None:
-            same = (waiting.first.speaker, waiting.first.message_id) == (piece.speaker, piece.message_id)
-            if same and waiting.length < MOST_TEXT:
-                waiting.texts.append(piece.text)
-                waiting.length += len(piece.text)
-                return
-            self._send_text()
-        if not self._paced or now >= self._text_free_at:
-            self._chunk(piece.speaker, piece.message_id, piece.text)
-            self._text_free_at = now + TEXT_SECONDS
-        else:
-            self._waiting = _Waiting(piece, [piece.text], len(piece.text), self._text_free_at)
+    # --- what is said
+    def text(self, speaker: Speaker, message_id: str, text: str) -> None:
+        """Write a piece of a message."""
+        self._pacer.text(speaker, message_id, text)
 
-    def _send_text(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            self._chunk(waiting.first.speaker, waiting.first.message_id, "".join(waiting.texts))
-            self._text_free_at = self._clock() + TEXT_SECONDS
+    def block(self, speaker: Speaker, message_id: str, block: Json) -> None:
+        """Write a part of a message that is no text: a content block."""
+        self._pacer.add(update_bytes(speaker.value, messageId=message_id, content=block))
 
-    def _chunk(self, speaker: Speaker, message_id: str, text: str) -> None:
-        head = f'{{"sessionUpdate":"{_CHUNKS[speaker]}","messageId":{json.dumps(message_id)},"content":'
-        self._add(head.encode() + b'{"type":"text","text":' + _quoted(text) + b"}}")
-
-    # --- everything else
-    def _render(self, change: Change) -> None:
-        match change:
-            case CallChanged():
-                self._call(change.call, change.step)
-            case Printed():
-                self._printed(change)
-            case PlanMade():
-                entries = tuple(
-                    session.PlanEntry(content=each.text, status=each.status) for each in change.steps
-                )
-                self._add(session.PlanOfSession(entries=entries).to_json())
-            case UsageChanged():
-                self._add(session.UsageUpdate(used=change.used, size=change.size).to_json())
-            case Notice():
-                self._notice(change)
-            case Compaction():
-                self._compaction(change)
-            case Titled():
-                self._add(session.SessionInfoUpdate(title=change.title).to_json())
-            case ShownBlock():
-                block = {"content": change.block, "messageId": change.message_id}
-                self._add(_json({"sessionUpdate": _CHUNKS[change.speaker], **block}))
-            case MessageText():
-                self._message_text(change)
-            case _:
-                assert_never(change)
-
-    def _notice(self, notice: Notice) -> None:
+    def notice(self, notice: Notice, message_id: str) -> None:
+        """Write a notice, or a thought under that id for clients that have no notices."""
         if self._client.notices:
-            update = session.SessionNotice(
-                severity=notice.severity.value, title=notice.text, description=notice.details
-            )
-            self._add(update.to_json())
+            fields = {"severity": notice.severity, "title": notice.text, "description": notice.details}
+            self._pacer.add(update_bytes("notice", **fields))
         elif not notice.passing:
             text = notice.text if notice.details is None else f"{notice.text}\n{notice.details}"
-            head = "" if notice.severity is Severity.INFO else f"{notice.severity.value.capitalize()}: "
-            self._chunk(Speaker.THOUGHT, notice.message_id, head + text + "\n")
+            head = "" if notice.severity is Severity.INFO else f"{notice.severity.capitalize()}: "
+            self._pacer.whole_text(Speaker.THOUGHT, message_id, f"{head}{text}\n")
 
-    def _compaction(self, change: Compaction) -> None:
+    # --- what is known
+    def plan(self, steps: Iterable[PlanItemArg]) -> None:
+        """Write the whole plan."""
+        entries = [{"content": each.step, "priority": "medium", "status": each.status} for each in steps]
+        self._pacer.add(update_bytes("plan", entries=entries))
+
+    def usage(self, used: int, size: int) -> None:
+        """Write how full the context window is."""
+        self._pacer.add(update_bytes("usage_update", used=used, size=size))
+
+    def compaction(self, id: str, succeeded: bool | None = None) -> None:
+        """Write that a compaction has begun, or how it has ended."""
         if self._client.compaction:
-            update = session.CompactionUpdate(compaction_id=change.id, status=_COMPACTION[change.succeeded])
-            self._add(update.to_json())
-            return
-        if change.succeeded is None or not self._paced:
-            ended = _ended(change.succeeded)
-            call = wire.SessionToolCall(
-                tool_call_id=change.id,
-                title="Compact the conversation",
-                kind=ToolKind.THINK,
-                status=ended or ToolCallStatus.IN_PROGRESS,
+            self._pacer.add(update_bytes("compaction_update", compactionId=id, status=_COMPACTION[succeeded]))
+        elif succeeded is None or not self._live:
+            title, status = "Compact the conversation", _ENDED[succeeded] or ToolCallStatus.IN_PROGRESS
+            self._pacer.add(
+                SessionToolCall(tool_call_id=id, title=title, kind=ToolKind.THINK, status=status).to_json()
             )
-            self._add(call.to_json())
         else:
-            update_of_call = wire.SessionToolCallUpdate(
-                tool_call_id=change.id, status=_ended(change.succeeded)
-            )
-            self._add(update_of_call.to_json())
+            self._call_update(id, status=_ENDED[succeeded])
 
     # --- tool calls
-    def _call(self, call: ShownCall, step: CallStep) -> None:
-        match step:
-            case CallStep.ANNOUNCED:
-                self._add(self._whole_call(call).to_json())
-            case CallStep.RUNNING:
-                status = wire.SessionToolCallUpdate(tool_call_id=call.id, status=call.status)
-                self._add(status.to_json())
-                if call.runs_command:
-                    self._outputs.setdefault(call.id, _Output(call, 0.0))
-            case CallStep.OVER:
-                self._call_over(call)
-            case _:
-                assert_never(step)
-
-    def _whole_call(self, call: ShownCall) -> wire.SessionToolCall:
+    def call(self, call: ShownCall) -> None:
+        """Write a call that the client does not know yet, as it is."""
         display = self._displays and call.runs_command
         meta = {"terminal_info": {"terminal_id": call.id, "cwd": call.cwd}} if display else None
-        content: tuple[wire.ToolCallContent, ...] = content_of(call.parts)
-        if display:
-            content = (wire.TerminalOfCall(terminal_id=call.id),)
-        return wire.SessionToolCall(
-            **_fields(call), content=content or None, raw_output=call.raw_output, meta=meta
-        )
+        content = (TerminalOfCall(terminal_id=call.id),) if display else call.content
+        fields = call.fields(content, call.status)
+        self._pacer.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta).to_json())
 
-    def _call_over(self, call: ShownCall) -> None:
-        output = self._outputs.pop(call.id, None)
-        content: tuple[wire.ToolCallContent, ...] | None = content_of(call.parts)
-        meta: Json = None
+    def call_runs(self, call: ShownCall) -> None:
+        """Write that the call goes on, after the user was asked."""
+        self._call_update(call.id, status=call.status)
+        if call.runs_command:
+            self._running.setdefault(call.id, (call, RunningOutput()))
+
+    def call_prints(self, call: ShownCall, text: str) -> None:
+        """Write what a command prints, now or a little later."""
+        now, (_, output) = self._pacer.clock(), self._running.setdefault(call.id, (call, RunningOutput()))
+        output.take(text)
+        if output.due <= now or (self._displays and sum(map(len, output.news)) > MOST_TEXT):
+            self._output(call, output, now)
+
+    def printed(self, call: ShownCall) -> str:
+        """Return what a running command has printed, as far as it is kept."""
+        running = self._running.get(call.id)
+        return "" if running is None else plain_output(running[1].so_far())
+
+    def call_ends(self, call: ShownCall) -> None:
+        """Write a call as it has ended."""
+        running = self._running.pop(call.id, None)
+        content, meta = call.content, None
         if self._displays and call.runs_command:
-            if output is not None and output.news:
-                self._display("".join(output.news), call)
-            content = (wire.TerminalOfCall(terminal_id=call.id),)
-            texts = tuple(part for part in call.parts if isinstance(part, TextPart))
-            if output is None:  # nothing ran: what there is to say was never displayed
-                content = content_of(call.parts)
-            elif texts:
-                content = (*content, *content_of(texts))
+            if running is not None:  # else nothing ran: what there is to say was never displayed
+                if running[1].news:
+                    self._display(call, "".join(running[1].news))
+                content = (TerminalOfCall(terminal_id=call.id), *call.notes)
             exit_status = {"terminal_id": call.id, "exit_code": call.exit_code, "signal": None}
             meta = {"terminal_exit": exit_status}
-        update = wire.SessionToolCallUpdate(
-            tool_call_id=call.id,
+        self._call_update(
+            call.id,
             title=call.title if call.kind is ToolKind.FETCH else None,
             status=call.status,
             content=content,
             raw_output=call.raw_output,
             meta=meta,
         )
-        self._add(update.to_json())
 
-    def _printed(self, change: Printed) -> None:
-        call, now = change.call, self._clock()
-        output = self._outputs.setdefault(call.id, _Output(call, 0.0))
+    def _output(self, call: ShownCall, output: RunningOutput, now: float) -> None:
         if self._displays:
-            output.news.append(change.text)
-            if sum(map(len, output.news)) > MOST_TEXT:
-                self._send_output(output, now)
-                return
+            self._display(call, output.take_news(now + TEXT_SECONDS))
         else:
-            output.news[:] = (" ",)
-        if output.due <= now:
-            self._send_output(output, now)
+            output.take_news(now + OUTPUT_SECONDS)
+            self._call_update(call.id, content=output_content(plain_output(output.so_far())))
 
-    def _send_output(self, output: _Output, now: float) -> None:
-        news, output.news = "".join(output.news), []
-        if self._displays:
-            output.due = now + TEXT_SECONDS
-            self._display(news, output.call)
-            return
-        output.due = now + OUTPUT_SECONDS
-        update = wire.SessionToolCallUpdate(
-            tool_call_id=output.call.id, content=content_of(running_output(output.call))
-        )
-        self._add(update.to_json())
+    def _display(self, call: ShownCall, text: str) -> None:
+        self._call_update(call.id, meta={"terminal_output": {"terminal_id": call.id, "data": text}})
 
-    def _display(self, text: str, call: ShownCall) -> None:
-        update = wire.SessionToolCallUpdate(
-            tool_call_id=call.id, meta={"terminal_output": {"terminal_id": call.id, "data": text}}
-        )
-        self._add(update.to_json())
-
-    # --- replay
-    def replayed(self, changes: Iterable[Change]) -> Iterator[bytes]:
-        """Changes of what is over: each call as it ended, in one update."""
-        for change in changes:
-            if isinstance(change, CallChanged):
-                self._add(self._whole_call(change.call).to_json())
-            else:
-                self._render(change)
-            yield from self._taken()
-
-
-def content_of(parts: Iterable[Part]) -> tuple[wire.ToolCallContent, ...]:
-    return tuple(_content(part) for part in parts)
-
-
-def call_fields(
-    call: ShownCall, parts: Iterable[Part], status: ToolCallStatus | None
-) -> wire.SessionToolCallFields:
-    """A call as a request for permission shows it."""
-    shown = {**_fields(call), "status": status}
-    return wire.SessionToolCallFields(**shown, content=content_of(parts) or None)
-
-
-def _fields(call: ShownCall) -> dict[str, Json]:
-    places = tuple(wire.ToolCallLocation(path=each.path, line=each.line) for each in call.places)
-    return {
-        "tool_call_id": call.id,
-        "title": call.title,
-        "name": call.name,
-        "kind": call.kind,
-        "status": call.status,
-        "locations": places or None,
-        "raw_input": call.raw_input,
-    }
-
-
-def _content(part: Part) -> wire.ToolCallContent:
-    match part:
-        case TextPart(text):
-            return _text_content(text)
-        case OutputPart(text):
-            return _text_content(fenced(text, "console"))
-        case DiffPart():
-            return wire.DiffOfCall(
-                path=part.path, old_text=part.old, new_text=part.new if part.new is not None else ""
-            )
-        case BlockPart(block):
-            return wire.ContentOfCall(content=block)
-        case _:
-            assert_never(part)
-
-
-def _text_content(text: str) -> wire.ContentOfCall:
-    return wire.ContentOfCall(content={"type": "text", "text": text})
-
-
-def _ended(succeeded: bool | None) -> ToolCallStatus | None:
-    if succeeded is None:
-        return None
-    return ToolCallStatus.COMPLETED if succeeded else ToolCallStatus.FAILED
-
-
-def _json(value: Json) -> bytes:
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode("ascii")
-
-
-def _quoted(text: str) -> bytes:
-    try:
-        return encode_basestring(text).encode()
-    except UnicodeEncodeError:
-        return encode_basestring_ascii(text).encode()
+    def _call_update(self, id: str, **fields: Json) -> None:
+        self._pacer.add(SessionToolCallUpdate(tool_call_id=id, **fields).to_json())

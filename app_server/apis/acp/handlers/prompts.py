@@ -7,7 +7,6 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
-from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.commands import (
     INIT_PROMPT,
     BadArguments,
@@ -19,6 +18,7 @@ from app_server.apis.acp.commands import (
 from app_server.apis.acp.errors import invalid_params
 from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_inputs, first_text
 from app_server.apis.acp.session import AcpSession, Sessions
+from app_server.apis.acp.text import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.custom_prompts import FOLDER, discover_prompts
@@ -41,9 +41,9 @@ from protocol.structs import replace
 
 
 def status_text(session: AcpSession) -> str:
-    options, usage = session.options, session.adapter.view.usage
+    options, usage = session.options, session.adapter.news.usage
     effort = f" ({options.effort} effort)" if options.effort else ""
-    tokens = "none yet" if usage is None else f"{usage.used} of {usage.size}"
+    tokens = "none yet" if usage is None else f"{usage[0]} of {usage[1]}"
     lines = (
         ("Model", f"{options.model}{effort}"),
         ("Mode", options.mode),
@@ -130,7 +130,7 @@ async def _read_prompts(context: PromptContext, session: AcpSession) -> None:
         prompts = await run_in_thread(discover_prompts, context.home / FOLDER)
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
-        session.send(session.commands.update())
+        session.send("available_commands_update", availableCommands=session.commands.shown())
 
 
 async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> UserWords:

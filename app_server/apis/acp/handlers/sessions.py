@@ -15,7 +15,6 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
-from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.errors import invalid_params, session_not_found
 from app_server.apis.acp.handlers.handshake import LoginContext
@@ -30,7 +29,7 @@ from app_server.apis.acp.opening import (
 from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession, Sessions
-from app_server.apis.acp.updates import UpdateLines
+from app_server.apis.acp.text import one_line
 from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource, ProviderModels
 from app_server.conversations.manager import ConversationManager, operation_numbers
@@ -66,7 +65,6 @@ from protocol.acp.session import (
     ResumeSessionRequest,
     ResumeSessionResponse,
     SessionInfo,
-    SessionInfoUpdate,
     SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse,
     SetSessionModeRequest,
@@ -75,7 +73,7 @@ from protocol.acp.session import (
 from protocol.acp.tool_calls import ReadTextFileRequest, WriteTextFileRequest
 from protocol.ids import ConversationId, SessionOrigin, parse_conversation_id
 from protocol.rollout import TurnContextItem
-from protocol.structs import read, replace
+from protocol.structs import replace
 
 
 class ClientEditor(Struct, frozen=True):
@@ -140,7 +138,10 @@ async def new_session(
         raise invalid_params("cwd is no directory", "cwd")
     await context.login.require()
     session = await _open(context, plan, NewConversation(), ItemIds())
-    response = read(NewSessionResponse, {"sessionId": session.id, **session.options.shown()})
+    options = session.options
+    response = NewSessionResponse(
+        session_id=session.id, modes=options.modes(), config_options=options.config_options()
+    )
     return HandlerResult(response, lambda: _follow(context, session))
 
 
@@ -149,9 +150,9 @@ async def load_session(
 ) -> HandlerResult[LoadSessionResponse]:
     """The replay comes before the response."""
     session, stored = await _reopen(context, params)
-    lines = UpdateLines(session.id, context.sessions.client, context.sessions.clock, replay=True)
+    lines = replayed(stored.stored, session.id, context.sessions.client)
     try:
-        for number, line in enumerate(lines.replayed(replayed(stored.stored)), 1):
+        for number, line in enumerate(lines, 1):
             context.outgoing.send(line)
             if number % AT_ONCE == 0:
                 await context.outgoing.wait_for_capacity()
@@ -159,8 +160,9 @@ async def load_session(
         context.sessions.background.start_soon(_end, session, name=f"end session {session.id}")
         raise
     if session.title is not None:
-        session.send(SessionInfoUpdate(title=session.title))
-    response = read(LoadSessionResponse, session.options.shown())
+        session.send("session_info_update", title=session.title)
+    options = session.options
+    response = LoadSessionResponse(modes=options.modes(), config_options=options.config_options())
     return HandlerResult(response, lambda: _follow(context, session))
 
 
@@ -168,7 +170,8 @@ async def resume_session(
     context: SessionContext, params: ResumeSessionRequest
 ) -> HandlerResult[ResumeSessionResponse]:
     session, _ = await _reopen(context, params)
-    response = read(ResumeSessionResponse, session.options.shown())
+    options = session.options
+    response = ResumeSessionResponse(modes=options.modes(), config_options=options.config_options())
     return HandlerResult(response, lambda: _follow(context, session))
 
 
@@ -245,7 +248,7 @@ async def _reopen(
 
 
 async def _follow(context: SessionContext, session: AcpSession) -> None:
-    session.send(session.commands.update())
+    session.send("available_commands_update", availableCommands=session.commands.shown())
     context.sessions.follow(session)
     if session.lists_models is not None:
         context.sessions.background.start_soon(_offer_models, context, session, session.lists_models)
@@ -331,4 +334,4 @@ async def set_config_option(
         session.choose(session.options.with_option(params.config_id, params.value))
     except UnknownChoice as error:
         raise invalid_params(str(error), "value") from None
-    return read(SetSessionConfigOptionResponse, {"configOptions": session.options.config_options()})
+    return SetSessionConfigOptionResponse(config_options=session.options.config_options())

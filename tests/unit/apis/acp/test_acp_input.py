@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app_server.apis.acp.approvals import decision
-from app_server.apis.acp.changes import fenced, one_line, plain_output
 from app_server.apis.acp.client import AcpClient, auth_methods, parse_client
 from app_server.apis.acp.commands import (
     BadArguments,
@@ -27,6 +26,7 @@ from app_server.apis.acp.inbound import (
     merged_servers,
 )
 from app_server.apis.acp.options import MODES, Permissions, SessionOptions, UnknownChoice
+from app_server.apis.acp.text import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from protocol.acp.prompt import PromptRequest
 from protocol.acp.session import NewSessionRequest
@@ -190,7 +190,7 @@ def test_a_command_is_a_slash_and_a_name_that_is_known(
 
 def test_a_prompt_does_not_hide_a_command() -> None:
     commands = CommandList((replace(TIDY, name="review"),), undo=False)
-    names = [each.name for each in commands.update().available_commands]
+    names = [each["name"] for each in commands.shown()]
     assert names.count("review") == 1
     assert "prompts:review" in names
     assert "undo" not in names
@@ -226,7 +226,7 @@ OPTIONS = SessionOptions(
 
 
 def test_an_effort_that_a_model_does_not_have_is_given_up_with_the_model() -> None:
-    assert [option["id"] for option in OPTIONS.config_options()] == ["mode", "model"]
+    assert [option.id for option in OPTIONS.config_options()] == ["mode", "model"]
     low = OPTIONS.with_option("model", "gpt-5.1-codex").with_option("reasoning_effort", "low")
     assert low.effort == ReasoningEffort.LOW
     assert low.with_option("model", "gpt-5.1-codex-mini").effort is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.outbound import SessionAdapter
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,
@@ -68,7 +68,7 @@ class Recording:
     def turn_started(self, turn_id: str) -> None:
         pass
 
-    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
+    def turn_ending(self) -> Sequence[bytes]:
         return ()
 
     def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:

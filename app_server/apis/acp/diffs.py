@@ -1,0 +1,101 @@
+"""Changed files as editors show them: whole texts while they are known and short, else hunk by hunk. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, assert_never
+
+from app_server.core.patch.diff import unified_hunks
+from app_server.core.rollout.stored_events import capped
+from protocol.acp.tool_calls import DiffOfCall, ToolCallLocation
+from protocol.engine.items import FileTexts
+from protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+
+WHOLE: Final = 64 * 1024
+"""Characters of a file that is shown whole."""
+CONTEXT: Final = 3
+"""Lines around a change of a longer one."""
+
+_HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+def diffs_of(changes: Mapping[str, FileChange], texts: Mapping[str, FileTexts]) -> tuple[DiffOfCall, ...]:
+    """Return the diffs of some files. `texts` by the same paths, where they are known."""
+    return tuple(diff for path, change in changes.items() for diff in _diffs(path, change, texts.get(path)))
+
+
+def changed_places(changes: Mapping[str, FileChange]) -> tuple[ToolCallLocation, ...]:
+    """Return each file with the first line that changed."""
+    return tuple(_place(path, change) for path, change in changes.items())
+
+
+def _diffs(path: str, change: FileChange, texts: FileTexts | None) -> Iterator[DiffOfCall]:
+    match change:
+        case AddFileChange():
+            yield DiffOfCall(path=path, new_text=change.content)
+        case DeleteFileChange():
+            yield DiffOfCall(path=path, old_text=capped(change.content, WHOLE), new_text="")
+        case UpdateFileChange(move_path=target):
+            yield from _update(target or path, change, texts)
+            if target and texts is not None and len(texts.old or "") <= WHOLE:
+                yield DiffOfCall(path=path, old_text=texts.old or "", new_text="")
+        case _:
+            assert_never(change)
+
+
+def _update(path: str, change: UpdateFileChange, texts: FileTexts | None) -> Iterator[DiffOfCall]:
+    if texts is not None and texts.old is not None and texts.new is not None:
+        if len(texts.old) <= WHOLE and len(texts.new) <= WHOLE:
+            yield DiffOfCall(path=path, old_text=texts.old, new_text=texts.new)
+            return
+        hunks = unified_hunks(texts.old, texts.new, CONTEXT)
+    else:
+        hunks = change.unified_diff
+    for old, new in _hunks(hunks):
+        yield DiffOfCall(path=path, old_text=old, new_text=new)
+
+
+def _hunks(diff: str) -> Iterator[tuple[str, str]]:
+    """Yield both sides of each hunk."""
+    for hunk in re.split(r"^(?=@@)", diff, flags=re.MULTILINE):
+        if not hunk.startswith("@@"):
+            continue
+        old: list[str] = []
+        new: list[str] = []
+        sides: list[list[str]] = []
+        for line in hunk.split("\n")[1:]:
+            mark, text = line[:1], line[1:] + "\n"
+            if mark == "\\":  # the line before has no end
+                for side in sides:
+                    side[-1] = side[-1].removesuffix("\n")
+                continue
+            sides = {" ": [old, new], "-": [old], "+": [new]}.get(mark, [])
+            for side in sides:
+                side.append(text)
+        yield "".join(old), "".join(new)
+
+
+def _place(path: str, change: FileChange) -> ToolCallLocation:
+    match change:
+        case AddFileChange():
+            return ToolCallLocation(path=path, line=1)
+        case DeleteFileChange():
+            return ToolCallLocation(path=path)
+        case UpdateFileChange():
+            return ToolCallLocation(path=change.move_path or path, line=_first_changed(change.unified_diff))
+        case _:
+            assert_never(change)
+
+
+def _first_changed(diff: str) -> int | None:
+    """Return the line of the new text, from 1; None where nothing but the name changed."""
+    head = _HUNK.match(diff)
+    if head is None:
+        return None
+    line = int(head[3])
+    for text in diff.split("\n")[1:]:
+        if text[:1] != " ":
+            return max(line, 1)
+        line += 1
+    return max(line, 1)

@@ -1,0 +1,250 @@
+"""What a session says and does, event by event: its messages, tool calls, reviews and compactions. Pure.
+
+A call is announced once, goes on and ends once, and none is open when its turn ends; what comes later from a command
+that outlives its turn is told with the next turn.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from app_server.apis.acp import calls
+from app_server.apis.acp.calls import ShownCall, text_content
+from app_server.apis.acp.news import SessionNews
+from app_server.apis.acp.pacer import Speaker
+from app_server.apis.acp.updates import Notice, SessionUpdates, Severity
+from app_server.apis.open_items import OpenItem, OpenItems
+from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.session.review_texts import findings_block
+from protocol.acp.tool_calls import ToolCallStatus
+from protocol.engine import events, items
+from protocol.engine.events import SessionEvent
+from protocol.events import notices
+from protocol.events.review import ReviewOutputEvent
+
+NO_FINDINGS: Final = "The review found nothing."
+BETWEEN_PARTS: Final = "\n\n"
+
+
+def review_text(output: ReviewOutputEvent) -> str:
+    """Return what a review found as a message."""
+    text = output.overall_explanation.strip()
+    if output.findings:
+        text = f"{text}\n{findings_block(output.findings)}".strip()
+    return text or NO_FINDINGS
+
+
+def reasoning_text(item: items.Reasoning) -> str:
+    """Return the parts of a thought as one text."""
+    return BETWEEN_PARTS.join(part for part in (*item.summary, *item.content) if part)
+
+
+class ShownMessage(Struct):
+    speaker: Speaker
+    part: tuple[str, int] | None = None
+    """Of reasoning: which part of it was said last."""
+
+
+class OpenCall(Struct):
+    call: ShownCall
+    over_for_client: bool = False
+    """The command goes on, and its turn has ended."""
+
+
+SessionItem = OpenItem[ShownMessage | OpenCall | None]
+"""None: a compaction."""
+
+
+class SessionFold:
+    """The items of a session that are open, as they were written so far."""
+
+    def __init__(self, updates: SessionUpdates, news: SessionNews, ids: ItemIds) -> None:
+        """`ids`: those that items of the session have already."""
+        self._updates, self._news, self._ids = updates, news, ids
+        self._open = OpenItems[ShownMessage | OpenCall | None](ids)
+        self._review: ShownCall | None = None
+
+    # --- looking up
+    def call_asked_about(self, turn_id: str | None, engine_id: str) -> ShownCall | None:
+        """Return the call of that item, which may have begun in an earlier turn."""
+        found = self._open.latest(turn_id, engine_id)
+        return found.shown.call if found is not None and isinstance(found.shown, OpenCall) else None
+
+    def call_of_server(self, server: str) -> ShownCall | None:
+        """Return the call of that MCP server's tool that began last. Calls of a turn run one after another."""
+        for opened in reversed(self._open.all()):
+            match opened:
+                case OpenItem(item=items.McpToolCall(invocation=called), shown=OpenCall(call=call)):
+                    if called.server == server:
+                        return call
+                case _:
+                    pass
+        return None
+
+    # --- events
+    def take(self, event: SessionEvent) -> None:
+        """Write what an event changes for the client."""
+        inner, turn = event.event, event.turn_id or ""
+        match inner:
+            case events.AgentMessageDelta():
+                self._delta(turn, inner.item_id, inner.delta, None)
+            case events.ReasoningSummaryDelta():
+                self._delta(turn, inner.item_id, inner.delta, ("summary", inner.index))
+            case events.ReasoningTextDelta():
+                self._delta(turn, inner.item_id, inner.delta, ("content", inner.index))
+            case events.CommandOutput():
+                self._output(turn, inner)
+            case events.ItemStarted():
+                self._started(turn, inner)
+            case events.ItemCompleted():
+                self._completed(turn, inner)
+            case events.CommandRunning(item_id=id) | events.PatchWriting(item=items.FileChange(id=id)):
+                self._runs(turn, id)
+            case events.TurnStarted():
+                self._news.turn_started(turn, inner.model_context_window)
+            case events.TurnEnded():
+                self._turn_ended()
+            case notices.UndoCompletedEvent():
+                text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
+                self._updates.text(Speaker.AGENT, self._ids.begin_and_end(f"undo-{turn}"), text)
+            case _:
+                self._news.take(inner)
+
+    # --- messages
+    def _delta(self, turn: str, id: str, text: str, part: tuple[str, int] | None) -> None:
+        opened = self._open.get(turn, id)
+        if opened is None or not isinstance(opened.shown, ShownMessage) or not text:
+            return
+        shown = opened.shown
+        if part is not None and shown.part not in (None, part):
+            self._say(opened, shown, BETWEEN_PARTS)
+        shown.part = part
+        self._say(opened, shown, text)
+
+    def _whole(self, turn: str, item: items.Item, text: str) -> None:
+        """End a message with what was not said in pieces."""
+        opened = self._open.get(turn, item.id)
+        if opened is None or not isinstance(opened.shown, ShownMessage):
+            return
+        self._open.end(opened)
+        sent = "".join(opened.deltas)
+        if text.startswith(sent) and len(text) > len(sent):
+            self._say(opened, opened.shown, text[len(sent) :])
+
+    def _say(self, opened: SessionItem, shown: ShownMessage, text: str) -> None:
+        opened.deltas.append(text)
+        self._updates.text(shown.speaker, opened.item.id, text)
+
+    # --- items
+    def _started(self, turn: str, event: events.ItemStarted) -> None:
+        item, at_ms = event.item, event.at_ms
+        before = self._open.get(turn, item.id)
+        if before is not None:  # two items under one id
+            self._cut(before)
+        match item:
+            case items.AgentMessage() | items.Plan():
+                self._open.begin(turn, item, at_ms, lambda _: ShownMessage(Speaker.AGENT))
+            case items.Reasoning():
+                self._open.begin(turn, item, at_ms, lambda _: ShownMessage(Speaker.THOUGHT))
+            case items.ContextCompaction():
+                self._updates.compaction(self._open.begin(turn, item, at_ms, lambda _: None).item.id)
+            case items.UserMessage() | items.ExitedReview():
+                self._ids.begin_and_end(item.id)
+            case items.EnteredReview():
+                self._review = calls.begun(item, self._ids.begin_and_end(item.id))
+                self._updates.call(self._review)
+            case _:
+                opened = OpenCall(calls.begun(item, item.id))
+                opened.call.id = self._open.begin(turn, item, at_ms, lambda _: opened).item.id
+                self._updates.call(opened.call)
+
+    def _cut(self, opened: SessionItem) -> None:
+        """End an item that did not come to its own end."""
+        self._open.end(opened)
+        match opened.shown:
+            case OpenCall(call=call, over_for_client=False):
+                call.output = self._updates.printed(call)
+                self._end(call, succeeded=False)
+            case None:
+                self._updates.compaction(opened.item.id, succeeded=False)
+            case _:
+                pass
+
+    def _completed(self, turn: str, event: events.ItemCompleted) -> None:
+        item = event.item
+        match item:
+            case items.AgentMessage() | items.Plan():
+                self._whole(turn, item, item.text)
+            case items.Reasoning():
+                self._whole(turn, item, reasoning_text(item))
+            case items.ContextCompaction():
+                opened = self._open.get(turn, item.id)
+                if opened is not None and opened.shown is None:
+                    self._open.end(opened)
+                    self._updates.compaction(opened.item.id, not event.cut)
+            case items.ExitedReview():
+                self._end_review(succeeded=item.output is not None)
+                if item.output is not None:
+                    self._updates.text(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
+            case items.UserMessage() | items.EnteredReview():
+                pass
+            case _:
+                self._call_over(turn, item, cut=event.cut)
+
+    def _end_review(self, *, succeeded: bool) -> None:
+        review, self._review = self._review, None
+        if review is not None:
+            self._end(review, succeeded=succeeded)
+
+    def _end(self, call: ShownCall, *, succeeded: bool) -> None:
+        call.status = ToolCallStatus.COMPLETED if succeeded else ToolCallStatus.FAILED
+        self._updates.call_ends(call)
+
+    def _call_over(self, turn: str, item: calls.Item, *, cut: bool) -> None:
+        opened = self._open.get(turn, item.id)
+        if opened is None or not isinstance(opened.shown, OpenCall):
+            return
+        self._open.end(opened)
+        call = opened.shown.call
+        calls.end(call, item, cut=cut)
+        if not opened.shown.over_for_client:
+            self._updates.call_ends(call)
+        elif isinstance(item, items.CommandExecution):
+            code = "" if item.exit_code is None else f" with exit code {item.exit_code}"
+            ended = f"The command `{call.title}`, which went on in the background, has ended{code}."
+            self._news.notice(Notice(ended, Severity.INFO))
+
+    def _runs(self, turn: str, engine_id: str) -> None:
+        call = self.call_asked_about(turn, engine_id)
+        if call is not None and call.status is ToolCallStatus.PENDING:
+            call.status = ToolCallStatus.IN_PROGRESS
+            self._updates.call_runs(call)
+
+    def _output(self, turn: str, event: events.CommandOutput) -> None:
+        opened = self._open.latest(turn, event.item_id)
+        if opened is None or not isinstance(opened.shown, OpenCall):
+            return
+        call = opened.shown.call
+        if not opened.shown.over_for_client and call.runs_command:
+            text = opened.output(event.stream, event.chunk)
+            if text:
+                self._updates.call_prints(call, text)
+
+    # --- turns
+    def _turn_ended(self) -> None:
+        """Close what is open. The engine ends all items of a turn but for commands that go on."""
+        for opened in self._open.all():
+            match opened.shown:
+                case OpenCall(over_for_client=True):
+                    pass
+                case OpenCall(call=call) if isinstance(opened.item, items.CommandExecution):
+                    opened.shown.over_for_client = True
+                    call.output = self._updates.printed(call)
+                    call.notes = (text_content("The command goes on in the background."),)
+                    self._end(call, succeeded=True)
+                case _:
+                    self._cut(opened)
+        self._end_review(succeeded=False)
+        self._news.turn_ended()
