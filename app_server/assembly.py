@@ -5,7 +5,6 @@ Imports all of the agent, so import it late: see `lazy_engine`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -21,7 +20,6 @@ from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
-from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, McpRuntime, ProcessSpawner
 from app_server.core.mcp.launch import LauncherSpawner
@@ -38,6 +36,7 @@ from app_server.core.telemetry.export import TelemetryExport, open_export
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationFacts, ConversationTelemetry
 from app_server.core.tools import tool_names
 from app_server.identity import ClientProfile, UserAgent
+from app_server.machine import ModelHttp
 from protocol.engine.events import McpServerStateChanged
 from protocol.ids import ConversationId
 from protocol.records import dataclass
@@ -55,7 +54,7 @@ AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
 class Models:
     """Creates the model client of each conversation; they share connections."""
 
-    http: LazyHttp
+    http: ModelHttp
     auth: AuthManager
     user_agent: UserAgent
     environment: Mapping[str, str] = field(repr=False)
@@ -213,6 +212,7 @@ class Assembled(Struct, frozen=True):
 
 def assemble(
     process: ProcessEnvironment,
+    http: ModelHttp,
     runner: CommandRunner,
     git: Git,
     auth: AuthManager,
@@ -222,7 +222,7 @@ def assemble(
     skills: Lazy[SkillCatalog],
 ) -> Assembled:
     environment = process.environment
-    models = Models(LazyHttp(environment), auth, user_agent, environment)
+    models = Models(http, auth, user_agent, environment)
     adapters = EngineAdapters(
         user_agent,
         client,
@@ -230,7 +230,7 @@ def assemble(
         environment,
         background,
         spawner=LauncherSpawner(runner),
-        wall_clock=time.time,
+        wall_clock=process.wall_clock,
         home=process.home,
     )
     return Assembled(Engine(process, runner, models, git, adapters, skills), models, adapters)

@@ -9,13 +9,8 @@ conversations does not wait for it.
 from __future__ import annotations
 
 import logging
-import os
-import pwd
 import sys
-import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +18,6 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server import STORED_VERSION
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.route import Route
@@ -40,14 +34,14 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
-from app_server.core.opening import Opened, Origin, ProcessEnvironment
+from app_server.core.opening import Opened, Origin
 from app_server.core.process_memory import FreeMemoryReturn
 from app_server.core.threads import run_in_thread
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
+from app_server.machine import Machine
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
-from protocol.ids import new_conversation_id
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
@@ -126,6 +120,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     acp: bool = False
     """The client speaks the Agent Client Protocol, and nothing else."""
+    machine: Machine = Machine()
 
 
 async def serve(
@@ -175,7 +170,7 @@ async def _serve_client(
 
 
 def command_runner(settings: ServerSettings) -> CommandRunner:
-    return CommandRunner(
+    return settings.machine.runner(
         python=sys.executable,
         home=str(settings.home),
         tmpdir=settings.environment.get("TMPDIR"),
@@ -188,7 +183,7 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
     environment = settings.environment
     return AuthManager(
         settings.home,
-        clock=time.time,
+        clock=settings.machine.wall_clock,
         issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
         env_api_key=env_api_key(environment, acp=settings.acp),
     )
@@ -216,9 +211,13 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
 
 
 def _compose(
-    settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
+    settings: ServerSettings,
+    outgoing: Outgoing,
+    runner: CommandRunner,
+    background: TaskGroup,
 ) -> tuple[ServerServices, LazyEngine]:
-    process, environment = _process_environment(settings), settings.environment
+    environment, machine = settings.environment, settings.machine
+    process = machine.process_environment(settings.home, environment)
     auth = auth_manager(settings)
     client, user_agent = ClientProfile(), own_user_agent(environment)
     git = Git(settings.home)
@@ -226,7 +225,8 @@ def _compose(
     def load() -> Callable[[], Assembled]:
         from app_server.assembly import assemble  # noqa: PLC0415 - slow to import
 
-        return lambda: assemble(process, runner, git, auth, user_agent, client, background, skills)
+        http = machine.http(environment)
+        return lambda: assemble(process, http, runner, git, auth, user_agent, client, background, skills)
 
     def load_skills() -> SkillCatalog:
         from app_server.core.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
@@ -237,7 +237,7 @@ def _compose(
         from app_server.core.auth import mcp_login, oauth_http  # noqa: PLC0415 - where a user logs in at one
 
         http = oauth_http.OAuthHttp(environment)
-        return mcp_login.McpLogins(settings.home, http, time.time, os.urandom)
+        return mcp_login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
 
     skills = Lazy(load_skills)
     engine = LazyEngine(Lazy(load), runner, background)
@@ -248,37 +248,16 @@ def _compose(
         handshake=Handshake(client, user_agent),
         accounts=AccountServices(
             auth,
-            Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),
+            Logins(auth, user_agent, background, new_id=process.new_id, random=machine.random),
             Lazy(load_mcp_logins),
         ),
-        host=HostServices(runner, git, FileSearch(time.time_ns)),
+        host=HostServices(runner, git, FileSearch(machine.time_ns)),
         engine=engine,
         skills=skills,
         background=background,
-        new_id=process.new_id,
+        machine=machine,
     )
     return services, engine
-
-
-def _process_environment(settings: ServerSettings) -> ProcessEnvironment:
-    return ProcessEnvironment(
-        home=settings.home,
-        environment=settings.environment,
-        version=STORED_VERSION,
-        shell_path=_shell(settings.environment),
-        now=lambda: datetime.now().astimezone(),
-        clock=time.monotonic,
-        new_conversation_id=lambda: new_conversation_id(time.time_ns() // 1_000_000, os.urandom(10)),
-        new_id=lambda: str(uuid.uuid4()),
-    )
-
-
-def _shell(environment: Mapping[str, str]) -> str:
-    """The user's login shell, as the system knows it."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
-    except KeyError:
-        return environment.get("SHELL") or "/bin/sh"
 
 
 async def _write(outgoing: Outgoing, process: TaskGroup) -> None:

@@ -30,7 +30,7 @@ OUTER = (
     {"assembly"},
     {"apis"},
     {"conversations"},
-    {"logs", "standard_streams"},
+    {"logs", "machine", "standard_streams"},
     {"rpc", "transport", "core"},
     {"identity"},
     {"beneath", "masking"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -20,6 +20,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
+from app_server.machine import Machine
 from app_server.rpc.errors import invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
@@ -95,7 +96,7 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     skills: Lazy[SkillCatalog]
     background: TaskGroup
     """For tasks that last until the client has left."""
-    new_id: Callable[[], str]
+    machine: Machine
 
 
 def require_client_rights(config: ConfigSource, method: str) -> None:

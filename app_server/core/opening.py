@@ -92,5 +92,7 @@ class ProcessEnvironment:
     """Local time with a time zone."""
     clock: Callable[[], float]
     """Monotonic seconds."""
+    wall_clock: Callable[[], float]
+    """Seconds since 1970."""
     new_conversation_id: Callable[[], ConversationId]
     new_id: Callable[[], str]

@@ -82,6 +82,7 @@ async def fork(world: World, path: Path) -> Opened:
         shell_path="/bin/sh",
         now=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         clock=time.monotonic,
+        wall_clock=time.time,
         new_conversation_id=lambda: ConversationId(FORKED.format(next(ids))),
         new_id=lambda: str(next(ids)),
     )

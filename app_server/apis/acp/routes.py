@@ -7,7 +7,6 @@ other.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 
 import anyio
@@ -132,7 +131,7 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
 
 
 def routes(services: ServerServices, opened: Sessions, login: handshake.LoginContext) -> tuple[Route, ...]:
-    notes = ThreadNotes(services.config.home, time.time)
+    notes = ThreadNotes(services.config.home, services.machine.wall_clock)
     session = sessions.SessionContext(
         services.config,
         notes,
@@ -143,7 +142,7 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         services.engine,
     )
     prompting = prompts.PromptContext(opened, services.accounts.auth, services.config.home)
-    listed = sessions.ListContext(ThreadLists(services.config.home, notes, time.time))
+    listed = sessions.ListContext(ThreadLists(services.config.home, notes, services.machine.wall_clock))
     return (
         route(methods.INITIALIZE, handshake.initialize, login),
         route(methods.AUTHENTICATE, handshake.authenticate, login),

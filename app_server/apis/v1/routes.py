@@ -20,7 +20,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     command = host.CommandContext(config, services.host.runner)
     conversation = conversations.ConversationContext(config, live, services.outgoing)
     file = host.FileContext(services.host.search, services.host.git)
-    listener = conversations.ListenerContext(live, services.new_id)
+    listener = conversations.ListenerContext(live, services.machine.new_id)
     return (
         route(methods.INITIALIZE, setup.initialize, initialize),
         route(methods.GET_USER_AGENT, setup.get_user_agent, initialize),

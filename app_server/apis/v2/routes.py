@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from functools import partial
 
 import anyio
@@ -90,14 +90,16 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
 
     indexes = TurnIndexes()
     seeds = ItemIdSeeds(indexes)
-    notifier = ThreadNotifier(services.outgoing, client, time.time)
+    notifier = ThreadNotifier(services.outgoing, client, services.machine.wall_clock)
     warnings = ConfigWarnings(notifier)
     once = SentOnce(warned=warnings.sent)
 
     def make_adapter(thread_id: str) -> ThreadAdapter:
-        return ThreadAdapter(thread_id, time.time, client.opted_out, seeds.take(thread_id), once=once)
+        return ThreadAdapter(
+            thread_id, services.machine.wall_clock, client.opted_out, seeds.take(thread_id), once=once
+        )
 
-    notes = ThreadNotes(config.home, time.time)
+    notes = ThreadNotes(config.home, services.machine.wall_clock)
     loaded = LoadedThreads(services.conversations, make_adapter, services.handshake.user_agent)
     read = reading.ReadingContext(
         config,
@@ -105,7 +107,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         indexes,
         reading.Rendering(shown_turn, shown_items, thread_status),
         notes,
-        ThreadLists(config.home, notes, time.time),
+        ThreadLists(config.home, notes, services.machine.wall_clock),
     )
 
     thread = threads.ThreadContext(
@@ -116,7 +118,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         read,
         loaded,
         seeds,
-        _idle_unloader(services.conversations, notifier),
+        _idle_unloader(services.conversations, notifier, services.machine.monotonic),
         services.skills,
     )
 
@@ -141,7 +143,9 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     return tuple(gated(row, client) for row in rows)
 
 
-def _idle_unloader(conversations: ConversationManager, notifier: ThreadNotifier) -> IdleUnloader:
+def _idle_unloader(
+    conversations: ConversationManager, notifier: ThreadNotifier, clock: Callable[[], float]
+) -> IdleUnloader:
     """Ends threads that nobody uses, in the background."""
 
     def closed(thread_id: str) -> None:
@@ -149,7 +153,7 @@ def _idle_unloader(conversations: ConversationManager, notifier: ThreadNotifier)
         status = ThreadStatusChangedNotification(thread_id=thread_id, status=NotLoadedThreadStatus())
         notifier.notify(THREAD_STATUS_CHANGED, status)
 
-    unloader = IdleUnloader(conversations, time.monotonic, closed)
+    unloader = IdleUnloader(conversations, clock, closed)
     conversations.wait_for_room = unloader.wait_for_room
     conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
     return unloader

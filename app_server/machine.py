@@ -1,0 +1,78 @@
+"""What a server takes from the machine that it runs on: clocks, random bytes, commands, the network.
+
+The composition root passes it on, and nothing below it reads a clock by itself, so a simulation can play the whole
+server with a machine of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from app_server import STORED_VERSION
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.http.exchange import Http
+from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.opening import ProcessEnvironment
+from protocol.ids import new_conversation_id
+
+
+class ModelHttp(Http, Protocol):
+    """Connections that all conversations of a server share."""
+
+    async def warm_up(self) -> None:
+        """Do now what the first request would have to wait for."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """The machine that this process runs on."""
+
+    time_ns: Callable[[], int] = time.time_ns
+    """Nanoseconds since 1970."""
+    monotonic: Callable[[], float] = time.monotonic
+    random: Callable[[int], bytes] = os.urandom
+    http: Callable[[Mapping[str, str]], ModelHttp] = LazyHttp
+    """Opens connections for a user's environment."""
+    runner: Callable[..., CommandRunner] = CommandRunner
+    """Takes what `CommandRunner` takes."""
+
+    def wall_clock(self) -> float:
+        """Return the seconds since 1970."""
+        return self.time_ns() / 1e9
+
+    def new_id(self) -> str:
+        """Return a new UUID."""
+        return str(uuid.UUID(bytes=self.random(16), version=4))
+
+    def process_environment(self, home: Path, environment: Mapping[str, str]) -> ProcessEnvironment:
+        """Return what the engine takes from this process."""
+        return ProcessEnvironment(
+            home=home,
+            environment=environment,
+            version=STORED_VERSION,
+            shell_path=_shell(environment),
+            now=lambda: datetime.fromtimestamp(self.wall_clock()).astimezone(),
+            clock=self.monotonic,
+            wall_clock=self.wall_clock,
+            new_conversation_id=lambda: new_conversation_id(self.time_ns() // 1_000_000, self.random(10)),
+            new_id=self.new_id,
+        )
+
+
+def _shell(environment: Mapping[str, str]) -> str:
+    """Return the user's login shell, as the system knows it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return environment.get("SHELL") or "/bin/sh"
