@@ -56,9 +56,7 @@ def _run(words: Sequence[str]) -> int:
 
             return run_chat(args)
         case "exec":
-            from app_server.headless.exec_run import run_exec  # noqa: PLC0415  a server needs none of it
-
-            return run_exec(args)
+            return _exec(args)
         case "login":
             return _login_status()
         case _:
@@ -86,16 +84,32 @@ def _serve(options: Mapping[str, Any]) -> int:
     return serve_stdio(options)
 
 
+def _exec(args: argparse.Namespace) -> int:
+    from app_server.startup.process import begin_loading, guard_memory  # noqa: PLC0415  a server of its own
+
+    begin_loading()
+    guard_memory()
+    from app_server.headless.exec_run import run_exec  # noqa: PLC0415  a server needs none of it
+
+    _log_errors_only()  # the report says what the log would say
+    return run_exec(args)
+
+
 def _doctor(args: argparse.Namespace) -> int:
     from app_server.doctor import run_doctor  # noqa: PLC0415  a server needs none of it
     from app_server.startup.full_server import settings_of  # noqa: PLC0415
     from app_server.startup.launch import parse_launch  # noqa: PLC0415
 
     launch = parse_launch(vars(args), os.environ)
-    if "APP_SERVER_LOG" not in os.environ:
-        logging.disable(logging.WARNING)  # the checks say what the log would say
+    _log_errors_only()  # the checks say what the log would say
     cancel_on_interrupt()
     return run_doctor(settings_of(launch), online=args.online, json=args.json)
+
+
+def _log_errors_only() -> None:
+    """Keep the warnings of a server in this process off stderr, unless a level was chosen."""
+    if "APP_SERVER_LOG" not in os.environ:
+        logging.disable(logging.WARNING)
 
 
 def _login_status() -> int:

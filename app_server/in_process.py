@@ -16,8 +16,9 @@ import anyio
 from msgspec import Struct
 
 from app_server.core.config.types import CliOverrides
-from app_server.identity import limits_of
+from app_server.identity import EarlyInitialize, limits_of
 from app_server.server import ServerSettings, serve
+from app_server.startup.handshake import initialize_responder, message_in
 from app_server.startup.launch import server_home, working_directory
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
@@ -40,6 +41,8 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] | None = None
     overrides: CliOverrides = CliOverrides()
     """What the command line would set."""
+    commands_after: float = 0.0
+    """Seconds until what the first command needs is prepared."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[MemoryLink]:
@@ -63,6 +66,7 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
             environment=environment,
             cli=self.overrides,
             limits=limits_of(environment),
+            commands_after=self.commands_after,
         )
 
 
@@ -75,9 +79,9 @@ class MemoryLink:
         self.ended = anyio.Event()
 
     async def serve(self, server_end: MemoryTransport, settings: ServerSettings) -> None:
-        """The server until its client leaves. Its failure ends the connection and not the program."""
+        """Run the server until its client leaves. Its failure ends the connection and not the program."""
         try:
-            await serve(server_end, settings)
+            await serve(server_end, settings, await _answered_initialize(server_end, settings))
         except Exception as error:
             log.exception("the server in this process failed")
             self._cause = f"the server failed: {error!r}"
@@ -96,3 +100,15 @@ class MemoryLink:
 
     async def cause_of_end(self) -> str:
         return self._cause
+
+
+async def _answered_initialize(end: MemoryTransport, settings: ServerSettings) -> EarlyInitialize | None:
+    """Answer `initialize` as a process does that has not loaded its server yet: without an API."""
+    await end.receive_some()
+    line, _, rest = end.unread.partition(b"\n")
+    answered = initialize_responder(settings.environment, settings.home)(message_in(line))
+    if answered is None:
+        return None
+    end.unread = rest
+    await end.write(answered.response + b"\n")
+    return answered.initialize

@@ -56,9 +56,14 @@ class LazyEngine:
     """
 
     def __init__(
-        self, assemble: Lazy[Callable[[], Assembled]], runner: CommandRunner, background: TaskGroup
+        self,
+        assemble: Lazy[Callable[[], Assembled]],
+        runner: CommandRunner,
+        background: TaskGroup,
+        commands_after: float = 0.0,
     ) -> None:
         self._assemble, self._runner, self._background = assemble, runner, background
+        self._commands_after = commands_after
         self._assembled: Assembled | None = None
         self._opened = False
 
@@ -85,6 +90,7 @@ class LazyEngine:
 
     async def _prepare_commands(self) -> None:
         """Start the launcher and probe the sandbox. An error occurs again, and is reported, at the first command."""
+        await anyio.sleep(self._commands_after)
         try:
             self._runner.warm_up()
             await self._runner.sandbox.state()
@@ -120,6 +126,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     acp: bool = False
     """The client speaks the Agent Client Protocol, and nothing else."""
+    commands_after: float = 0.0
+    """Seconds from the first conversation until what commands need is prepared, unless one came before."""
     machine: Machine = Machine()
 
 
@@ -240,7 +248,7 @@ def _compose(
         return mcp_login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
 
     skills = Lazy(load_skills)
-    engine = LazyEngine(Lazy(load), runner, background)
+    engine = LazyEngine(Lazy(load), runner, background, settings.commands_after)
     services = ServerServices(
         config=ConfigSource(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment),
         conversations=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),

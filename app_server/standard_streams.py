@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -39,28 +39,41 @@ def replace_closed() -> None:
 
 def prepare_for_text() -> None:
     """Let stdout and stderr take every character, as an escape where their encoding has none, and fail in order."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        stream = getattr(sys, name)
-        out = io.BufferedWriter(StandardWriter(number, "w", closefd=False))
-        live = number == 2 or stream.isatty()
-        text = io.TextIOWrapper(out, stream.encoding, "backslashreplace", line_buffering=live)
-        setattr(sys, name, text)
+    sys.stdout = _text(StandardWriter(1, "w", closefd=False), sys.stdout, live=sys.stdout.isatty())
+    sys.stderr = _text(NoticeWriter(2, "w", closefd=False), sys.stderr, live=True)
+
+
+def take_stdout() -> TextIO:
+    """Return stdout for the results of a command, and send to stderr what anything else in this process prints."""
+    out = StandardWriter(os.dup(1), "w")
+    os.dup2(2, 1)
+    return _text(out, sys.stdout, live=out.isatty())
+
+
+def _text(out: io.FileIO, like: TextIO, *, live: bool) -> TextIO:
+    return io.TextIOWrapper(io.BufferedWriter(out), like.encoding, "backslashreplace", line_buffering=live)
 
 
 class StandardWriter(io.FileIO):
-    """Writes to a descriptor. Where that fails, stdout raises StdoutFailed and stderr nothing: a notice that cannot be
-    written must not cost the result.
-    """
+    """Writes to a descriptor, also to one that another program has made non-blocking."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             while (written := super().write(data)) is None:
-                select.select((), (self,), ())  # another program has made it non-blocking
+                select.select((), (self,), ())
         except OSError as error:
-            if self.fileno() == 1:
-                raise StdoutFailed(error.errno, error.strerror) from error
-            return memoryview(data).nbytes
+            raise StdoutFailed(error.errno, error.strerror) from error
         return written
+
+
+class NoticeWriter(StandardWriter):
+    """Writes to stderr, or nowhere if that fails: a notice that cannot be written must not cost the result."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except StdoutFailed:
+            return memoryview(data).nbytes
 
 
 class StdoutFailed(OSError):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 
+from app_server.client.failures import AppServerError
 from app_server.demo.script import FILES
 from protocol.records import dataclass
 
@@ -40,7 +41,7 @@ WITHHELD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 """Removed from the environment: the server runs without a key."""
 
 
-class DemoSetupError(Exception):
+class DemoSetupError(AppServerError):
     """The demo cannot be set up here."""
 
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import select
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-import jsonschema
-import referencing
-import referencing.exceptions
-
-from app_server.client.command_line import InvalidCommandLine, is_utf8, server_command, working_folder
+from app_server.client.command_line import InvalidCommandLine, is_utf8, working_folder
 from app_server.client.failures import InvalidArgument
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions, image
-from app_server.client.turn_handle import TurnResult
-from app_server.core.session.schema_problem import schema_problem
+from app_server.core.config.types import CliOverrides
+from app_server.core.lazy import Lazy
 from app_server.headless.message_file import MessageFile, message_file
-from protocol.base import Json
+from app_server.startup.launch import parse_launch
+from app_server.startup.overrides import cli_overrides
 from protocol.records import dataclass
 from protocol.v2.item_parts import UserInput
+
+if TYPE_CHECKING:
+    from app_server.headless.output_schema import OutputSchema
 
 FROM_STDIN = "-"
 MOST_PIPED = 4 << 20
@@ -31,13 +31,13 @@ MOST_PIPED = 4 << 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecOptions:
     prompt: tuple[str | UserInput, ...]
-    command: tuple[str, ...]
-    """The server."""
     cwd: Path
+    overrides: CliOverrides = CliOverrides()
+    """What the command line sets for the server."""
     json: bool = False
     last_message: MessageFile | None = None
     """What gets the final message."""
-    output_schema: Mapping[str, Json] | None = None
+    output_schema: OutputSchema | None = None
     resume: str | None = None
     """The id of a stored thread."""
     resume_last: bool = False
@@ -48,7 +48,9 @@ class ExecOptions:
 
     @property
     def turn(self) -> TurnOptions:
-        return TurnOptions() if self.output_schema is None else TurnOptions(output_schema=self.output_schema)
+        if self.output_schema is None:
+            return TurnOptions()
+        return TurnOptions(output_schema=self.output_schema.schema)
 
     @property
     def thread(self) -> OpenOptions:
@@ -62,23 +64,6 @@ class ExecOptions:
             settings["model"] = self.model
         return settings
 
-    def mismatch(self, result: TurnResult[None]) -> str | None:
-        """Why the final message is not what the output schema asks for; None where it is, or nothing was asked."""
-        if self.output_schema is None:
-            return None
-        try:
-            nothing_is_fetched = referencing.Registry()
-            jsonschema.validate(
-                json.loads(result.final_message or ""), self.output_schema, registry=nothing_is_fetched
-            )
-        except (ValueError, RecursionError) as error:
-            return f"the final message is not JSON: {error}"
-        except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
-            return f"the output schema cannot be used: {error}"
-        except jsonschema.ValidationError as error:
-            return f"the final message does not match the output schema at {error.json_path}: {error.message}"
-        return None
-
 
 def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ExecOptions:
     """What is asked for, as far as it can be checked before the server is started. Raises InvalidCommandLine."""
@@ -86,12 +71,12 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
     approval = given.get("ask_for_approval", "never")
     cwd = working_folder(args.cd)
     images = [_image(path) for path in args.image or ()]
-    schema = None if args.output_schema is None else _schema(Path(args.output_schema))
+    schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get()(Path(args.output_schema))
     last_message = None if args.output_last_message is None else message_file(args.output_last_message)
     return ExecOptions(
         prompt=(_words(args.prompt, stdin, stderr), *images),
-        command=server_command({**given, "ask_for_approval": approval}),
         cwd=cwd,
+        overrides=cli_overrides(parse_launch({**given, "ask_for_approval": approval}, os.environ)),
         json=args.json,
         last_message=last_message,
         output_schema=schema,
@@ -142,14 +127,10 @@ def _image(path: str) -> UserInput:
         raise InvalidCommandLine(f"--image: {error}") from None
 
 
-def _schema(path: Path) -> Mapping[str, Json]:
-    try:
-        schema = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidCommandLine(f"--output-schema: {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidCommandLine(f"--output-schema: {path} is not JSON: {error}") from None
-    if (problem := schema_problem(schema)) is not None:
-        raise InvalidCommandLine(f"--output-schema: {path} is not a JSON Schema: {problem}")
-    made: Mapping[str, Json] = schema
-    return made
+def _load_output_schema() -> type[OutputSchema]:
+    from app_server.headless.output_schema import OutputSchema  # noqa: PLC0415  imports jsonschema
+
+    return OutputSchema
+
+
+_OUTPUT_SCHEMA = Lazy(_load_output_schema)

@@ -9,33 +9,45 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import anyio
 
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import (
+    ENDING,
     FAILED,
     INTERRUPTED,
+    SIGNALLED,
     USAGE,
     InvalidCommandLine,
     cancel_on_signal,
     printable,
 )
 from app_server.client.failures import AppServerError
-from app_server.client.feeds import OnWarning
+from app_server.client.link import Connector
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
-from app_server.demo.demo_model import demo_surroundings
-from app_server.demo.workspace import DemoSetupError
+from app_server.core.lazy import Lazy
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
-from app_server.standard_streams import check_stdout
+from app_server.in_process import InProcessConnector
+from app_server.standard_streams import check_stdout, take_stdout
+from app_server.startup.process import end_loading
 from protocol.structs import replace
 
-Connect = Callable[[ExecOptions, OnWarning], AbstractAsyncContextManager[AppServer]]
+if TYPE_CHECKING:
+    from app_server.demo.workspace import DemoWorkspace
+
+COMMANDS_AFTER: Final = 1.0
+"""Seconds until the first command is prepared for: by then the model is asked, and nothing else is to do."""
+
+LEAVES_WITHIN: Final = 20.0
+"""Seconds after a signal for the turn to end and the server to store everything, each of which is bounded, too."""
+
 Turn = Callable[[ExecOptions, TurnReport, TextIO], Awaitable[int]]
 """A whole turn; gives the exit status."""
 
@@ -47,7 +59,8 @@ def run_exec(args: argparse.Namespace) -> int:
     except InvalidCommandLine as error:
         print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
-    report: TurnReport = JsonReport(sys.stdout) if options.json else TextReport(sys.stdout, sys.stderr)
+    stdout = take_stdout()
+    report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr)
     turn = _demonstrated if args.demo else reported_status
     return anyio.run(_until_signal, turn, options, report)
 
@@ -55,62 +68,78 @@ def run_exec(args: argparse.Namespace) -> int:
 async def _until_signal(turn: Turn, options: ExecOptions, report: TurnReport) -> int:
     status = INTERRUPTED
     async with anyio.create_task_group() as group:
-        await group.start(cancel_on_signal, group.cancel_scope)
+        await group.start(cancel_on_signal, group.cancel_scope, ENDING, _leave_soon)
         status = await turn(options, report, sys.stderr)
         group.cancel_scope.cancel()
     return status
 
 
+def _leave_soon(number: int) -> None:
+    """End the process if the end that a signal asked for does not come: the server is in it, too."""
+    timer = threading.Timer(LEAVES_WITHIN, os._exit, (SIGNALLED + number,))
+    timer.daemon = True
+    timer.start()
+
+
 async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO) -> int:
-    """`reported_status` with a scripted model, in a temporary folder."""
+    """Run a whole turn with a scripted model, in a temporary folder, and return the exit status."""
     try:
-        async with demo_surroundings(os.environ) as workspace:
-
-            def connect(
-                options: ExecOptions, on_warning: OnWarning
-            ) -> AbstractAsyncContextManager[AppServer]:
-                return AppServer.spawn(
-                    options.command,
-                    environment=workspace.environment,
-                    cwd=workspace.repository,
-                    on_warning=on_warning,
-                )
-
-            return await reported_status(replace(options, cwd=workspace.repository), report, stderr, connect)
-    except DemoSetupError as error:
+        async with _DEMO.get()(os.environ) as workspace:
+            options = replace(options, cwd=workspace.repository)
+            return await reported_status(options, report, stderr, workspace.environment)
+    except AppServerError as error:
         print(f"app-server exec: {error}", file=stderr)
         return FAILED
 
 
-def _spawned(options: ExecOptions, on_warning: OnWarning) -> AbstractAsyncContextManager[AppServer]:
-    return AppServer.spawn(options.command, cwd=options.cwd, on_warning=on_warning)
+def _load_demo() -> Callable[[Mapping[str, str]], AbstractAsyncContextManager[DemoWorkspace]]:
+    from app_server.demo.demo_model import demo_surroundings  # noqa: PLC0415  for --demo alone
+
+    return demo_surroundings
+
+
+_DEMO = Lazy(_load_demo)
 
 
 async def reported_status(
-    options: ExecOptions, report: TurnReport, stderr: TextIO, connect: Connect = _spawned
+    options: ExecOptions, report: TurnReport, stderr: TextIO, environment: Mapping[str, str] | None = None
 ) -> int:
-    """The exit status of a whole turn. Why there was none is written to stderr."""
+    """Run a whole turn and return the exit status. Why there was no turn is written to stderr."""
+    connector = InProcessConnector(
+        cwd=options.cwd,
+        environment=environment,
+        overrides=options.overrides,
+        commands_after=COMMANDS_AFTER,
+    )
     try:
-        return await _run_turn(options, report, connect)
+        return await _run_turn(options, report, connector)
     except AppServerError as error:
         print(f"app-server exec: {printable(str(error))}", file=stderr)
         return FAILED
 
 
-async def _run_turn(options: ExecOptions, report: TurnReport, connect: Connect) -> int:
+async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connector) -> int:
     """Raises AppServerError."""
-    async with connect(options, report.warning) as server:
+    async with AppServer.connect(connector, on_warning=report.warning) as server:
         thread = await _thread(server, options)
         report.opened(thread.opened)
         async with thread.stream(options.prompt, **options.turn) as stream:
+            end_loading()
             async for event in stream:
                 report.event(event)
             result = await stream.result()
-    problems = [_unwritten(options, result), options.mismatch(result) if result.completed else None]
+    problems = [_unwritten(options, result), _mismatch(options, result)]
     report.ended(result)
     for problem in filter(None, problems):
         report.problem(problem)
     return 0 if result.completed and not any(problems) else FAILED
+
+
+def _mismatch(options: ExecOptions, result: TurnResult[None]) -> str | None:
+    """Return why the final message is not what the output schema asks for, None where it is or nothing was asked."""
+    if options.output_schema is None or not result.completed:
+        return None
+    return options.output_schema.mismatch(result.final_message or "")
 
 
 def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:

@@ -81,7 +81,7 @@ def early_handshake(
 def spoken_method(unread: bytes) -> str | None:
     """Return the method of the first request that waits, None while there is none."""
     for line in unread.split(b"\n")[:-1]:
-        message = _message(line)
+        message = message_in(line)
         if isinstance(message, Request):
             return message.method
     return None
@@ -92,7 +92,7 @@ def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder
     line = inbox.take_line(MAX_FIRST_LINE)
     if line is None:
         return None
-    answered = respond(_message(line))
+    answered = respond(message_in(line))
     if answered is None:
         inbox.put_back(line)
         return None
@@ -116,8 +116,8 @@ def initialize_responder(environment: Mapping[str, str], home: Path) -> Initiali
     return respond
 
 
-def _message(line: bytes) -> Message | None:
-    """The parsed line; None if it is invalid, which the full server reports."""
+def message_in(line: bytes) -> Message | None:
+    """Parse a line; None if it is invalid, which the full server reports."""
     try:
         return parse_message(line)
     except ParseError:

@@ -39,9 +39,7 @@ def serve_stdio(options: Mapping[str, Any]) -> int:
         print(f"app-server: {error}", file=sys.stderr)  # noqa: T201  there is no client yet
         return 2
     write_fd = claim_stdout()
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the server has none: saves the search
-    # Imported objects are never garbage: exclude them from every collection, until the server is loaded.
-    gc.disable()
+    begin_loading()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Until the full server handles them, there is nothing to store.
         signal.signal(number, lambda *_: os._exit(0))
@@ -58,8 +56,7 @@ def serve_stdio(options: Mapping[str, Any]) -> int:
 
 def _full_server(inbox: Inbox, *, acp: bool) -> Callable[[int, Launch, Handover], None]:
     """Load the server, and of its APIs the one that the client speaks by what it has sent so far."""
-    refuse_inspection()
-    importlib.import_module("app_server.core.process_memory").return_large_blocks()
+    guard_memory()
     try:
         from app_server.startup.full_server import run  # noqa: PLC0415  nearly all imports hang on it
 
@@ -71,8 +68,7 @@ def _full_server(inbox: Inbox, *, acp: bool) -> Callable[[int, Launch, Handover]
         elif method is not None:
             importlib.import_module("app_server.apis.v1.routes")
     finally:
-        gc.freeze()
-        gc.enable()
+        end_loading()
     return run
 
 
@@ -80,6 +76,24 @@ def _acp_responder(launch: Launch) -> InitializeResponder:
     from app_server.startup.acp_handshake import acp_responder  # noqa: PLC0415  only for clients of that protocol
 
     return acp_responder(launch)
+
+
+def begin_loading() -> None:
+    """Collect no garbage until `end_loading`: what is imported is none."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the server has none: saves the search
+    gc.disable()
+
+
+def end_loading() -> None:
+    """Collect garbage again, but never look at what has been imported."""
+    gc.freeze()
+    gc.enable()
+
+
+def guard_memory() -> None:
+    """Let no other process look into the memory of this one, and return what is freed of it to the system."""
+    refuse_inspection()
+    importlib.import_module("app_server.core.process_memory").return_large_blocks()
 
 
 def refuse_inspection() -> None:

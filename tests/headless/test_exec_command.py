@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +16,6 @@ import pytest
 
 from app_server.client import AppServer
 from app_server.client.command_line import InvalidCommandLine
-from app_server.client.feeds import OnWarning
 from app_server.client.turn_handle import TurnResult
 from app_server.command_line import parser
 from app_server.headless.exec_options import ExecOptions, exec_options
@@ -69,12 +67,7 @@ async def run(
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(list(replies))
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(model, root, config, tables) as environment:
-
-            def connect(_: ExecOptions, on_warning: OnWarning) -> AbstractAsyncContextManager[AppServer]:
-                connector = connector_to("in_process", root, environment)
-                return AppServer.connect(connector, on_warning=on_warning)
-
-            status = await reported_status(options, report, stderr, connect)
+            status = await reported_status(options, report, stderr, environment)
     return Done(status, stdout.getvalue(), stderr.getvalue())
 
 

@@ -163,18 +163,7 @@ class Piped:
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def descendants(self) -> set[int]:
-        """Its children, and theirs."""
-        found: set[int] = set()
-        todo = [self.process.pid]
-        while todo:
-            pid = todo.pop()
-            try:
-                listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            except OSError:
-                continue
-            todo += [int(each) for each in listed]
-            found |= {int(each) for each in listed}
-        return found
+        return descendants(self.process.pid)
 
     def end(self) -> None:
         try:
@@ -189,6 +178,21 @@ class Piped:
         self._reading.set()
         self._reader.join(3)
         self.stdout.close()
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the children of a process, and theirs."""
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        each = todo.pop()
+        try:
+            listed = Path(f"/proc/{each}/task/{each}/children").read_text().split()
+        except OSError:
+            continue
+        todo += map(int, listed)
+        found |= set(map(int, listed))
+    return found
 
 
 def alive(pids: Sequence[int] | set[int]) -> list[int]:
