@@ -25,9 +25,7 @@ from app_server.apis.router import MethodRouter
 from app_server.apis.services import AccountServices, ConfigSource, HostServices, ServerServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.home_login import env_api_key
-from app_server.core.auth.issuer import Issuer
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
@@ -45,6 +43,7 @@ from app_server.transport.framing import Transport, TransportClosed
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
+    from app_server.core.auth.issuer import Issuer
     from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -189,10 +188,16 @@ def command_runner(settings: ServerSettings) -> CommandRunner:
 
 def auth_manager(settings: ServerSettings) -> AuthManager:
     environment = settings.environment
+
+    def load_issuer() -> Issuer:
+        from app_server.core.auth import authorize, issuer  # noqa: PLC0415 - only for logins
+
+        return issuer.Issuer(environment.get(authorize.ISSUER_VARIABLE), environment)
+
     return AuthManager(
         settings.home,
         clock=settings.machine.wall_clock,
-        issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
+        issuer=Lazy(load_issuer),
         env_api_key=env_api_key(environment, acp=settings.acp),
     )
 

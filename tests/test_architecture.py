@@ -127,6 +127,8 @@ LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
     "app_server.command_line": "argparse, which a server that is started without arguments does without",
+    "app_server.core.auth.authorize": "the same as the issuer",
+    "app_server.core.auth.issuer": "only to log in, to refresh a login, to log out",
     "app_server.core.auth.login": "only where somebody logs in",
     "app_server.core.auth.mcp_login": "only where somebody logs in at an MCP server",
     "app_server.core.auth.mcp_tokens": "only for MCP servers that are reached over HTTP",
@@ -135,7 +137,6 @@ LATE_IMPORTS = {
     "app_server.core.auth.storage": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
-    "app_server.core.auth.issuer_http": "imports httpx, for logins and refreshes of tokens",
     "app_server.core.session.operations": "all of a turn, with the first operation or when nobody waits",
     "app_server.core.tools.registry": "the names of tools, where an MCP server or a client has some, too",
     "app_server.core.session.schema_problem": "imports jsonschema, for turns whose answer has a schema",
@@ -158,8 +159,6 @@ LATE_IMPORTS = {
     "app_server.core.process_memory": "imports it",
     "difflib": "only for mistakes in settings",
     "hashlib": "OpenSSL, which the first lists do without",
-    "httpx": "logins at MCP servers",
-    "app_server.core.http.httpx_options": "imports httpx",
     "protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
     "app_server.doctor": "a command of its own",
@@ -175,7 +174,6 @@ START = ("app_server.__main__", "app_server.cli", "app_server.startup", "app_ser
 """Where the process starts: these decide themselves what is loaded when."""
 
 NOT_LAZY = {
-    "app_server.core.auth.oauth_http": "logins at MCP servers: httpx, imported in a thread",
     "app_server.core.config.safe_file": "a module of the standard library, which its own cache loads once",
     "app_server.core.rollout.locks": "the same",
     "app_server.logs": "the same",
@@ -630,7 +628,10 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     libraries = "argparse difflib html httpx jsonschema tomlkit"
     rare = {
         *libraries.split(),
-        *(f"app_server.core.auth.{name}" for name in ("login", "mcp_login", "mcp_tokens", "oauth_http")),
+        *(
+            f"app_server.core.auth.{name}"
+            for name in ("issuer", "login", "mcp_login", "mcp_tokens", "oauth_http")
+        ),
         "app_server.core.mcp.mcp_server",
     }
     assert {name for name in rare if find_spec(name) is None} == set()

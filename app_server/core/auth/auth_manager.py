@@ -11,6 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
@@ -24,12 +25,15 @@ from app_server.core.auth.home_login import (
     read_id_token,
     require_login_allowed,
 )
-from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
+from app_server.core.lazy import Lazy
 from protocol.records import dataclass
 from protocol.structs import replace
+
+if TYPE_CHECKING:
+    from app_server.core.auth.issuer import Issuer
 
 REFRESH_SECONDS = 15.0
 """Timeout of a refresh, which an interrupt may have to wait for; the issuer responds in well under a second."""
@@ -55,13 +59,18 @@ class AuthManager:
         home: Path,
         *,
         clock: Callable[[], float],
-        issuer: Issuer,
+        issuer: Lazy[Issuer],
         env_api_key: str | None = None,
     ) -> None:
         self.home = home
-        self.issuer = issuer
+        self._issuer = issuer
         self._login = HomeLogin(home=home, clock=clock, env_api_key=env_api_key)
         self._renewal = anyio.Lock()
+
+    @property
+    def issuer(self) -> Issuer:
+        """Who gives logins; most servers never ask it."""
+        return self._issuer.get()
 
     @property
     def settings(self) -> LoginSettings:
@@ -119,7 +128,7 @@ class AuthManager:
             # Shielded: new tokens from the issuer must be stored, or the login is lost.
             with anyio.move_on_after(REFRESH_SECONDS, shield=True):
                 return await self._renew(before)
-        raise AuthError("the login server did not response in time")
+        raise AuthError("the login server did not answer in time")
 
     def method(self) -> AuthMethod | None:
         """The stored login method, without any request."""

@@ -17,19 +17,22 @@ ISSUER_VARIABLE = "APP_SERVER_AUTH_ISSUER"
 DEFAULT_ORIGINATOR = "codex_cli_rs"
 SCOPE = "openid profile email offline_access"
 CALLBACK_PATH = "/auth/callback"
-
+MAX_URL = 8192
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def is_issuer_url(url: str) -> bool:
-    """Whether secrets may be sent to this URL: only with encryption, except to this machine."""
+def is_safe_url(url: str) -> bool:
+    """Return whether secrets may be sent there, or a browser: with encryption, or to this machine."""
     try:
         parts = urlsplit(url)
-        host, plain = parts.hostname, not (parts.query or parts.fragment or parts.username)
+        host, user = parts.hostname, parts.username
+        _ = parts.port
     except ValueError:
         return False
-    return bool(host) and plain and (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK))
+    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= MAX_URL
+    safe = parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)
+    return bool(host) and plain and safe and user is None and not parts.fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +48,24 @@ class LoginSecrets:
 
 
 def code_challenge(verifier: str) -> str:
-    """Of PKCE, by its method S256."""
+    """Return the challenge of PKCE for a verifier, by its method S256."""
     return _base64url(hashlib.sha256(verifier.encode()).digest())
 
 
 def new_login_secrets(random: Callable[[int], bytes]) -> LoginSecrets:
+    """Make the secrets of one login."""
     return LoginSecrets(verifier=_base64url(random(64)), state=_base64url(random(32)))
 
 
 def redirect_uri(port: int) -> str:
-    """The issuer knows the client by `localhost`, though the listener is bound to 127.0.0.1 only."""
+    """Return where the browser comes back: issuers know `localhost`, though the listener is bound to 127.0.0.1."""
     return f"http://localhost:{port}{CALLBACK_PATH}"
 
 
 def authorize_url(
     issuer: str, port: int, secrets: LoginSecrets, *, originator: str, workspace_id: str | None = None
 ) -> str:
+    """Return the address that the user opens in the browser."""
     query = {
         "response_type": "code",
         "client_id": CLIENT_ID,

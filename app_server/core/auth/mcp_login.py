@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
-from app_server.core.auth.authorize import CALLBACK_PATH, new_login_secrets
+from app_server.core.auth.authorize import CALLBACK_PATH, is_safe_url, new_login_secrets
 from app_server.core.auth.callback import Granted
 from app_server.core.auth.login import LoginFlow, listen_for_browser
 from app_server.core.auth.oauth_client import (
@@ -23,7 +23,7 @@ from app_server.core.auth.oauth_client import (
     register,
     tokens_of,
 )
-from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
+from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.auth.oauth_tokens import McpTokens, write_mcp_tokens
 from app_server.core.errors import AuthError
 

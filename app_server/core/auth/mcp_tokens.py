@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
+from app_server.core.auth.authorize import is_safe_url
 from app_server.core.auth.oauth_client import (
     OAuthClient,
     exchange,
@@ -16,7 +17,7 @@ from app_server.core.auth.oauth_client import (
     is_header_safe,
     tokens_of,
 )
-from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
+from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.auth.oauth_tokens import McpTokens, read_mcp_tokens, write_mcp_tokens
 from app_server.core.errors import AuthError
 

@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
 
-from app_server.core.auth.authorize import LoginSecrets
-from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp, is_safe_url
+from app_server.core.auth.authorize import LoginSecrets, is_safe_url
+from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.auth.oauth_tokens import McpTokens
 from app_server.core.errors import AuthError
 from protocol.base import Json
@@ -173,7 +173,7 @@ async def register(http: OAuthHttp, server: AuthorizationServer, redirect: str) 
     answer = await http.post_json(server.registration_endpoint, about)
     id = answer.text("client_id")
     if not answer.is_success or id is None:
-        raise AuthError(f"the authorization server did not register this client{_status(answer)}")
+        raise AuthError(f"the authorization server did not register this client ({answer.outcome})")
     return OAuthClient(id, answer.text("client_secret"))
 
 
@@ -212,7 +212,7 @@ async def exchange(
     answer = await http.post_form(token_endpoint, {**form, "client_id": client.id, **secret})
     if not answer.is_success:
         kind = McpLoginOver if answer.fields.get("error") == "invalid_grant" else AuthError
-        raise kind(f"the authorization server gave no token{_status(answer)}")
+        raise kind(f"the authorization server gave no token ({answer.outcome})")
     token, token_type = answer.text("access_token"), answer.text("token_type") or "bearer"
     if token is None or token_type.lower() != "bearer" or not is_header_safe(token):
         raise AuthError("the authorization server answered without a bearer token")
@@ -243,7 +243,3 @@ def _expiry(seconds: Json, now: float) -> int | None:
     ):
         return None
     return int((now + seconds) * 1000)
-
-
-def _status(answer: OAuthAnswer) -> str:
-    return f" (status {answer.status}){answer.error_code}"

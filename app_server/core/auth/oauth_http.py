@@ -1,147 +1,145 @@
-"""Requests of OAuth logins at MCP servers: JSON answers of bounded size, without redirects.
+"""Requests to OAuth servers: JSON answers of bounded size, without redirects, each over a connection of its own.
 
-httpx is imported with the first request. Errors say where and with which status, never what was sent or answered:
-either may hold a token.
+Errors say where and with which status, never what was sent or answered: either may hold a token.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from dataclasses import field
+from urllib.parse import urlencode
 
 import anyio
-from msgspec import Struct
 
-from app_server.core.auth.authorize import LOOPBACK
-from app_server.core.errors import AuthError
+from app_server.core.auth.authorize import MAX_URL, is_safe_url
+from app_server.core.errors import AuthError, IssuerUnreachable
 from app_server.core.http.address import origin
-from app_server.core.http.exchange import TrustUnavailable
-from app_server.core.threads import YieldBudget, run_in_thread
+from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, HttpResponse
+from app_server.core.http.lazy_http import LazyHttp
 from protocol.base import Json
-
-if TYPE_CHECKING:
-    import httpx
+from protocol.records import dataclass
 
 REQUEST_SECONDS = 30.0
+"""Timeout of a request; issuers respond in well under a second."""
+
+CLOSE_SECONDS = 1.0
+
 MAX_BODY_BYTES = 1024 * 1024
-MAX_URL = 8192
-HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
+"""Maximum size of a response. Three tokens have a few kilobytes."""
 
 
-class OAuthAnswer(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class OAuthAnswer:
+    """The response of an OAuth server."""
+
     status: int
-    fields: Mapping[str, Json]
+    fields: Mapping[str, Json] = field(repr=False)
     """Empty where the body is no JSON object."""
-    challenge: str
+    challenge: str = ""
     """The header `WWW-Authenticate`."""
 
     @property
     def is_success(self) -> bool:
+        """Whether the request was granted."""
         return 200 <= self.status < 300
 
     def text(self, key: str) -> str | None:
+        """Return a field that holds a text with something in it."""
         value = self.fields.get(key)
         return value if isinstance(value, str) and value else None
 
     def texts(self, key: str) -> tuple[str, ...]:
+        """Return the texts of a field that holds a list."""
         value = self.fields.get(key)
         return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
     @property
     def error_code(self) -> str:
-        """The code of OAuth, in parentheses; empty where there is none that looks like one."""
-        code = self.fields.get("error")
-        plain = isinstance(code, str) and len(code) <= 60 and code.replace("_", "").isalnum()
-        return f" ({code})" if plain else ""
+        """Return the error's code, which some servers wrap (`error: {code}`). Empty if it does not look like a code."""
+        error = self.fields.get("error")
+        code = error.get("code") if isinstance(error, dict) else error
+        plain = isinstance(code, str) and len(code) <= 60 and code.replace("_", "").replace("-", "").isalnum()
+        return str(code) if plain else ""
+
+    @property
+    def outcome(self) -> str:
+        """Return the status and the error's code, for messages."""
+        return f"status {self.status}" + (f", {self.error_code}" if self.error_code else "")
 
 
 class OAuthHttp:
-    """`env` is the user's environment, which names proxies and certificates."""
+    """The way to OAuth servers. `env` is the user's environment, which names proxies and certificates."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
 
     async def get(self, url: str) -> OAuthAnswer:
-        """Raises AuthError where no answer comes."""
+        """Ask for a document. Raises AuthError where no answer comes."""
         return await self._ask("GET", url)
 
     async def challenge(self, url: str) -> tuple[int, str]:
-        """Status and challenge of an answer whose body, which may be endless, is not read."""
+        """Return status and challenge of an answer whose body, which may be endless, is not read."""
         answer = await self._ask("GET", url, reads=False)
         return answer.status, answer.challenge
 
-    async def post_form(self, url: str, form: Mapping[str, str]) -> OAuthAnswer:
-        return await self._ask("POST", url, form=form)
+    async def post_form(self, url: str, form: Mapping[str, str], whom: str = "") -> OAuthAnswer:
+        """Send fields as a form. `whom` names the server in errors; without it its address does."""
+        content = "application/x-www-form-urlencoded"
+        return await self._ask("POST", url, urlencode(form).encode(), content, whom)
 
-    async def post_json(self, url: str, fields: Mapping[str, Json]) -> OAuthAnswer:
-        return await self._ask("POST", url, fields=fields)
+    async def post_json(self, url: str, fields: Mapping[str, Json], whom: str = "") -> OAuthAnswer:
+        """Send fields as JSON."""
+        return await self._ask("POST", url, json.dumps(fields).encode(), "application/json", whom)
 
     async def _ask(
         self,
         method: str,
         url: str,
+        body: bytes | None = None,
+        content: str | None = None,
+        whom: str = "",
         *,
-        form: Mapping[str, str] | None = None,
-        fields: Mapping[str, Json] | None = None,
         reads: bool = True,
     ) -> OAuthAnswer:
+        # Without a path or a query, which may hold secrets.
+        whom = whom or (origin(url) or "an address")[:200]
         if not is_safe_url(url):
-            raise AuthError(f"{_place(url)} is neither an https address nor one of this machine")
-        await run_in_thread(_import_httpx)
-        import httpx  # noqa: PLC0415 - imported in a thread just now
-
-        from app_server.core.http.httpx_options import httpx_options  # noqa: PLC0415 - imports httpx
-
+            raise AuthError(f"{whom} is neither an https address nor one of this machine")
+        request = HttpRequest(
+            method=method,
+            url=url,
+            headers={"Accept": "application/json", **({"Content-Type": content} if content else {})},
+            body=body,
+            idle_seconds=REQUEST_SECONDS,
+            header_seconds=REQUEST_SECONDS,
+        )
+        http = LazyHttp(self._env)
         try:
             with anyio.fail_after(REQUEST_SECONDS):
-                options = await run_in_thread(httpx_options, url, self._env)
-                async with (
-                    httpx.AsyncClient(**options, timeout=REQUEST_SECONDS) as client,
-                    client.stream(method, url, data=form, json=fields, headers=HEADERS) as response,
-                ):
-                    challenge = ", ".join(response.headers.get_list("WWW-Authenticate"))[:MAX_URL]
-                    return OAuthAnswer(
-                        response.status_code, await _fields(response) if reads else {}, challenge
-                    )
-        except TrustUnavailable as error:
-            raise AuthError(str(error)) from None
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, ImportError) as error:
-            raise AuthError(f"{_place(url)} cannot be reached ({type(error).__name__})") from None
+                async with http.send(request) as response:
+                    challenge = response.headers.get("www-authenticate", "")[:MAX_URL]
+                    fields = await _fields(response, whom) if reads else {}
+                    return OAuthAnswer(response.status, fields, challenge)
+        except HttpFailure as error:
+            if error.fault is Fault.UNTRUSTED:
+                raise AuthError(f"{whom} cannot be asked: {error.reason}") from None
+            raise IssuerUnreachable(f"{whom} cannot be reached: {error.reason}") from None
+        except TimeoutError:
+            raise IssuerUnreachable(f"{whom} cannot be reached: no answer in time") from None
+        finally:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                await http.aclose()
 
 
-def is_safe_url(url: str) -> bool:
-    """Whether secrets may be sent there, or a browser: with encryption, or to this machine."""
-    try:
-        parts = urlsplit(url)
-        host, user = parts.hostname, parts.username
-        _ = parts.port
-    except ValueError:
-        return False
-    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= MAX_URL
-    safe = parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)
-    return bool(host) and plain and safe and user is None and not parts.fragment
-
-
-def _place(url: str) -> str:
-    """Without a path or a query, which may hold secrets."""
-    return (origin(url) or "an address")[:200]
-
-
-async def _fields(response: httpx.Response) -> Mapping[str, Json]:
-    body, budget = bytearray(), YieldBudget()
-    async for chunk in response.aiter_raw():
-        await budget.spend(len(chunk))
+async def _fields(response: HttpResponse, whom: str) -> Mapping[str, Json]:
+    body = bytearray()
+    async for chunk in response.chunks():
         body += chunk
         if len(body) > MAX_BODY_BYTES:
-            raise AuthError("the answer of the login server is too long")
+            raise AuthError(f"the answer of {whom} is too long")
     try:
         value = json.loads(bytes(body))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _import_httpx() -> None:
-    import app_server.core.http.httpx_options  # noqa: F401, PLC0415

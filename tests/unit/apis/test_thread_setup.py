@@ -20,6 +20,7 @@ from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
+from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.base import Json
@@ -247,7 +248,7 @@ NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
 def auth(home: Path, stored: Json) -> AuthManager:
     if stored is not None:
         (home / "auth.json").write_text(json.dumps(stored))
-    return AuthManager(home, clock=lambda: 0.0, issuer=cast("Issuer", None))
+    return AuthManager(home, clock=lambda: 0.0, issuer=cast("Lazy[Issuer]", None))
 
 
 def token(**claims: Json) -> str:

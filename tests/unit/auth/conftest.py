@@ -7,6 +7,7 @@ import pytest
 
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
+from app_server.core.lazy import Lazy
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, scripted_issuer
 
 
@@ -19,4 +20,4 @@ def issuer() -> Iterator[ScriptedIssuer]:
 @pytest.fixture
 def auth(tmp_path: Path, issuer: ScriptedIssuer) -> AuthManager:
     client = Issuer(issuer.url, {})
-    return AuthManager(tmp_path, clock=lambda: NOW, issuer=client)
+    return AuthManager(tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: client))

@@ -12,10 +12,11 @@ from anyio.abc import SocketAttribute, SocketStream
 from app_server.core.auth.auth_manager import AuthManager, AuthStatus
 from app_server.core.auth.home_login import AuthMethod, Credentials, IdClaims
 from app_server.core.auth.issuer import Issuer, LoginExpiredError
-from app_server.core.auth.issuer_http import MAX_BODY_BYTES
+from app_server.core.auth.oauth_http import MAX_BODY_BYTES
 from app_server.core.auth.storage import StoredAuth, Tokens, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
+from app_server.core.lazy import Lazy
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, id_token, jwt
 
 NOBODY = AuthStatus(None, None, requires_openai_auth=True)
@@ -68,7 +69,9 @@ async def test_what_is_no_key_is_refused_and_not_repeated(auth: AuthManager, key
 
 
 async def test_a_key_of_the_environment_stands_in(tmp_path: Path) -> None:
-    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Issuer(None, {}), env_api_key="sk-env")
+    auth = AuthManager(
+        tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: Issuer(None, {})), env_api_key="sk-env"
+    )
     assert await auth.credentials() == Credentials("sk-env", None, AuthMethod.API_KEY)
     auth.login_with_api_key("sk-own")
     assert await auth.credentials() == Credentials("sk-own", None, AuthMethod.API_KEY)
@@ -276,11 +279,11 @@ async def test_logins_go_the_way_that_the_users_environment_names(
 
 async def test_a_login_that_is_still_good_survives_an_issuer_out_of_reach(tmp_path: Path) -> None:
     nowhere = Issuer("http://127.0.0.1:1", {})
-    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=nowhere)
+    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: nowhere))
     write_auth(tmp_path, login(ending_in(10)))
     assert await auth.credentials() == Credentials(ending_in(10), "acct-1", AuthMethod.CHATGPT)
     write_auth(tmp_path, login(ending_in(-10)))
-    with pytest.raises(AuthError, match=r"cannot be reached \(ConnectError\)"):
+    with pytest.raises(AuthError, match=r"cannot be reached: Connection refused"):
         await auth.credentials()
     assert await auth.status(requires_openai_auth=True, refresh=True) == NOBODY
 
@@ -332,7 +335,7 @@ async def test_logging_out_revokes_the_login(auth: AuthManager, issuer: Scripted
 
 async def test_logging_out_needs_no_issuer(tmp_path: Path) -> None:
     nowhere = Issuer("http://127.0.0.1:1", {})
-    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=nowhere)
+    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: nowhere))
     write_auth(tmp_path, login())
     assert await auth.logout() is True
     assert read_auth(tmp_path) is None

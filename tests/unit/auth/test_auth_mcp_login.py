@@ -12,10 +12,11 @@ import pytest
 
 from app_server.core.auth import mcp_login
 from app_server.core.auth.auth_manager import LoginOutcome
+from app_server.core.auth.authorize import is_safe_url
 from app_server.core.auth.mcp_login import McpLogins
 from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resource
-from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
+from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.auth.oauth_tokens import (
     CREDENTIALS_FILE,
     McpTokens,
@@ -132,7 +133,7 @@ async def test_answers_without_a_token_are_told_without_their_content(
         assert outcome.error is not None
         assert "secret" not in outcome.error
     remote.overrides["/register"] = lambda fields: (403, {"error": "no_strangers"})
-    with pytest.raises(AuthError, match=r"did not register this client \(status 403\) \(no_strangers\)"):
+    with pytest.raises(AuthError, match=r"did not register this client \(status 403, no_strangers\)"):
         await log_in(tmp_path, remote)
 
 
