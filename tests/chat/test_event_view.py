@@ -1,15 +1,29 @@
-"""What the console shows of events, and that nothing in them drives the terminal."""
+"""The chat beside its terminal: what is shown of events, that nothing in them drives the console, lines in and
+out, what a picker offers."""
 
+import argparse
+import builtins
 import io
 import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
+from app_server.chat.cell_text import cut_to
+from app_server.chat.chat_command import MISSING_EXTRA, run_chat
 from app_server.chat.event_view import EventView
+from app_server.chat.markdown_blocks import MarkdownBlocks
+from app_server.chat.slash_commands import ThreadChoices, title_of
 from app_server.client.events import ServerEvent, parse_event
 from protocol.base import Json
+from protocol.v2.thread import IdleThreadStatus, SessionOriginWord, Thread
+from tests.support.chat_worlds import chat_of_lines
+from tests.support.scripted_model import Reply, reply, runs, says
 
 pytest.importorskip("rich")
 
@@ -196,3 +210,171 @@ def test_a_turn_that_failed_says_why() -> None:
         "error": {"message": "no key"},
     }
     assert "no key" in shown(parse_event("turn/completed", {"threadId": "t", "turn": turn}))
+
+
+def blocks_of(*pieces: str) -> list[str]:
+    blocks = MarkdownBlocks()
+    return [*(block for piece in pieces for block in blocks.feed(piece)), *blocks.flush()]
+
+
+def test_a_paragraph_is_complete_at_the_empty_line() -> None:
+    blocks = MarkdownBlocks()
+    assert blocks.feed("one\ntwo") == []
+    assert blocks.feed("\n\nthree") == ["one\ntwo\n"]
+    assert blocks.flush() == ["three\n"]
+
+
+def test_code_is_one_block_with_its_empty_lines() -> None:
+    assert blocks_of("```py\na\n\nb\n```\nafter") == ["```py\na\n\nb\n```\n", "after\n"]
+    assert blocks_of("~~~\n```\n\n~~~\n") == ["~~~\n```\n\n~~~\n"]
+
+
+def test_code_that_does_not_end_is_shown_at_the_end() -> None:
+    assert blocks_of("```\nx\n\n") == ["```\nx\n\n"]
+
+
+texts = st.text(alphabet="ab `~\n*-")
+
+
+@given(texts, st.lists(st.integers(0, 40)))
+def test_how_the_text_is_cut_changes_nothing(text: str, cuts: list[int]) -> None:
+    places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
+    pieces = [text[a:b] for a, b in pairwise(places)]
+    assert blocks_of(*pieces) == blocks_of(text)
+
+
+@given(texts)
+def test_every_line_with_something_on_it_is_in_one_block(text: str) -> None:
+    shown = [line for block in blocks_of(text) for line in block.splitlines() if line.strip()]
+    assert shown == [line for line in text.split("\n") if line.strip()]
+
+
+def threads(*names: str) -> list[Thread]:
+    return [
+        Thread(
+            id=f"t{n}",
+            session_id=f"t{n}",
+            name=name,
+            preview="",
+            cwd="/w",
+            ephemeral=False,
+            project_id=None,
+            model_provider="p",
+            created_at=0,
+            updated_at=0,
+            status=IdleThreadStatus(),
+            cli_version="1",
+            source=SessionOriginWord.CLI,
+            turns=(),
+        )
+        for n, name in enumerate(names)
+    ]
+
+
+def names(choices: ThreadChoices) -> list[str]:
+    return [title_of(thread) for thread in choices.matching]
+
+
+def test_every_typed_word_has_to_be_in_a_thread() -> None:
+    choices = ThreadChoices(threads("Paint it Red", "paint it blue", "Straße"))
+    choices.filter("PAINT re")
+    assert names(choices) == ["Paint it Red"]
+    choices.filter("strasse /w")
+    assert names(choices) == ["Straße"]
+    choices.filter("absent")
+    assert (names(choices), choices.chosen) == ([], None)
+
+
+def test_the_chosen_thread_stays_chosen_while_it_matches() -> None:
+    choices = ThreadChoices(threads("one a", "two a", "three"))
+    choices.move(1)
+    choices.filter("a")
+    assert choices.chosen is not None
+    assert choices.chosen.name == "two a"
+    choices.filter("three")
+    assert choices.selected == 0
+
+
+def test_nothing_is_chosen_beyond_the_ends() -> None:
+    choices = ThreadChoices(threads("one", "two"))
+    choices.move(-1)
+    assert choices.selected == 0
+    choices.move(10)
+    assert choices.selected == 1
+
+
+@pytest.mark.parametrize(("selected", "first"), [(0, 0), (5, 4), (9, 7)])
+def test_the_rows_around_the_chosen_one_are_shown(selected: int, first: int) -> None:
+    choices = ThreadChoices(threads(*"abcdefghij"))
+    choices.move(selected)
+    at, shown = choices.shown(3)
+    assert (at, len(shown)) == (first, 3)
+    assert at <= selected < at + 3
+
+
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs"))), st.integers(1, 40))
+def test_a_line_is_cut_to_the_columns_that_there_are(text: str, columns: int) -> None:
+    cut = cut_to(text, columns)
+    assert cell_len(cut) <= columns
+    assert cut == text or cut.rstrip("… ") in text
+
+
+async def test_a_line_is_a_turn_and_a_question_takes_the_next_one(tmp_path: Path) -> None:
+    replies = (reply(runs("touch", "made")), reply(says("It is **made**.")), reply(says("Goodbye.")))
+    shown = await chat_of_lines(tmp_path, "make it\ny\nbye\n", *replies)
+    assert (tmp_path / "workspace" / "made").exists()
+    assert "[y] yes" in shown
+    assert shown.index("$ touch made") < shown.index("It is **made**.") < shown.index("Goodbye.")
+
+
+async def test_at_the_end_of_the_lines_a_question_is_declined(tmp_path: Path) -> None:
+    shown = await chat_of_lines(tmp_path, "make it", reply(runs("touch", "made")), reply(says("Then not.")))
+    assert not (tmp_path / "workspace" / "made").exists()
+    assert shown.endswith("Then not.\n\n")
+
+
+async def test_warnings_are_shown_and_an_error_once(tmp_path: Path) -> None:
+    config: Json = {"modle": "x", "mcp_servers": {"absent": {"command": "/nonexistent"}}}
+    refused = Reply(status=400, body=b'{"error": {"message": "not today"}}')
+    shown = await chat_of_lines(tmp_path, "begin\n", refused, config=config)
+    assert "unknown setting `modle` is ignored" in shown
+    assert "warning: the MCP server absent did not start: " in shown
+    assert shown.count("not today") == 1
+
+
+async def test_the_status_says_where_nothing_is_stored(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "sessions").write_text("in the way")
+    shown = await chat_of_lines(tmp_path, "begin\n/status\n", reply(says("One.")))
+    assert "warning: This conversation cannot be stored at the moment" in shown
+    assert shown.rstrip().endswith(".jsonl (nothing is stored there)")
+
+
+async def test_threads_are_listed_with_numbers(tmp_path: Path) -> None:
+    lines = "/resume\nwords 日本語\n/new\n/resume absent\n/resume 日本\n/resume 1\nand?\n/quit\n"
+    shown = await chat_of_lines(tmp_path, lines, reply(says("One.")), reply(says("Two.")))
+    assert "no stored thread\n" in shown
+    assert "no stored thread contains 'absent'\n" in shown
+    assert f"  1  words 日本語  ({tmp_path / 'workspace'})\n" in shown
+    assert shown.endswith("> words 日本語\nOne.\n\nTwo.\n\n")
+
+
+def test_without_its_libraries_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = builtins.__import__
+
+    def without_rich(
+        name: str,
+        globals: Mapping[str, Json] | None = None,
+        locals: Mapping[str, Json] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> object:
+        if name.startswith("rich"):
+            raise ImportError(name)
+        return real(name, globals, locals, fromlist, level)
+
+    monkeypatch.setattr(builtins, "__import__", without_rich)
+    assert run_chat(argparse.Namespace(demo=False, cd=None, resume=None)) == 2
+    assert MISSING_EXTRA in capsys.readouterr().err

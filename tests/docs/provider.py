@@ -1,4 +1,5 @@
-"""A provider on loopback that stands for a local model server: lists models, answers Chat Completions with a text."""
+"""A provider on loopback that stands for a local model server: lists models, answers Chat Completions with a
+text."""
 
 import json
 

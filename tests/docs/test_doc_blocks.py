@@ -1,14 +1,6 @@
-"""Every code block of the documentation is run, or says why not.
+"""Every code block of the documentation is run, or says why not; what it lists is what the code has."""
 
-- `toml`: a configuration, loaded without errors and warnings.
-- `sh`: commands, run in an empty folder with a home of their own, the page's configuration before them in it, and a
-  provider on loopback in the place of Ollama. The folder is a repository with a change, and has what the commands
-  name. Each has to end with status 0; `app-server doctor` may find something
-  broken on the machine.
-- `json`, and messages after `→` and `←`: parsed, and held against the types of their methods.
-- Everything else, and what cannot run, has a mark before it: `<!-- not run: REASON -->` or `<!-- run by tests/… -->`.
-"""
-
+import ast
 import json
 import os
 import re
@@ -29,7 +21,7 @@ from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_inde
 from tests.docs.provider import ANSWER, LocalProvider
 
 RUN_ELSEWHERE = {
-    "docs/client.md": "tests/client/test_client_guide.py",
+    "docs/client.md": "tests/client/test_client_examples.py",
     "docs/inspector.md": "tests/process/test_inspect_passthrough.py",
 }
 """Pages whose blocks a test of their own runs, or does what they do."""
@@ -170,3 +162,56 @@ def commands_of(page: Path) -> Iterator[tuple[Block, str, str]]:
             config = block.text
         elif block.language == "sh" and block.mark is None:
             yield from ((block, line, config) for line in block.text.splitlines() if line.strip())
+
+
+FOLDERS = ("apis", "conversations", "rpc", "startup", "core/client_files")
+MADE_BY = {"invalid_request": "invalid_request", "internal_error": "internal"}
+"""Functions that make an error, and the kind where none is given."""
+
+
+def kinds() -> Iterator[str]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / "app_server" / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                yield from kinds_of(node)
+
+
+def kinds_of(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[_]) if name in MADE_BY:
+            yield MADE_BY[name]
+        case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=str(kind)), *_]) if name in MADE_BY:
+            yield kind
+        case ast.Call(func=ast.Name(id="not_found"), args=[ast.Constant(value=str(what)), _]):
+            yield f"{what.replace(' ', '_')}_not_found"
+        case ast.Call(func=ast.Name(id="FileRefused"), args=[_, *kind]):
+            yield from words(kind[0]) if kind else ("file",)
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "kind":
+                    yield from words(value)
+        case _:
+            pass
+
+
+def words(value: ast.AST) -> Iterator[str]:
+    match value:
+        case ast.Constant(value=str(kind)):
+            yield kind
+        case ast.IfExp(body=body, orelse=other):
+            yield from (*words(body), *words(other))
+        case _:
+            pass
+
+
+def documented() -> set[str]:
+    text = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
+    section = text.partition("## Errors")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    lists = section.partition("Kinds of the thread API alone")[2]
+    return {word for part in (*rows, lists) for word in re.findall(r"`([a-z_]+)`", part)} - {"kind"}
+
+
+def test_the_documented_kinds_are_those_of_the_code() -> None:
+    assert set(kinds()) - documented() == set()
+    assert documented() - set(kinds()) == set()

@@ -1,4 +1,5 @@
-"""The held load in small: nothing is lost, nothing is out of order. `python -m tests.faults.held_load` is the whole."""
+"""The held load in small: nothing is lost, nothing is out of order. `python -m tests.faults.held_load` is the
+whole."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Model answers as they come over the wire: streams of events, compressed or not, damaged or not, cut into chunks."""
+"""Model answers as they come over the wire: streams of events, compressed or not, damaged or not, cut into
+chunks."""
 
 import gzip
 import json

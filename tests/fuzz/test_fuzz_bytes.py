@@ -1,15 +1,30 @@
-"""What comes from outside as bytes: whatever it is, it is read the same in any pieces, or refused by name."""
+"""What comes from outside, whatever it is: bytes, spoiled files, and what a model writes."""
 
 import json
+import shlex
 import tracemalloc
+from functools import partial
+from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.errors import ModelError
+from app_server.core.config.load import load_config
+from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.core.errors import ConfigError, ConversationError, ModelError
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.model.model_events import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
+from app_server.core.patch.changes import shown_changes
+from app_server.core.patch.parse import PatchError, parse_patch
+from app_server.core.patch.planner import NoSnapshot, Snapshot, plan_patch
+from app_server.core.patch.shell_forms import find_patch
+from app_server.core.rollout.reader import read_rollout
+from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.shell.safe_commands import is_known_safe as judge_safe
+from app_server.core.shell.script import split_script
+from app_server.core.shell.summaries import parse_command
 from app_server.transport.framing import LineDecoder, Oversized
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, ParseError, Request, dump_error, parse_message
@@ -132,3 +147,152 @@ def test_a_stream_is_events_or_an_error_of_the_models(stream: bytes) -> None:
         failed = error
     assert failed is None or str(failed)
     assert decoder.completed == any(isinstance(event, Completed) for event in events)
+
+
+ROLLOUT = (Path(__file__).parents[1] / "data" / "codex-0.58-rollout.jsonl").read_bytes()
+LINES = ROLLOUT.splitlines(keepends=True)
+ROLLOUTS = (ROLLOUT, b"".join(LINES[:1]), b"".join(LINES[:5]), b"".join([*LINES[:2], *LINES[-3:]]))
+CONFIGS = (
+    b'model = "m"\nmodel_provider = "p"\n[model_providers.p]\nname = "P"\nbase_url = "http://x/v1"\n'
+    b'[mcp_servers.a]\ncommand = "x"\nargs = ["a"]\nenv = { A = "1" }\nstartup_timeout_sec = 1.5\n',
+    b'approval_policy = "never"\nsandbox_mode = "workspace-write"\n[sandbox_workspace_write]\n'
+    b'writable_roots = ["~/x"]\nnetwork_access = true\n[profiles.q]\nmodel = "n"\n',
+    b'notify = ["a"]\n[otel]\nexporter = { otlp-http = { endpoint = "http://x", protocol = "json" } }\n'
+    b'[features]\nghost_commit = false\n[projects."/x"]\ntrust_level = "trusted"\n',
+    b'[shell_environment_policy]\ninherit = "core"\nset = { A = "b" }\n[tools]\nweb_search = true\n'
+    b"[history]\nmax_bytes = 5\n",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@thorough
+@given(data=mutated(ROLLOUTS))
+def test_a_spoiled_rollout_is_read_as_far_as_it_goes(folder: Path, data: bytes) -> None:
+    path = folder / "rollout-2025-01-01T00-00-00-0199a213-81c0-7800-8aa1-bbab2a035a53.jsonl"
+    path.write_bytes(data)
+    refused: ConversationError | None = None
+    try:
+        stored = read_rollout(path)
+    except ConversationError as error:
+        refused = error
+    assert str(refused) if refused is not None else stored.meta.id
+
+
+@thorough
+@given(data=mutated(CONFIGS))
+def test_a_spoiled_configuration_is_used_or_refused_by_name(folder: Path, data: bytes) -> None:
+    (folder / "config.toml").write_bytes(data)
+    refused: ConfigError | None = None
+    try:
+        config = load_config(
+            folder, cwd=folder, cli=CliOverrides(), request=RequestOverrides(), env={"HOME": "/h"}
+        )
+    except ConfigError as error:
+        refused = error
+    assert len(str(refused)) < 3000 if refused is not None else config.model
+
+
+is_known_safe = partial(judge_safe, trusts=lambda program: True)
+
+PATCHES = (
+    b"*** Begin Patch\n*** Add File: new.txt\n+hello\n+w\xc3\xb6rld\n*** End Patch\n",
+    b"*** Begin Patch\n*** Update File: old.txt\n@@ def f():\n one\n-two\n+zwei\n three\n*** End Patch",
+    b"*** Begin Patch\n*** Update File: old.txt\n*** Move to: moved.txt\n@@\n-one\n+eins\n"
+    b"*** End of File\n*** End Patch",
+    b"*** Begin Patch\n*** Delete File: old.txt\n*** Add File: sub/b\n+\n*** End Patch",
+)
+SCRIPTS = (
+    b"ls -la && cat README.md | head -n 3",
+    b"git status; git log --oneline -5 > out.txt",
+    b"rg --files 'a b' \"$HOME\" || find . -name '*.py' -exec rm {} +",
+    b"cd sub && sed -n '1,20p' file # comment",
+    b"apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nEOF",
+    b"for f in *; do echo $f; done & (cd /; pwd) 2>&1",
+    b"sudo rm -rf / --no-preserve-root; bash -c 'echo `whoami`'",
+)
+
+
+class Files:
+    """A disk with one file."""
+
+    def resolve_path(self, path: str) -> str:
+        if "\0" in path:
+            raise PatchError("a path holds a NUL")
+        return path
+
+    def read_file(self, real: str) -> Snapshot | NoSnapshot:
+        return (
+            Snapshot(b"one\ntwo\nthree\n", 0o644)
+            if real == "/ws/old.txt"
+            else NoSnapshot("absent", absent=True)
+        )
+
+
+def text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+@thorough
+@given(mutated(PATCHES))
+def test_a_patch_is_a_plan_or_an_error_for_the_model(data: bytes) -> None:
+    refused: PatchError | None = None
+    try:
+        plan = plan_patch(parse_patch(text(data)), "/ws", Files())
+    except PatchError as error:
+        refused = error
+    if refused is not None:
+        assert refused.for_model()
+    else:
+        assert plan.document("call", recover=False)
+        # One without edits is refused by its emptiness, later.
+        assert bool(shown_changes(plan)) == bool(plan.edits)
+
+
+@thorough
+@given(mutated(SCRIPTS))
+@example(b"$(" * 2000)
+@example(b"((" * 2000)
+def test_a_command_line_is_judged_whatever_it_is(data: bytes) -> None:
+    script = text(data)
+    for argv in (["sh", "-c", script], ["bash", "-lc", script], script.split(), [script]):
+        assert isinstance(is_known_safe(argv), bool)
+        assert isinstance(is_dangerous(argv), bool)
+        assert len(parse_command(argv)) < 10_000
+        find_patch(argv)
+
+
+DANGEROUS = (
+    "rm -rf x",
+    "git push",
+    "curl http://x",
+    "tee f",
+    "python3 -c 1",
+    "dd of=/dev/sda",
+    "chmod 777 x",
+)
+
+
+@thorough
+@given(
+    st.sampled_from(DANGEROUS),
+    mutated(SCRIPTS[:2]),
+    st.sampled_from(["; ", " && ", " | ", "\n", " || ", " & "]),
+)
+def test_nothing_that_holds_an_unsafe_command_is_safe(unsafe: str, data: bytes, between: str) -> None:
+    """Whatever stands before it, as long as the whole is still understood to hold it as a command."""
+    script = text(data) + between + unsafe
+    commands = split_script(script)
+    if commands is not None and any(shlex.split(unsafe) == list(command) for command in commands):
+        assert not is_known_safe(["bash", "-lc", script])
+
+
+@thorough
+@given(st.sampled_from(DANGEROUS), st.sampled_from(["; ", " && ", " | ", "\n", " || ", " & "]))
+def test_an_unsafe_command_is_found_behind_a_safe_one(unsafe: str, between: str) -> None:
+    assert not is_known_safe(["bash", "-lc", f"ls{between}{unsafe}"])
+    assert not is_known_safe(["bash", "-lc", f"{unsafe}{between}ls"])
+    assert not is_known_safe(["bash", "-lc", f"ls $({unsafe})"])

@@ -1,10 +1,10 @@
-"""The inspector's page in a browser: what a person sees of a stream, and can do with it."""
+"""The inspector's page in a browser: what a person sees of a stream, and of a turn around this server."""
 
 import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,19 @@ import pytest
 from app_server.inspector.session_records import SessionHead
 from app_server.inspector.store import EntryStore
 from protocol.structs import replace
-from tests.support.inspected import BROKEN, INITIALIZE, PATIENCE, chromium, expect, inspected, line
+from tests.support.inspected import (
+    BROKEN,
+    INITIALIZE,
+    PATIENCE,
+    Inspected,
+    chromium,
+    expect,
+    inspected,
+    line,
+    needs_a_browser,
+)
+from tests.support.scripted_model import begins_to_say, reply, says, script, word
+from tests.support.world import SCRIPT, MakeWorld
 from tests.unit.inspector.recorded_turn import TURN, analysed, told
 
 LATE = "rule_10_nothing_follows_the_end_of_a_turn"
@@ -228,3 +240,48 @@ def test_both_themes_can_be_chosen(page: Any, tmp_path: Path) -> None:
         assert page.evaluate(ground) != dark
         page.keyboard.press("t")
         assert page.evaluate(ground) == dark
+
+
+async def test_a_turn_with_an_approval_is_watched_live(world: MakeWorld) -> None:
+    """The browser has a thread of its own, as it waits without an event loop."""
+    needs_a_browser()
+    replies = reply(script("echo hi > made")), reply(begins_to_say(), word("a"), word(" b"), says("a b"))
+    async with world(*replies, config={"approval_policy": "untrusted"}, initialize=False) as w:
+        await anyio.to_thread.run_sync(watch_a_turn, w.root, w.workspace, w.environment)
+        assert (w.workspace / "made").read_text() == "hi\n"
+
+
+def watch_a_turn(root: Path, workspace: Path, environment: Mapping[str, str]) -> None:
+    with chromium() as browser:
+        running = Inspected(root, "--", SCRIPT, environment=environment)
+        try:
+            page = browser.new_page()
+            page.goto(running.url())
+            play_a_turn(page, running, workspace)
+            page.close()
+            running.leave_with_helpers()
+        finally:
+            running.process.kill()
+            running.process.wait()
+
+
+def play_a_turn(page: Any, running: Inspected, workspace: Path) -> None:
+    running.send(INITIALIZE)
+    running.receive()
+    running.send({"id": 2, "method": "thread/start", "params": {"cwd": str(workspace)}})
+    while (answer := running.receive()).get("id") != 2:
+        pass
+    words = [{"type": "text", "text": "go"}]
+    thread = answer["result"]["thread"]["id"]
+    running.send({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": words}})
+    asked = running.receive_until("item/commandExecution/requestApproval")
+    expect(line(page, "item/commandExecution/requestApproval")).to_be_visible()
+    expect(page.locator("#view-timeline .gap.is-open")).to_have_count(1)
+    running.send({"id": asked["id"], "result": {"decision": "accept"}})
+    running.receive_until("turn/completed")
+    running.receive_until("thread/status/changed")
+    expect(page.locator("#view-timeline .gap")).to_have_count(1)
+    expect(page.locator("#view-timeline .gap.is-open")).to_have_count(0)
+    expect(page.locator("#view-timeline .bar.kind-commandExecution")).to_have_count(1)
+    expect(page.locator("#view-timeline")).to_contain_text("waited")
+    expect(page.locator("#wrong-count")).to_be_hidden()

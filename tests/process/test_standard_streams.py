@@ -1,5 +1,7 @@
-"""Commands whose streams are closed, full, without a reader or in another encoding: one line, and no traceback."""
+"""A server that is short of something: streams that are closed, full or without a reader, threads, processes,
+time to import."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.base import Json
+from tests.support.pipes import Piped
 from tests.support.terminal import Terminal
 from tests.support.world import PATH, SCRIPT
 
@@ -156,3 +160,124 @@ def test_whoever_types_it_in_a_terminal_is_told_what_it_is(tmp_path: Path) -> No
         terminal.wait_for("app-server chat")
     with Terminal().start((SCRIPT, "exec"), environment=environment(tmp_path), cwd=tmp_path) as terminal:
         terminal.wait_for("type the prompt, and Ctrl-D at its end")
+
+
+REFUSING = """\
+import os, subprocess, threading
+refused, gate = os.environ["REFUSED"], os.environ["GATE"]
+start, fork = threading._start_new_thread, subprocess._fork_exec
+def start_new_thread(*given, **named):
+    if refused == "threads" and not os.path.exists(gate):
+        raise RuntimeError("can't start new thread")
+    return start(*given, **named)
+def fork_exec(*given):
+    if refused == "processes" and not os.path.exists(gate):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork(*given)
+threading._start_new_thread, subprocess._fork_exec = start_new_thread, fork_exec
+"""
+"""A `sitecustomize` that has the system refuse them until the gate is there."""
+
+COMMAND = {"command": ["echo", "hi"], "sandboxPolicy": {"mode": "danger-full-access"}}
+
+
+@pytest.mark.parametrize("refused", ["threads", "processes"])
+def test_it_answers_and_recovers(refused: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(REFUSING)
+    environment = {"PYTHONPATH": str(tmp_path), "REFUSED": refused, "GATE": str(gate)}
+    with Piped(tmp_path, environment=environment) as server:
+        server.initialize()
+        opened = server.call("newConversation", {"cwd": str(server.workspace)})
+        for id, (method, params) in enumerate(
+            {
+                "execOneOffCommand": COMMAND,
+                "listConversations": {"pageSize": 5},
+                "fuzzyFileSearch": {"query": "x", "roots": [str(server.workspace)]},
+                "gitDiffToRemote": {"cwd": str(server.workspace)},
+            }.items(),
+            100,
+        ):
+            server.write(json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n")
+            answer = server.answer(id)
+            if "error" in answer and method != "gitDiffToRemote":
+                assert "try again" in answer["error"]["message"]
+        gate.touch()
+        assert server.call("execOneOffCommand", COMMAND)["stdout"] == "hi\n"
+        assert server.call("newConversation", {"cwd": str(server.workspace)}) != opened
+        server.leave()
+        assert server.status(10) == 0
+        assert os.path.exists(opened["rolloutPath"])
+
+
+GATE = """\
+import os, sys
+
+
+class Gate:
+    def find_spec(self, name, path=None, target=None):
+        if name == "app_server.server":
+            with open(os.environ["GATE"]) as gate:
+                gate.read()
+        return None
+
+
+sys.meta_path.insert(0, Gate())
+"""
+"""A `sitecustomize` that lets nobody import the server before somebody writes into the gate."""
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        None,
+        {},
+        {"elicitation": True},
+        {"experimentalApi": True, "optOutNotificationMethods": ["thread/started"], "extensions": {}},
+        {
+            "elicitation": {"form": None, "url": None},
+            "optOutNotificationMethods": "all",
+            "experimentalApi": 1,
+        },
+        ["experimentalApi"],
+    ],
+    ids=["null", "none", "ours", "of newer clients", "of another shape", "no object"],
+)
+def test_initialize_is_answered_before_the_server_is_loaded(tmp_path: Path, capabilities: Json) -> None:
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(GATE)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    environment = {"PYTHONPATH": str(tmp_path / "hooks"), "GATE": str(gate)}
+    params = {"clientInfo": {"name": "newer", "version": "2"}, "capabilities": capabilities}
+    with Piped(tmp_path, environment=environment) as server:
+        greeted = server.call("initialize", params)
+        assert greeted["userAgent"].startswith("newer/")
+        gate.write_text("go")  # before this, nobody could load what else could answer
+        assert server.call("getUserAgent") == {"userAgent": greeted["userAgent"]}
+        again = server.ask("initialize", params)
+        assert again["error"]["message"] == "Already initialized"
+
+
+@pytest.mark.parametrize("opted_out", [(), ("thread/started",)])
+def test_a_started_thread_is_announced_right_behind_its_answer(
+    tmp_path: Path, opted_out: tuple[str, ...]
+) -> None:
+    """Once; a client that opted out hears nothing of it."""
+    capabilities = {"optOutNotificationMethods": list(opted_out)}
+    first = {"clientInfo": {"name": "quick", "version": "1"}, "capabilities": capabilities}
+    with Piped(tmp_path) as server:
+        requests = {"id": "i", "method": "initialize", "params": first}, {"id": "t", "method": "thread/start"}
+        server.write(b"".join(json.dumps(each).encode() + b"\n" for each in requests))
+        assert server.hear()["id"] == "i"
+        answer = server.hear()
+        assert answer["id"] == "t"
+        if not opted_out:
+            started = server.hear()
+            assert started["method"] == "thread/started"
+            assert started["params"] == {"thread": answer["result"]["thread"]}
+            assert isinstance(started["emittedAtMs"], int)
+        loaded = server.call("thread/loaded/list", {})
+        assert loaded["data"] == [answer["result"]["thread"]["id"]]
+        told = [message for message in server.heard if message.get("method") == "thread/started"]
+        assert len(told) == (0 if opted_out else 1)

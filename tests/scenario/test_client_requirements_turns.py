@@ -1,4 +1,5 @@
-"""What existing clients of the thread API rely on, one test for each requirement: turns, their ends, and questions."""
+"""What existing clients of the thread API rely on, one test for each requirement: turns, their ends, and
+questions."""
 
 import json
 from datetime import UTC, datetime

@@ -1,10 +1,10 @@
-"""Before anything else: who may speak when, and what is said of a request that cannot be served."""
+"""Who may speak when, who hears what, and what docs/protocol.md says of cases that clients meet seldom."""
 
 import pytest
 
 from protocol.base import Json
-from tests.support.client import Refused
-from tests.support.scripted_model import reply, says
+from tests.support.client import Refused, text_item
+from tests.support.scripted_model import Hold, patches, reply, says, script
 from tests.support.world import MakeWorld
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
@@ -128,3 +128,204 @@ async def test_a_field_that_is_wrong_is_named(world: MakeWorld) -> None:
             assert refused.value.code == -32600
             assert refused.value.data["field"].startswith(field)
             assert field in refused.value.message
+
+
+async def test_without_a_listener_a_turn_runs_and_nothing_is_said(world: MakeWorld) -> None:
+    async with world(reply(says("unheard")), reply(says("heard"))) as w:
+        opened = await w.client.call("newConversation", {"cwd": str(w.workspace)})
+        conversation = opened["conversationId"]
+        await w.client.say(conversation, "silent")
+        # An operation that ends when the turn has: nothing runs any more when this is answered.
+        await w.client.call(
+            "archiveConversation", {"conversationId": conversation, "rolloutPath": opened["rolloutPath"]}
+        )
+        assert not [m for m in w.client.received() if m.get("method")]
+
+
+async def test_a_late_listener_hears_everything(world: MakeWorld) -> None:
+    async with world(reply(says("early")), reply(says("late"))) as w:
+        opened = await w.client.call("newConversation", {"cwd": str(w.workspace)})
+        conversation = opened["conversationId"]
+        await w.client.say(conversation, "first")
+        await w.client.listen(conversation)
+        await w.client.expect("task_complete")
+        assert w.client.events("agent_message")[0]["message"] == "early"
+        assert (await w.client.turn(conversation, "second")).last_message == "late"
+
+
+async def test_a_listener_that_was_removed_hears_no_more(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(says("one")), reply(hold, says("two")), reply(says("three"))) as w:
+        conversation = await w.open()
+        subscription = await w.client.listen(conversation)
+        await w.client.turn(conversation)
+        for each in (subscription, (await _first_subscription(w.client))):
+            await w.client.call("removeConversationListener", {"subscriptionId": each})
+        heard = len(w.client.events("task_started"))
+        await w.client.say(conversation, "into the void")
+        await hold.reached.wait()
+        hold.release()
+        assert len(w.client.events("task_started")) == heard
+        await w.client.listen(conversation)
+        await w.client.expect("task_complete")
+        assert (await w.client.turn(conversation, "back again")).last_message == "three"
+        with pytest.raises(Refused, match="subscription not found"):
+            await w.client.call("removeConversationListener", {"subscriptionId": subscription})
+
+
+async def test_a_listener_can_be_removed_once_after_its_conversation_has_ended(world: MakeWorld) -> None:
+    async with world(reply(says("one"))) as w:
+        opened = await w.client.call("newConversation", {"cwd": str(w.workspace)})
+        conversation = opened["conversationId"]
+        first = await w.client.listen(conversation)
+        await w.client.turn(conversation)
+        await w.client.call("resumeConversation", {"conversationId": conversation})
+        second = await w.client.listen(conversation)
+        await w.client.call(
+            "archiveConversation", {"conversationId": conversation, "rolloutPath": opened["rolloutPath"]}
+        )
+        for subscription in (first, second):
+            params = {"subscriptionId": subscription}
+            assert await w.client.call("removeConversationListener", params) == {}
+            with pytest.raises(Refused, match="subscription not found"):
+                await w.client.call("removeConversationListener", params)
+
+
+async def _first_subscription(client: object) -> str:
+    for message in client.received():  # type: ignore[attr-defined]
+        if "subscriptionId" in (message.get("result") or {}):
+            return str(message["result"]["subscriptionId"])
+    raise AssertionError("nobody listens")
+
+
+async def test_two_listeners_of_one_conversation_hear_each_event_once(world: MakeWorld) -> None:
+    async with world(reply(says("once"))) as w:
+        conversation = await w.open()
+        await w.client.listen(conversation)
+        await w.client.turn(conversation)
+        assert len(w.client.events("agent_message")) == 1
+
+
+async def test_raw_items_are_for_those_who_asked(world: MakeWorld) -> None:
+    async with world(reply(says("one")), reply(says("two"))) as w:
+        quiet, raw = await w.open(), await w.open(raw=True)
+        assert "raw_response_item" not in (await w.client.turn(quiet)).kinds()
+        items = (await w.client.turn(raw)).of("raw_response_item")
+        assert [item["item"]["role"] for item in items if item["item"]["type"] == "message"][
+            -1
+        ] == "assistant"
+
+
+async def test_two_conversations_do_not_mix(world: MakeWorld) -> None:
+    first, second = Hold(), Hold()
+    async with world(reply(first, says("from one")), reply(second, says("from two"))) as w:
+        one, two = await w.open(), await w.open(model="other")
+        await w.client.say(one, "to one")
+        await first.reached.wait()
+        await w.client.say(two, "to two")
+        await second.reached.wait()
+        # Both turns run; the second may end first.
+        second.release()
+        assert (await w.client.rest_of_turn(two, start=0)).last_message == "from two"
+        assert not w.client.events("task_complete", one)
+        first.release()
+        assert (await w.client.rest_of_turn(one, start=0)).last_message == "from one"
+    assert [request.texts() for request in w.model.requests] == [["to one"], ["to two"]]
+    assert [request.body["model"] for request in w.model.requests] == ["scripted", "other"]
+
+
+async def test_requests_of_one_conversation_keep_their_order(world: MakeWorld) -> None:
+    """Sent without waiting for answers; answered in that order, and said to the model in that order."""
+    hold = Hold()
+    async with world(reply(hold, says("a")), reply(says("b"))) as w:
+        conversation = await w.open()
+        params = [{"conversationId": conversation, "items": [text_item(str(n))]} for n in range(20)]
+        ids = [await w.client.send("sendUserMessage", each) for each in params]
+        for id in ids:
+            await w.client.answer_to(id)
+        await hold.reached.wait()
+        hold.release()
+        while len(w.model.requests[-1].texts()) < 20:
+            await w.client.expect("agent_message")
+        await w.client.idle()
+        answered = [m["id"] for m in w.client.received() if m.get("id") in ids]
+    assert answered == ids
+    assert w.model.requests[-1].texts() == [str(n) for n in range(20)]
+
+
+MADE = "*** Begin Patch\n*** Add File: made.txt\n+hello\n*** End Patch"
+
+
+async def test_operations_are_numbered_anew_after_a_resume_and_by_interrupts(world: MakeWorld) -> None:
+    async with world(reply(says("one")), reply(says("two")), reply(says("three"))) as w:
+        conversation = await w.open()
+        await w.client.turn(conversation, "a")
+        assert await w.client.interrupt(conversation) == {"abortReason": "interrupted"}
+        await w.client.turn(conversation, "b")
+        resumed = await w.client.call("resumeConversation", {"conversationId": conversation})
+        await w.client.listen(resumed["conversationId"])
+        await w.client.turn(conversation, "c")
+    begun = [each for each in w.client.received() if each.get("method") == "codex/event/task_started"]
+    assert [each["params"]["id"] for each in begun] == ["0", "2", "0"]
+
+
+async def test_resuming_what_is_open_ends_its_turn_its_listeners_and_its_question(world: MakeWorld) -> None:
+    asking = {"approval_policy": "untrusted", "sandbox_mode": "workspace-write"}
+    async with world(reply(script("echo > made")), reply(says("next")), config=asking) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        question = await w.client.expect("execCommandApproval")
+        await w.client.call("resumeConversation", {"conversationId": conversation})
+        assert w.client.events("turn_aborted") == [{"type": "turn_aborted", "reason": "interrupted"}]
+        await w.client.answer(question, {"decision": "approved"})
+        await w.client.call("sendUserMessage", {"conversationId": conversation, "items": [text_item("x")]})
+        assert len(w.client.events("task_started")) == 1, "nobody listens any more"
+        await w.client.listen(conversation)
+        await w.client.expect("task_complete")
+        assert not (w.workspace / "made").exists()
+
+
+async def test_without_a_listener_events_and_questions_wait(world: MakeWorld) -> None:
+    async with world(
+        reply(script("echo > made")), reply(says("x")), config={"approval_policy": "untrusted"}
+    ) as w:
+        opened = await w.client.call("newConversation", {"cwd": str(w.workspace)})
+        conversation = opened["conversationId"]
+        await w.client.call("sendUserMessage", {"conversationId": conversation, "items": [text_item("x")]})
+        await w.client.listen(conversation)
+        await w.client.answer(await w.client.expect("execCommandApproval"), {"decision": "approved"})
+        await w.client.expect("task_complete")
+    received = [each.get("method", "answer") for each in w.client.received()]
+    asked = [each for each in w.client.received() if each.get("method") == "addConversationListener"]
+    assert asked == []
+    assert received.index("codex/event/task_started") > received.index("answer")
+    assert w.client.events("session_configured") == []
+
+
+async def test_no_items_begin_no_turn(world: MakeWorld) -> None:
+    async with world() as w:
+        conversation = await w.open()
+        await w.client.call("sendUserMessage", {"conversationId": conversation, "items": []})
+        await w.client.expect("task_complete")
+        assert w.client.events("task_complete") == [{"type": "task_complete", "last_agent_message": None}]
+        assert w.client.events("task_started") == []
+    assert w.model.requests == []
+
+
+async def test_a_folder_that_does_not_exist_fails_commands_only(world: MakeWorld) -> None:
+    async with world(reply(script("pwd")), reply(says("gone"))) as w:
+        conversation = await w.client.open(cwd="/no/such/folder")
+        turn = await w.client.turn(conversation, "where?")
+    assert turn.last_message == "gone"
+    assert [each["exit_code"] for each in w.client.events("exec_command_end")] == [-1]
+    assert "No such file or directory" in w.model.requests[1].outputs()["c1"]
+
+
+async def test_applying_a_patch_prints_between_its_begin_and_its_end(world: MakeWorld) -> None:
+    async with world(
+        reply(patches(MADE)), reply(says("done")), config={"sandbox_mode": "workspace-write"}
+    ) as w:
+        conversation = await w.open()
+        turn = await w.client.turn(conversation)
+    kinds = [kind for kind in turn.kinds() if "patch_apply" in kind or "output_delta" in kind]
+    assert kinds == ["patch_apply_begin", "exec_command_output_delta", "patch_apply_end"]

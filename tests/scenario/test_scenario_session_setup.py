@@ -1,4 +1,5 @@
-"""Sessions of the Agent Client Protocol: their servers, folders, modes and options, lists, replays, and logging in."""
+"""Sessions of the Agent Client Protocol: their servers, folders, modes and options, lists, replays, and logging
+in."""
 
 import os
 import sys

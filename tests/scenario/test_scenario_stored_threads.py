@@ -1,13 +1,16 @@
-"""Threads as stored things: names, metadata, the archive, deletion, and what every client is told of them."""
+"""Threads as stored things: names, metadata, the archive, deletion, search, and being unloaded."""
 
+import anyio
 import pytest
 
+from app_server.conversations import unloading
+from app_server.conversations.live import LiveConversation
 from app_server.core.rollout.thread_notes import NAMES_FILE
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
-from tests.support.thread_client import ended, say, start, turn
-from tests.support.world import MakeWorld, World
+from tests.support.thread_client import ended, notified, say, start, turn
+from tests.support.world import MakeWorld, Transport, World
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
 
@@ -235,3 +238,102 @@ async def test_folders_that_no_disk_has(world: MakeWorld) -> None:
         await say(w.client, thread["id"], "words")
         assert [each["cwd"] for each in await listed(w, cwd=long)] == [long]
         assert (await w.client.call("skills/list", {"cwds": [long]}))["data"][0]["cwd"] == long
+
+
+async def found(w: World, term: str, **params: Json) -> list[tuple[str, str]]:
+    """Ids and snippets."""
+    page = await w.client.call("thread/search", {"searchTerm": term, **params})
+    return [(each["thread"]["id"], each["snippet"]) for each in page["data"]]
+
+
+@pytest.mark.parametrize("transport", ["memory", pytest.param("process", marks=pytest.mark.process)])
+async def test_threads_are_found_by_what_was_said(world: MakeWorld, transport: Transport) -> None:
+    replies = (reply(says("The needle is here.")), reply(says("hay")), reply(says("a second Needle")))
+    async with world(*replies, transport=transport, initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        first, second = await start(w.client), await start(w.client)
+        await say(w.client, first, "where is it?")
+        await say(w.client, second, "and this?")
+        assert await found(w, "NEEDLE") == [(first, "where is it? The needle is here.")]
+        assert await found(w, "this?") == [(second, "and this? hay")]
+        # What is said in a thread that is loaded is found at once.
+        await say(w.client, second, "more?")
+        assert [id for id, _ in await found(w, "needle")] == [second, first]
+        assert [id for id, _ in await found(w, "needle", sortKey="updated_at", sortDirection="asc")] == [
+            first,
+            second,
+        ]
+        page = await w.client.call("thread/search", {"searchTerm": "needle", "limit": 1})
+        [rest] = await found(w, "needle", cursor=page["nextCursor"])
+        assert [page["data"][0]["thread"]["status"], rest[0]] == [{"type": "idle"}, first]
+        await w.client.call("thread/archive", {"threadId": first})
+        assert [id for id, _ in await found(w, "needle")] == [second]
+        assert [id for id, _ in await found(w, "needle", archived=True)] == [first]
+        assert await found(w, "needle", sourceKinds=["exec"]) == []
+        await w.client.call("thread/name/set", {"threadId": second, "name": "My thread"})
+        assert await found(w, "my thr") == [(second, "My thread")]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({}, "missing field `searchTerm`"),
+        ({"searchTerm": " "}, "requires search_term"),
+        ({"searchTerm": "x" * 2000}, "at most 1024"),
+        ({"searchTerm": "x", "cursor": "y"}, "invalid cursor: y"),
+        ({"searchTerm": "x", "sortKey": "section_position"}, "sortKey"),
+    ],
+)
+async def test_searches_that_are_refused(world: MakeWorld, params: Json, message: str) -> None:
+    async with world(initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        with pytest.raises(Refused, match=message):
+            await w.client.call("thread/search", params)
+        assert (await w.client.call("thread/search", {"searchTerm": "x"}))["data"] == []
+
+
+async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, may_end = anyio.Event(), anyio.Event()
+    shut_down = LiveConversation.shut_down
+
+    async def slow(live: LiveConversation) -> None:
+        live.ending = True
+        ends.set()
+        await may_end.wait()
+        await shut_down(live)
+
+    async with world(reply(says("one")), reply(says("two"))) as w:
+        thread, other = await start(w.client), await start(w.client)
+        await say(w.client, thread, "first")
+        await w.client.call("thread/unsubscribe", {"threadId": thread})
+        await w.client.call(
+            "thread/name/set", {"threadId": thread, "name": "x"}
+        )  # begins once that request is over
+        monkeypatch.setattr(unloading, "MOST_IDLE", 0)
+        monkeypatch.setattr(LiveConversation, "shut_down", slow)
+        await w.client.call("thread/unsubscribe", {"threadId": other})
+        await ends.wait()
+        request = await w.client.send("thread/resume", {"threadId": thread})
+        await w.client.call("thread/loaded/list", {})  # so the request before it has begun, too
+        may_end.set()
+        resumed = (await w.client.answer_to(request))["result"]
+        assert [each["items"][0]["content"][0]["text"] for each in resumed["thread"]["turns"]] == ["first"]
+        assert {"threadId": thread} in notified(w, "thread/closed")
+        await say(w.client, thread, "second")
+    assert w.model.requests[-1].texts() == ["first", "second"]
+
+
+async def test_a_thread_is_not_unloaded_before_its_client_is_subscribed(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unloading, "MOST_IDLE", 1)
+    monkeypatch.setattr(unloading, "NO_ROOM", 2)
+    async with world(*(reply(says("hello")) for _ in range(12))) as w:
+        params = {"cwd": str(w.workspace)}
+        requests = [await w.client.send("thread/start", params) for _ in range(12)]
+        opened = [(await w.client.answer_to(request))["result"]["thread"]["id"] for request in requests]
+        for thread in opened:
+            await say(w.client, thread, "hi")
+        assert notified(w, "thread/closed") == []

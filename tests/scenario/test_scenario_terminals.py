@@ -1,9 +1,16 @@
-"""Commands that go on between calls, as a client and the model see them, and what ends them."""
+"""Commands that go on between calls and turns, as a client and the model see them."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
 
 from protocol.base import Json
+from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, calls, failure, reply, says
 from tests.support.thread_client import items, say, start
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, World
 
 UNIFIED = "[features]\nunified_exec = true\n"
 
@@ -114,3 +121,184 @@ async def test_a_compaction_that_does_not_fit_leaves_the_oldest_out(world: MakeW
         await w.client.turn(conversation, "third")
     assert len(w.model.requests[3].input) == len(w.model.requests[2].input) - 1
     assert w.model.requests[4].texts() == ["first", "second", "the summary", "third"]
+
+
+TERMINALS = "thread/backgroundTerminals"
+
+
+def looks(call_id: str, chars: str = "", session: int = 0) -> Json:
+    return calls("write_stdin", {"session_id": session, "chars": chars, "yield_time_ms": 60_000}, call_id)
+
+
+async def experimental(w: World) -> str:
+    await w.client.initialize(capabilities={"experimentalApi": True})
+    thread: str = (await w.client.call("thread/start", {}))["thread"]["id"]
+    return thread
+
+
+async def turn(client: Client, thread: str) -> Json:
+    words = {"threadId": thread, "input": [{"type": "text", "text": "hi"}]}
+    id = (await client.call("turn/start", words))["turn"]["id"]
+    done = await client.expect(
+        lambda m: m.get("method") == "turn/completed" and m["params"]["turn"]["id"] == id
+    )
+    return done["params"]["turn"]
+
+
+async def ended(client: Client) -> Json:
+    """The params of the next end of a command."""
+    found = await client.expect(
+        lambda m: m.get("method") == "item/completed" and m["params"]["item"]["type"] == "commandExecution"
+    )
+    return found["params"]
+
+
+async def listed(w: World, thread: str, **params: Json) -> Json:
+    return await w.client.call(f"{TERMINALS}/list", {"threadId": thread, **params})
+
+
+async def test_output_and_end_are_told_when_they_happen(world: MakeWorld) -> None:
+    script = [
+        reply(opens("echo up; cat gate; exit 3")),
+        reply(says("it goes on")),
+        reply(looks("c2")),
+        reply(says("it has ended")),
+    ]
+    async with world(*script, tables=UNIFIED, initialize=False, before=lambda w: w.fifo("gate")) as w:
+        thread = await experimental(w)
+        first = await turn(w.client, thread)
+        [running] = (await listed(w, thread))["data"]
+        assert (running["itemId"], running["processId"], running["command"]) == (
+            "c1",
+            "0",
+            "echo up; cat gate; exit 3",
+        )
+        await w.open_gate("gate")
+        end = await ended(w.client)
+        assert (end["turnId"], end["item"]["id"], end["item"]["exitCode"]) == (first["id"], "c1", 3)
+        assert "go" in end["item"]["aggregatedOutput"]
+        assert (await listed(w, thread))["data"] == []
+        await turn(w.client, thread)
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        items = [item for each in read["thread"]["turns"] for item in each["items"]]
+        assert [item["exitCode"] for item in items if item["type"] == "commandExecution"] == [3]
+    received = [m for m in w.client.received() if m.get("method", "").startswith("item/")]
+    ends = [m for m in received if m["method"] == "item/completed" and m["params"]["item"]["id"] == "c1"]
+    begins = [m for m in received if m["method"] == "item/started" and m["params"]["item"]["id"] == "c1"]
+    deltas = [m["params"]["delta"] for m in received if m["method"].endswith("outputDelta")]
+    assert ("".join(deltas), len(ends)) == (end["item"]["aggregatedOutput"], 1)
+    assert [m["params"]["item"]["processId"] for m in begins] == ["0"]
+    seen = w.model.requests[3].outputs()["c2"]
+    assert "Process exited with code 3" in seen
+    assert "go" in seen, "the model is told what it has not seen"
+
+
+async def test_what_the_model_types_is_told(world: MakeWorld) -> None:
+    script = [
+        reply(opens("read line; echo said:$line")),
+        reply(looks("c2", "hello\n")),
+        reply(says("it has ended")),
+    ]
+    async with world(*script, tables=UNIFIED, initialize=False) as w:
+        thread = await experimental(w)
+        done = await turn(w.client, thread)
+        [typed] = [
+            m["params"] for m in w.client.received() if m.get("method", "").endswith("terminalInteraction")
+        ]
+        assert typed == {
+            "threadId": thread,
+            "turnId": done["id"],
+            "itemId": "c1",
+            "processId": "0",
+            "stdin": "hello\n",
+        }
+
+
+async def test_terminals_are_listed_by_pages_and_ended(world: MakeWorld) -> None:
+    script = [*(reply(opens(f"echo {n}; sleep 1000", f"c{n}")) for n in range(3)), reply(says("they go on"))]
+    async with world(*script, tables=UNIFIED, initialize=False) as w:
+        thread = await experimental(w)
+        await turn(w.client, thread)
+        page = await listed(w, thread, limit=2)
+        assert ([each["processId"] for each in page["data"]], page["nextCursor"]) == (["0", "1"], "1")
+        rest = await listed(w, thread, cursor="1")
+        assert ([each["processId"] for each in rest["data"]], rest["nextCursor"]) == (["2"], None)
+        end: Json = {"threadId": thread, "processId": "1"}
+        assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": True}
+        told = await ended(w.client)
+        assert (told["item"]["id"], told["item"]["exitCode"]) == ("c1", 137)
+        assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": False}
+        assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
+        assert {(await ended(w.client))["item"]["id"] for _ in range(2)} == {"c0", "c2"}
+        assert (await listed(w, thread))["data"] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+@pytest.mark.parametrize("sandbox", ["danger-full-access", "workspace-write"])
+async def test_what_a_terminal_uses_is_listed(world: MakeWorld, sandbox: str) -> None:
+    command = "echo up; cat gate; exit 3"
+    script = [reply(opens(command)), reply(says("it goes on"))]
+    config = {"sandbox_mode": sandbox}
+
+    def gate(w: World) -> None:
+        w.fifo("gate")
+
+    async with world(*script, tables=UNIFIED, initialize=False, config=config, before=gate) as w:
+        thread = await experimental(w)
+        await turn(w.client, thread)
+        if not any(m.get("method", "").endswith("outputDelta") for m in w.client.received()):
+            await w.client.expect("item/commandExecution/outputDelta")  # it has started
+        [running] = (await listed(w, thread))["data"]
+        process = Path(f"/proc/{running['osPid']}")
+        assert command in (process / "cmdline").read_text()
+        assert os.stat(process / "cwd").st_ino == os.stat(w.workspace).st_ino
+        assert running["rssKb"] > 0
+        assert running["cpuPercent"] >= 0
+        assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
+        await ended(w.client)
+
+
+async def test_wrong_numbers_are_refused(world: MakeWorld) -> None:
+    async with world(initialize=False) as w:
+        thread = await experimental(w)
+        for method, params, text in (
+            ("list", {"threadId": thread, "cursor": "x"}, "invalid cursor: "),
+            (
+                "terminate",
+                {"threadId": thread, "processId": "-1"},
+                "invalid background terminal process id: ",
+            ),
+            ("clean", {"threadId": "0" * 8 + "-0000-7000-8000-000000000000"}, "thread not found: "),
+        ):
+            with pytest.raises(Refused, match=text):
+                await w.client.call(f"{TERMINALS}/{method}", params)
+
+
+async def test_an_interrupt_tells_the_end_once(world: MakeWorld) -> None:
+    hold = Hold()
+    script = [reply(opens("sleep 1000")), reply(hold)]
+    async with world(*script, tables=UNIFIED, initialize=False) as w:
+        thread = await experimental(w)
+        words = {"threadId": thread, "input": [{"type": "text", "text": "hi"}]}
+        id = (await w.client.call("turn/start", words))["turn"]["id"]
+        await hold.reached.wait()
+        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
+        told = await ended(w.client)
+        assert (told["item"]["id"], told["item"]["status"]) == ("c1", "failed")
+        await w.client.expect("turn/completed")
+        assert (await listed(w, thread))["data"] == []
+    ends = [
+        m for m in w.client.received()
+        if m.get("method") == "item/completed" and m["params"]["item"]["type"] == "commandExecution"
+    ]  # fmt: skip
+    assert len(ends) == 1
+
+
+async def test_the_conversation_api_is_told_outside_of_turns(world: MakeWorld) -> None:
+    script = [reply(opens("cat gate")), reply(says("it goes on"))]
+    async with world(*script, tables=UNIFIED, before=lambda w: w.fifo("gate")) as w:
+        conversation = await w.open()
+        await w.client.turn(conversation)
+        await w.open_gate("gate")
+        end = await w.client.expect("exec_command_end")
+        assert (end["params"]["id"], end["params"]["msg"]["exit_code"]) == ("", 0)

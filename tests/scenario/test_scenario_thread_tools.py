@@ -1,4 +1,5 @@
-"""What a thread asks its client beside approvals: tools that the client brought, questions of the model; and plans."""
+"""What a thread asks its client beside approvals: tools that the client brought, questions of the model; and
+plans."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""The thread API over the engine: turns, approvals, interrupts, words that join a turn, reading, two APIs at once."""
+"""The thread API over the engine: turns, approvals, interrupts, words that join a turn, reading, two APIs at
+once."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""A terminal: keys go in, the screen is read, the size changes. A program may run in it, or code of the test itself."""
+"""A terminal: keys go in, the screen is read, the size changes. A program may run in it, or code of the test
+itself."""
 
 import fcntl
 import os

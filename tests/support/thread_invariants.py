@@ -1,4 +1,5 @@
-"""What holds for every connection over the thread API: the order rules, and that items are the same live and stored."""
+"""What holds for every connection over the thread API: the order rules, and that items are the same live and
+stored."""
 
 import json
 from collections.abc import Sequence

@@ -1,18 +1,24 @@
-"""The official Python client of the Agent Client Protocol, which validates every message, with the installed server."""
+"""Clients of the Agent Client Protocol that others wrote: the official Python client, and codex-acp."""
 
+import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import acp
+import anyio
 import pytest
 from acp import schema
 from acp.client import ClientSideConnection
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from protocol.base import Json
 from tests.support.scripted_model import (
+    Hold,
     Reply,
     ScriptedModel,
     begins_to_say,
@@ -23,7 +29,8 @@ from tests.support.scripted_model import (
     script,
     word,
 )
-from tests.support.world import SCRIPT
+from tests.support.world import SCRIPT, MakeWorld, World
+from tests.surroundings.npm import npm_packages
 
 
 class Editor:
@@ -79,7 +86,7 @@ async def connected(
         )
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CODEX_HOME": str(home)}
         async with acp.spawn_agent_process(
-            cast(acp.Client, editor), SCRIPT, "acp", env=environment, cwd=tmp_path
+            cast("acp.Client", editor), SCRIPT, "acp", env=environment, cwd=tmp_path
         ) as (
             connection,
             _,
@@ -152,3 +159,171 @@ async def test_an_error_is_an_exception_with_its_reason(tmp_path: Path) -> None:
             await connection.load_session(
                 session_id="01990000-0000-7000-8000-000000000000", cwd=str(tmp_path), mcp_servers=[]
             )
+
+
+PACKAGES = ("@agentclientprotocol/codex-acp@2.6.0", "@agentclientprotocol/sdk@2.4.0")
+CLIENT = Path(__file__).with_name("acp_sdk_client.mjs")
+TITLE_MODEL = "gpt-5.6-luna"
+"""The adapter asks it for a title, beside the first turn of a session or not at all."""
+MAX_LINE = 1 << 24
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Installed:
+    node: str
+    adapter: str
+    sdk: str
+
+
+@pytest.fixture(scope="session")
+def installed(pytestconfig: pytest.Config) -> Installed:
+    scripts = ("codex-acp/dist/index.js", "sdk/dist/v1/stable/acp.js")
+    # Without the optional packages: the programs of codex itself, which this server stands in for.
+    node, (adapter, sdk) = npm_packages(
+        pytestconfig,
+        "codex-acp",
+        PACKAGES,
+        [f"@agentclientprotocol/{script}" for script in scripts],
+        "--ignore-scripts",
+        "--omit=optional",
+    )
+    return Installed(node, adapter, sdk)
+
+
+@dataclass
+class Adapter:
+    process: Process
+    printed: list[Json] = field(default_factory=list)
+    _ids: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.process.stdout is not None
+        self._lines = BufferedByteReceiveStream(self.process.stdout)
+
+    async def send(self, method: str, params: Json, *, notify: bool = False) -> int:
+        assert self.process.stdin is not None
+        self._ids += 1
+        message = {"method": method, "params": params} | ({} if notify else {"id": self._ids})
+        await self.process.stdin.send(json.dumps(message).encode() + b"\n")
+        return self._ids
+
+    async def until(self, matches: Callable[[Json], bool]) -> Json:
+        with anyio.fail_after(PATIENCE):
+            while True:
+                line = json.loads(await self._lines.receive_until(b"\n", MAX_LINE))
+                self.printed.append(line)
+                if matches(line):
+                    return line
+
+    async def answer(self, id: int) -> Json:
+        answer = await self.until(lambda line: line.get("id") == id)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    async def call(self, method: str, params: Json) -> Json:
+        return await self.answer(await self.send(method, params))
+
+    def updates(self, kind: str) -> list[Json]:
+        found = [line["update"] for line in self.printed if "update" in line]
+        return [update for update in found if update["sessionUpdate"] == kind]
+
+    def said(self) -> str:
+        return "".join(each["content"]["text"] for each in self.updates("agent_message_chunk"))
+
+
+@asynccontextmanager
+async def editor(w: World, installed: Installed, *, answers: str = "allow_once") -> AsyncIterator[Adapter]:
+    """Initialized, with the adapter over this server."""
+    title = reply(says(json.dumps({"title": "A title"})))
+    w.model.aside = lambda body: title if body["model"] == TITLE_MODEL else None
+    more = {"CODEX_PATH": SCRIPT, "MODEL_PROVIDER": "scripted", "NO_BROWSER": "1"}
+    path = f"{os.path.dirname(installed.node)}:{w.environment['PATH']}"
+    command = (installed.node, str(CLIENT), installed.sdk, answers, installed.node, installed.adapter)
+    with (w.root / "adapter.log").open("ab") as log:
+        process = await anyio.open_process(
+            command, stderr=log, cwd=w.workspace, env={**w.environment, **more, "PATH": path}
+        )
+    try:
+        made = Adapter(process)
+        await made.call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        yield made
+        assert process.stdin is not None
+        await process.stdin.aclose()
+        with anyio.fail_after(PATIENCE):
+            await process.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+async def session(e: Adapter, w: World) -> Json:
+    return await e.call("session/new", {"cwd": str(w.workspace), "mcpServers": []})
+
+
+def prompt(id: str, text: str = "hi") -> Json:
+    return {"sessionId": id, "prompt": [{"type": "text", "text": text}]}
+
+
+@pytest.mark.parametrize(("answers", "made"), [("allow_once", True), ("reject_once", False)])
+async def test_a_prompt_with_an_approval(
+    world: MakeWorld, installed: Installed, answers: str, made: bool
+) -> None:
+    asks = script("echo hi > made", with_escalated_permissions=True, justification="it writes")
+    replies = reply(asks), reply(says("It is done."))
+    async with (
+        world(*replies) as w,
+        editor(w, installed, answers=answers) as e,
+    ):
+        id = (await session(e, w))["sessionId"]
+        await e.call("session/set_mode", {"sessionId": id, "modeId": "read-only"})
+        done = await e.call("session/prompt", prompt(id))
+        assert [line["asked"]["sessionId"] for line in e.printed if "asked" in line] == [id]
+        assert (w.workspace / "made").exists() is made
+        assert done["stopReason"] == "end_turn", "a refusal does not end the turn"
+        ends = [update["status"] for update in e.updates("tool_call_update") if update.get("status")]
+        assert ends[-1] == ("completed" if made else "failed")
+        assert e.said() == "It is done."
+
+
+async def test_a_prompt_is_cancelled(world: MakeWorld, installed: Installed) -> None:
+    async with world(reply(begins_to_say(), word("half"), Hold())) as w, editor(w, installed) as e:
+        id = (await session(e, w))["sessionId"]
+        running = await e.send("session/prompt", prompt(id))
+        await e.until(lambda line: line.get("update", {}).get("sessionUpdate") == "agent_message_chunk")
+        await e.send("session/cancel", {"sessionId": id}, notify=True)
+        assert (await e.answer(running))["stopReason"] == "cancelled"
+
+
+async def test_a_session_is_loaded_by_another_adapter(world: MakeWorld, installed: Installed) -> None:
+    async with world(reply(says("first answer")), reply(says("second answer"))) as w:
+        async with editor(w, installed) as e:
+            id = (await session(e, w))["sessionId"]
+            await e.call("session/prompt", prompt(id, "first question"))
+        async with editor(w, installed) as e:
+            await e.call("session/load", {"sessionId": id, "cwd": str(w.workspace), "mcpServers": []})
+            told = [update["content"]["text"] for update in e.updates("user_message_chunk")]
+            assert (told, e.said()) == (["first question"], "first answer")
+            await e.call("session/prompt", prompt(id, "second question"))
+            assert e.said() == "first answersecond answer"
+            listed = await e.call("session/list", {"cwd": str(w.workspace)})
+            assert [each["sessionId"] for each in listed["sessions"]] == [id]
+            await e.call("session/delete", {"sessionId": id})
+            assert (await e.call("session/list", {"cwd": str(w.workspace)}))["sessions"] == []
+        assert w.model.requests[-1].texts()[-1] == "second question"
+
+
+async def test_modes_and_models_are_chosen(world: MakeWorld, installed: Installed) -> None:
+    async with world(reply(says("ok"))) as w, editor(w, installed) as e:
+        made = await session(e, w)
+        id = made["sessionId"]
+        modes = {mode["id"] for mode in made["modes"]["availableModes"]}
+        assert {"read-only", "agent", "agent-full-access"} <= modes
+        options = {option["id"]: option for option in made["configOptions"]}
+        models = [each["value"] for each in options["model"]["options"]]
+        await e.call("session/set_mode", {"sessionId": id, "modeId": "agent-full-access"})
+        await e.call("session/set_config_option", {"sessionId": id, "configId": "model", "value": models[0]})
+        await e.call("session/prompt", prompt(id))
+        assert w.model.requests[-1].body["model"] == models[0]

@@ -1,10 +1,10 @@
-"""The Python SDK of the makers of codex, which drives whatever program it is given: this server, installed.
+"""The Python SDK of the makers of codex, which drives whatever program it is given; also with `app-server
+inspect` between."""
 
-It is installed without its dependency on their own server (`make venv`); elsewhere there is nothing to be shown.
-"""
-
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -19,7 +19,7 @@ sdk: Any = pytest.importorskip("openai_codex")
 wire: Any = pytest.importorskip("openai_codex.client")
 T = TypeVar("T")
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def started(w: World) -> AbstractContextManager[Any]:
@@ -185,3 +185,33 @@ async def test_its_errors_are_those_of_the_server(world: MakeWorld) -> None:
             return str(refused.value)
 
         assert "no rollout found for thread id" in await blocking(work)
+
+
+def inspecting(w: World, record: Path) -> str:
+    """A program that the SDK takes for the server."""
+    program = w.root / "inspected"
+    program.write_text(f'#!/bin/sh\nexec {SCRIPT} inspect --record {record} -- {SCRIPT} "$@"\n')
+    program.chmod(0o700)
+    return str(program)
+
+
+async def test_the_sdk_runs_turns_through_the_inspector(world: MakeWorld) -> None:
+    replies = reply(script("echo hi > made")), reply(begins_to_say(), word("a"), word(" b"), says("a b"))
+    async with world(*replies) as w:
+        record = w.root / "record.jsonl"
+        config = sdk.CodexConfig(
+            codex_bin=inspecting(w, record), cwd=str(w.workspace), env=dict(w.environment)
+        )
+
+        def work() -> Any:
+            with sdk.Codex(config) as codex:
+                thread = codex.thread_start(sandbox=sdk.Sandbox.workspace_write)
+                return thread.run("Make it.")
+
+        result = await blocking(work)
+        assert result.final_response == "a b"
+        assert (w.workspace / "made").read_text() == "hi\n"
+        lines = [json.loads(line) for line in record.read_text().splitlines()]
+        methods = [line["message"].get("method") for line in lines if "message" in line]
+        assert "turn/completed" in methods
+        assert methods.count("item/agentMessage/delta") >= 2

@@ -1,4 +1,5 @@
-"""Messages of the thread API as they look on the wire: every kind of item and notification, and the core requests."""
+"""Messages of the thread API as they look on the wire: every kind of item and notification, and the core
+requests."""
 
 from typing import Final
 

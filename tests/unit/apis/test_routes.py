@@ -1,21 +1,31 @@
-"""Routes: typed, complete, in the order that their rows name, and closed to whom they are closed."""
+"""Routes of all APIs: typed, complete, in the order that their rows name; who may use them, and what is told
+beside them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, cast
 
 import pytest
 
+from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource
 from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import routes
+from app_server.apis.v2.news import AccountLimits
+from app_server.apis.v2.routes import gated, needed_capability
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
-from protocol.base import WireModel
-from protocol.jsonrpc import Request
+from protocol.acp import methods as agent
+from protocol.base import Json, WireModel
+from protocol.jsonrpc import ParseError, Request, parse_message
 from protocol.table import ClientRequest, NoParams
 from protocol.v1 import methods
+from protocol.v1 import methods as v1
+from protocol.v2 import methods as v2
+from protocol.v2.account import RateLimitSnapshot, RateLimitWindow
+from protocol.v2.thread_open import THREAD_START
+from protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
 
 
 class Params(WireModel):
@@ -127,3 +137,124 @@ async def test_experimental_methods_are_for_clients_that_opted_in() -> None:
     assert await refused(lambda: early.call(request)) == "Not initialized"
     opened = router(routed, client=ClientProfile(initialized=True, experimental_api=True))
     assert (await opened.call(request)).result == b"{}"
+
+
+def used(percent: int) -> RateLimitSnapshot:
+    return RateLimitSnapshot(primary=RateLimitWindow(used_percent=percent))
+
+
+def test_only_what_the_client_does_not_know_is_news() -> None:
+    limits = AccountLimits()
+    assert not limits.learn(RateLimitSnapshot(), subscribed=True)
+    assert limits.learn(used(1), subscribed=True)
+    assert not limits.learn(used(1), subscribed=True)
+    assert limits.learn(used(2), subscribed=True)
+
+
+def test_what_nobody_heard_is_told_later_and_can_be_read_at_once() -> None:
+    limits = AccountLimits()
+    assert not limits.learn(used(1), subscribed=False)
+    assert limits.latest == used(1)
+    assert limits.learn(used(1), subscribed=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "acp", "words"),
+    [
+        ("session/new", False, "app-server acp"),
+        ("thread/start", True, "without `acp`"),
+        ("newConversation", True, "without `acp`"),
+        ("tools/list", False, "not as an MCP server"),
+        ("tools/list", True, "not as an MCP server"),
+        ("textDocument/didOpen", False, "not as a language server"),
+    ],
+)
+def test_a_method_of_another_protocol_is_recognized(method: str, acp: bool, words: str) -> None:
+    text = of_another_protocol(method, acp=acp)
+    assert text.startswith(f". `{method}` is a method of ")
+    assert words in text
+
+
+@pytest.mark.parametrize(("method", "acp"), [("thread/no", False), ("session/no", True), ("else", False)])
+def test_an_unknown_method_of_this_protocol_gets_no_advice(method: str, acp: bool) -> None:
+    assert of_another_protocol(method, acp=acp) == ""
+
+
+@pytest.mark.parametrize(
+    ("params", "acp", "words"),
+    [
+        ({"protocolVersion": 1, "clientCapabilities": {}}, False, "app-server acp"),
+        ({"clientInfo": {"name": "x", "version": "1"}}, True, "without `acp`"),
+        ({}, False, ""),
+        ({"protocolVersion": True}, False, ""),
+        ({"protocolVersion": "1"}, True, ""),
+        (None, True, ""),
+    ],
+)
+def test_an_initialize_of_another_protocol_is_recognized(params: Json, acp: bool, words: str) -> None:
+    text = initialize_of_another_protocol(params, acp=acp)
+    assert (words in text, bool(text)) == (True, bool(words))
+
+
+def test_no_method_is_taken_for_one_of_another_protocol() -> None:
+    for table in (v1.TABLE, v2.TABLE):
+        for row in table.client_requests.values():
+            assert of_another_protocol(row.method, acp=False) == "", row.method
+    for row in agent.TABLE.client_requests.values():
+        assert of_another_protocol(row.method, acp=True) == "", row.method
+
+
+@pytest.mark.parametrize("line", [b"Content-Length: 52\r", b"GET / HTTP/1.1\r"])
+def test_another_framing_is_told(line: bytes) -> None:
+    with pytest.raises(ParseError, match="one JSON object on one line, without headers"):
+        parse_message(line)
+
+
+GRANULAR = {"granular": {"sandbox_approval": True, "rules": True, "mcp_elicitations": True}}
+
+
+@pytest.mark.parametrize(
+    ("more", "needed"),
+    [
+        ({}, None),
+        ({"permissions": ":workspace"}, "turn/start.permissions"),
+        ({"permissions": None}, None),
+        ({"runtimeWorkspaceRoots": ["/a"]}, "turn/start.runtimeWorkspaceRoots"),
+        ({"collaborationMode": {"mode": "plan", "settings": {"model": "m"}}}, "turn/start.collaborationMode"),
+        ({"approvalPolicy": "never"}, None),
+        ({"approvalPolicy": GRANULAR}, "askForApproval.granular"),
+        ({"permissions": ":workspace", "approvalPolicy": GRANULAR}, "turn/start.permissions"),
+        ({"somethingNew": 1}, None),
+    ],
+)
+def test_what_in_parameters_is_experimental(more: Json, needed: str | None) -> None:
+    params = TURN_START.parse({"threadId": "t", "input": [], **more})
+    assert needed_capability("turn/start", params) == needed
+
+
+def test_switches_that_are_off_need_nothing() -> None:
+    params = THREAD_START.parse({"experimentalRawEvents": False})
+    assert needed_capability("thread/start", params) is None
+    params = THREAD_START.parse({"experimentalRawEvents": True})
+    assert needed_capability("thread/start", params) == "thread/start.experimentalRawEvents"
+
+
+async def test_a_gated_route_refuses_before_the_handler() -> None:
+    served: list[WireModel] = []
+
+    async def steer(context: list[WireModel], params: TurnSteerParams) -> TurnSteerResponse:
+        context.append(params)
+        return TurnSteerResponse(turn_id="t")
+
+    row = TURN_STEER
+    params = row.parse({"threadId": "t", "input": [], "expectedTurnId": "u", "additionalContext": {}})
+    client = ClientProfile()
+    closed = gated(route(row, steer, served), client)
+    with pytest.raises(RpcError) as error:
+        await closed.handle(params)
+    assert error.value.message == "turn/steer.additionalContext requires experimentalApi capability"
+    assert error.value.data == {"kind": "experimental_api_required"}
+    assert served == []
+    client.experimental_api = True
+    await closed.handle(params)
+    assert served == [params]

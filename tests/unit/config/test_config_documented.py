@@ -1,4 +1,5 @@
-"""Every setting that is documented is read, and does something or is said to do nothing."""
+"""Every setting that is documented is read, and does something: policies of several parts, trust in folders,
+switches of skills."""
 
 import ast
 import re
@@ -12,8 +13,16 @@ import tomli
 
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES
+from app_server.core.config.load import load_config
+from app_server.core.config.saved import load_saved_config
+from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches, write_skill_switch
 from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES
+from app_server.core.config.trust import trust_of
+from app_server.core.config.types import CliOverrides, PermissionSettings, RequestOverrides
+from app_server.core.errors import ConfigError
 from app_server.settings_reference import main, page, schema
+from protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
+from protocol.structs import replace
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT = re.compile(r"^### Without effect$(.*?)^##", re.DOTALL | re.MULTILINE)
@@ -134,3 +143,190 @@ def test_settings_without_effect_are_documented_by_name() -> None:
     said = set(WORD.findall(section(WITHOUT)))
     without = {name for part, settings in SETTINGS.items() if part.title == NO_EFFECT for name in settings}
     assert said >= SWITCH_NOTHING | without
+
+
+GRANULAR = "[approval_policy.granular]\nsandbox_approval = false\nrules = true\nmcp_elicitations = false\n"
+KINDS = QuestionKinds(sandbox_approval=False, rules=True, mcp_elicitations=False)
+
+
+def load(
+    home: Path,
+    text: str,
+    cli: CliOverrides = CliOverrides(),  # noqa: B008 - frozen
+    request: RequestOverrides = RequestOverrides(),  # noqa: B008 - frozen
+) -> PermissionSettings:
+    (home / "config.toml").write_text(text)
+    return load_config(home, cwd=home, cli=cli, request=request, env={}).permissions
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GRANULAR,
+        "approval_policy = { granular = { sandbox_approval = false, rules = true, mcp_elicitations = false } }",
+        f'profile = "p"\napproval_policy = "never"\n{GRANULAR.replace("[", "[profiles.p.")}',
+        f"{GRANULAR}skill_approval = false\nrequest_permissions = false",
+    ],
+)
+def test_the_kinds_are_read(tmp_path: Path, text: str) -> None:
+    found = load(tmp_path, text)
+    assert (found.approval_policy, found.granular) == (AskForApproval.ON_REQUEST, KINDS)
+
+
+def test_a_part_can_be_set_on_the_command_line(tmp_path: Path) -> None:
+    cli = CliOverrides(settings=(("approval_policy.granular.rules", "false"),))
+    assert load(tmp_path, GRANULAR, cli).granular == replace(KINDS, rules=False)
+
+
+def test_a_policy_that_somebody_names_replaces_all_of_it(tmp_path: Path) -> None:
+    named = (
+        (CliOverrides(approval_policy=AskForApproval.ON_REQUEST), RequestOverrides()),
+        (CliOverrides(), RequestOverrides(approval_policy=AskForApproval.ON_REQUEST)),
+        (CliOverrides(), RequestOverrides(settings={"approval_policy": "on-request"})),
+    )
+    for cli, request in named:
+        assert load(tmp_path, GRANULAR, cli, request).granular is None
+    given = RequestOverrides(approval_policy=AskForApproval.ON_REQUEST, granular=QuestionKinds(rules=False))
+    assert load(tmp_path, GRANULAR, request=given).granular == QuestionKinds(rules=False)
+
+
+def test_the_conversation_api_shows_the_word_that_comes_near(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(GRANULAR)
+    assert load_saved_config(tmp_path)["approval_policy"] is AskForApproval.ON_REQUEST
+
+
+def off(name: str | None = None, path: str | None = None) -> SkillSwitch:
+    return SkillSwitch(name, path, enabled=False)
+
+
+def on(name: str | None = None, path: str | None = None) -> SkillSwitch:
+    return SkillSwitch(name, path, enabled=True)
+
+
+def test_a_skill_is_off_once_that_was_written_and_on_again_after_that(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('# mine\nmodel = "m" # keep\n[tui]\nx = 1\n', encoding="utf-8")
+    before = (tmp_path / "config.toml").read_text()
+    write_skill_switch(tmp_path, off("greet"))
+    write_skill_switch(tmp_path, off(path="/a/SKILL.md"))
+    switches = skill_switches(tmp_path)
+    assert not is_enabled(switches, "greet", "/b/SKILL.md")
+    assert not is_enabled(switches, "other", "/a/SKILL.md")
+    assert is_enabled(switches, "other", "/b/SKILL.md")
+    assert "# mine" in (tmp_path / "config.toml").read_text()
+    write_skill_switch(tmp_path, on("greet"))
+    assert skill_switches(tmp_path) == (off(path="/a/SKILL.md"),)
+    write_skill_switch(tmp_path, on(path="/a/SKILL.md"))
+    assert (tmp_path / "config.toml").read_text().strip() == before.strip()
+
+
+def test_a_file_is_made_where_there_is_none(tmp_path: Path) -> None:
+    write_skill_switch(tmp_path, off("greet"))
+    assert skill_switches(tmp_path) == (off("greet"),)
+
+
+def test_an_entry_for_a_path_outweighs_none_and_the_last_one_counts(tmp_path: Path) -> None:
+    lines = '[[skills.config]]\nname = "a"\nenabled = false\n[[skills.config]]\nname = "a"\nenabled = true\n'
+    (tmp_path / "config.toml").write_text(lines, encoding="utf-8")
+    assert is_enabled(skill_switches(tmp_path), "a", "/a")
+
+
+@pytest.mark.parametrize(
+    "text", ["skills = 1\n", "[skills]\nconfig = 3\n", '[[skills.config]]\nname = 7\nenabled = "no"\n']
+)
+def test_what_is_damaged_switches_nothing_off_and_stays(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+    assert skill_switches(tmp_path) == ()
+    try:
+        write_skill_switch(tmp_path, off("a"))
+    except ConfigError:
+        assert (tmp_path / "config.toml").read_text() == text
+    else:
+        assert skill_switches(tmp_path) == (off("a"),)
+
+
+def linked_worktree(main: Path, linked: Path, back: Path | None = None) -> None:
+    """The files that `git worktree add` makes; `back` is what the repository says of the link."""
+    admin = main / ".git" / "worktrees" / "one"
+    admin.mkdir(parents=True)
+    linked.mkdir(parents=True)
+    (linked / ".git").write_text(f"gitdir: {admin}\n")
+    (admin / "gitdir").write_text(f"{back or linked / '.git'}\n")
+
+
+def test_a_folder_without_a_trust_level(tmp_path: Path) -> None:
+    assert trust_of(tmp_path, {}) is None
+    assert trust_of(tmp_path, {"/elsewhere": "trusted"}) is None
+
+
+@pytest.mark.parametrize(("level", "trust"), [("trusted", True), ("untrusted", False)])
+def test_the_folder_itself(tmp_path: Path, level: str, trust: bool) -> None:
+    assert trust_of(tmp_path, {str(tmp_path): level}) is trust
+
+
+def test_a_folder_below_a_trusted_one_is_not_trusted_without_a_repository(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    assert trust_of(tmp_path / "sub", {str(tmp_path): "trusted"}) is None
+
+
+def test_a_trusted_repository_is_trusted_throughout(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert trust_of(tmp_path / "a" / "b", {str(tmp_path): "trusted"}) is True
+
+
+def test_a_repository_inside_a_trusted_one_speaks_for_itself(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "vendor" / ".git").mkdir(parents=True)
+    assert trust_of(tmp_path / "vendor", {str(tmp_path): "trusted"}) is None
+
+
+def test_the_trust_level_of_the_nearest_folder_applies(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    levels = {str(tmp_path): "trusted", str(tmp_path / "sub"): "untrusted"}
+    assert trust_of(tmp_path / "sub", levels) is False
+
+
+def test_links_are_resolved_on_both_sides(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert trust_of(tmp_path / "link", {str(tmp_path / "real"): "trusted"}) is True
+    assert trust_of(tmp_path / "real", {str(tmp_path / "link"): "trusted"}) is True
+
+
+def test_a_link_out_of_a_trusted_repository_leads_out_of_the_trust(tmp_path: Path) -> None:
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "repo" / "link").symlink_to(tmp_path / "other")
+    assert trust_of(tmp_path / "repo" / "link", {str(tmp_path / "repo"): "trusted"}) is None
+
+
+def test_a_linked_worktree_shares_the_trust_of_its_repository(tmp_path: Path) -> None:
+    linked_worktree(tmp_path / "main", tmp_path / "linked")
+    assert trust_of(tmp_path / "linked", {str(tmp_path / "main"): "trusted"}) is True
+
+
+def test_a_folder_that_only_claims_to_be_a_worktree_does_not(tmp_path: Path) -> None:
+    linked_worktree(tmp_path / "main", tmp_path / "linked")
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / ".git").write_text((tmp_path / "linked" / ".git").read_text())
+    assert trust_of(tmp_path / "evil", {str(tmp_path / "main"): "trusted"}) is None
+
+
+def test_odd_git_files_are_no_worktrees(tmp_path: Path) -> None:
+    for number, content in enumerate(
+        (b"", b"gitdir: ", b"gitdir: \0", b"\xff\xfe", b"x" * 100_000, b"gitdir: /")
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / ".git").write_bytes(content)
+        assert trust_of(folder, {str(tmp_path): "trusted"}) is None
+        assert trust_of(folder, {str(folder): "trusted"}) is True
+
+
+@pytest.mark.parametrize(("level", "writes"), [("trusted", True), ("untrusted", False)])
+def test_only_a_trusted_folder_may_be_written_to_by_default(tmp_path: Path, level: str, writes: bool) -> None:
+    (tmp_path / "config.toml").write_text(f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n")
+    config = load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
+    assert config.permissions.approval_policy is AskForApproval.ON_REQUEST
+    assert isinstance(config.permissions.sandbox_policy, WorkspaceWrite if writes else ReadOnly)

@@ -1,9 +1,10 @@
-"""Which layer wins, and what a key may look like."""
+"""Which layer wins, what a key may look like, and what is in force."""
 
 from pathlib import Path
 
 import pytest
 
+from app_server.core.config.effective import LayerKind, effective_settings, settings_version
 from app_server.core.config.layers import combine, merge, toml_value
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
@@ -36,7 +37,7 @@ def test_a_request_does_not_change_what_clients_may_do(tmp_path: Path) -> None:
     assert not load(tmp_path, on, cli=never).permissions.client_rights
 
 
-FILE = 'model = "file"\n[profiles.p]\nmodel = "profile"\n'
+WITH_PROFILE = 'model = "file"\n[profiles.p]\nmodel = "profile"\n'
 CLI = CliOverrides(settings=(("model", "cli"),))
 
 
@@ -44,17 +45,17 @@ CLI = CliOverrides(settings=(("model", "cli"),))
     ("text", "cli", "request_", "model"),
     [
         ("", CliOverrides(), RequestOverrides(), "gpt-5-codex"),
-        (FILE, CliOverrides(), RequestOverrides(), "file"),
-        (FILE, CliOverrides(profile="p"), RequestOverrides(), "profile"),
-        ('profile = "p"\n' + FILE, CliOverrides(), RequestOverrides(), "profile"),
-        (FILE, CliOverrides(settings=(("profile", "p"),)), RequestOverrides(), "profile"),
-        (FILE, CliOverrides(), RequestOverrides(settings={"profile": "p"}), "profile"),
-        (FILE, CliOverrides(profile="missing"), RequestOverrides(profile="p"), "profile"),
-        (FILE, CLI, RequestOverrides(profile="p"), "cli"),
-        (FILE, CliOverrides(settings=CLI.settings, model="flag"), RequestOverrides(), "flag"),
-        (FILE, CLI, RequestOverrides(settings={"model": "map"}), "map"),
-        (FILE, CLI, RequestOverrides(settings={"model": "map"}, model="named"), "named"),
-        (FILE, CLI, RequestOverrides(settings={"model": None}), "cli"),
+        (WITH_PROFILE, CliOverrides(), RequestOverrides(), "file"),
+        (WITH_PROFILE, CliOverrides(profile="p"), RequestOverrides(), "profile"),
+        ('profile = "p"\n' + WITH_PROFILE, CliOverrides(), RequestOverrides(), "profile"),
+        (WITH_PROFILE, CliOverrides(settings=(("profile", "p"),)), RequestOverrides(), "profile"),
+        (WITH_PROFILE, CliOverrides(), RequestOverrides(settings={"profile": "p"}), "profile"),
+        (WITH_PROFILE, CliOverrides(profile="missing"), RequestOverrides(profile="p"), "profile"),
+        (WITH_PROFILE, CLI, RequestOverrides(profile="p"), "cli"),
+        (WITH_PROFILE, CliOverrides(settings=CLI.settings, model="flag"), RequestOverrides(), "flag"),
+        (WITH_PROFILE, CLI, RequestOverrides(settings={"model": "map"}), "map"),
+        (WITH_PROFILE, CLI, RequestOverrides(settings={"model": "map"}, model="named"), "named"),
+        (WITH_PROFILE, CLI, RequestOverrides(settings={"model": None}), "cli"),
     ],
 )
 def test_the_highest_layer_that_names_a_model_wins(
@@ -64,18 +65,18 @@ def test_the_highest_layer_that_names_a_model_wins(
 
 
 def test_the_active_profile_is_known_by_name(tmp_path: Path) -> None:
-    assert load(tmp_path, 'profile = "p"\n' + FILE).profile == "p"
-    assert load(tmp_path, FILE).profile is None
+    assert load(tmp_path, 'profile = "p"\n' + WITH_PROFILE).profile == "p"
+    assert load(tmp_path, WITH_PROFILE).profile is None
 
 
 def test_a_missing_profile_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^error deriving config: config profile `missing` not found$"):
-        load(tmp_path, FILE, request=RequestOverrides(profile="missing"))
+        load(tmp_path, WITH_PROFILE, request=RequestOverrides(profile="missing"))
 
 
 def test_a_missing_provider_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^error deriving config: Model provider `missing` not found$"):
-        load(tmp_path, FILE, request=RequestOverrides(model_provider="missing"))
+        load(tmp_path, WITH_PROFILE, request=RequestOverrides(model_provider="missing"))
 
 
 @pytest.mark.parametrize("key", ["profile", "model_provider", "approval_policy", "sandbox_mode"])
@@ -216,3 +217,62 @@ def test_switches_that_are_written_in_an_old_way_are_named(tmp_path: Path) -> No
         ("web_search", "web_search_request"),
     )
     assert load(tmp_path, "[features]\nghost_commit = false\n").notices.old_names == ()
+
+
+FILE = {
+    "model": "of-file",
+    "model_verbosity": "low",
+    "sandbox_workspace_write": {"network_access": True, "writable_roots": ["/a"]},
+    "projects": {"/a.b": {"trust_level": "trusted"}},
+    "profiles": {"fast": {"model": "of-profile", "model_reasoning_effort": "low", "projects": {"/x": {}}}},
+}
+
+
+def test_the_highest_layer_counts_and_is_named() -> None:
+    cli = CliOverrides(
+        settings=(("model_reasoning_effort", "high"), ("sandbox_workspace_write.network_access", "false")),
+        profile="fast",
+    )
+    found = effective_settings(FILE, cli)
+    assert found.settings["model"] == "of-profile"
+    assert found.settings["model_reasoning_effort"] == "high"
+    assert found.settings["sandbox_workspace_write"] == {"network_access": False, "writable_roots": ["/a"]}
+    kinds = {key: layer.kind for key, layer in found.origins.items()}
+    assert kinds["model"] is LayerKind.PROFILE
+    assert kinds["model_verbosity"] is LayerKind.USER
+    assert kinds["model_reasoning_effort"] is LayerKind.COMMAND_LINE
+    assert kinds["sandbox_workspace_write.network_access"] is LayerKind.COMMAND_LINE
+    assert kinds["sandbox_workspace_write.writable_roots"] is LayerKind.USER
+    assert kinds['projects."/a.b".trust_level'] is LayerKind.USER
+    assert "/x" not in found.settings["projects"]
+    assert [layer.kind for layer in found.layers] == [
+        LayerKind.COMMAND_LINE,
+        LayerKind.PROFILE,
+        LayerKind.USER,
+    ]
+
+
+def test_without_a_file_there_is_the_empty_layer_of_the_user() -> None:
+    found = effective_settings({}, CliOverrides())
+    assert (found.settings, found.origins) == ({}, {})
+    assert [layer.kind for layer in found.layers] == [LayerKind.USER]
+
+
+def test_a_table_that_a_higher_layer_makes_a_value_has_no_origins_below() -> None:
+    found = effective_settings({"history": {"max_bytes": 1}}, CliOverrides(settings=(("history", "1"),)))
+    assert list(found.origins) == ["history"]
+
+
+def test_a_profile_may_come_from_the_command_line_as_a_whole() -> None:
+    cli = CliOverrides(settings=(("profiles.mine.model", "m"),), profile="mine")
+    assert effective_settings({}, cli).settings["model"] == "m"
+    with pytest.raises(ConfigError, match="config profile `none` not found"):
+        effective_settings({}, CliOverrides(profile="none"))
+
+
+def test_a_version_is_of_the_content() -> None:
+    one, other = ({"a": 1, "b": {"c": float("nan")}}, {"b": {"c": float("nan")}, "a": 1})
+    versions = {settings_version(settings) for settings in (one, other)}
+    assert len(versions) == 1
+    assert versions.pop().startswith("sha256:")
+    assert settings_version({"a": 2}) != settings_version({"a": 1})

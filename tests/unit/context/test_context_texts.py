@@ -1,6 +1,10 @@
-"""Texts that the model is shown: environment, opening, command output, sizes."""
+"""What the model is shown: history, however it was recorded, texts, and images that the user attaches."""
 
 import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,6 +26,8 @@ from app_server.core.context.environment_context import (
     project_instructions,
     user_text,
 )
+from app_server.core.context.history import ConversationHistory, aborted_output, call_key, normalise
+from app_server.core.context.images import MAX_IMAGE_BYTES, image_data_url
 from app_server.core.context.text_for_model import (
     BYTES_PER_TOKEN,
     MAX_BYTES,
@@ -33,8 +39,26 @@ from app_server.core.context.text_for_model import (
     within_tokens,
 )
 from app_server.core.injected_messages import is_injected
+from app_server.core.pictures import ImageUnreadable
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
-from protocol.responses import InputText, MessageItem, OutputText
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputPayload,
+    GhostCommit,
+    GhostSnapshot,
+    InputText,
+    LocalShellCall,
+    LocalShellExec,
+    LocalShellStatus,
+    MessageItem,
+    OtherItem,
+    OutputText,
+    ResponseItem,
+)
+from tests.support.pictures import PICTURES, PNG, picture_url
 
 HERE = EnvironmentContext("/w", AskForApproval.NEVER, ReadOnly(), "bash")
 
@@ -191,3 +215,156 @@ def test_a_time_out_comes_first_in_the_output() -> None:
 def test_the_answer_to_a_shell_call_is_json(output: str) -> None:
     said = json.loads(command_result(output, 3, 0.26))
     assert said == {"output": output, "metadata": {"exit_code": 3, "duration_seconds": 0.3}}
+
+
+Call = FunctionCall | CustomToolCall | LocalShellCall
+CALLS = (FunctionCall, CustomToolCall, LocalShellCall)
+OUTPUTS = (FunctionCallOutput, CustomToolCallOutput)
+
+
+def text(words: str, role: str = "user") -> MessageItem:
+    return MessageItem(role=role, content=(InputText(text=words),))
+
+
+def function(id: str) -> FunctionCall:
+    return FunctionCall(name="shell", arguments="{}", call_id=id)
+
+
+def function_output(id: str) -> FunctionCallOutput:
+    return FunctionCallOutput(call_id=id, output=FunctionCallOutputPayload(content="done"))
+
+
+def local(id: str) -> LocalShellCall:
+    return LocalShellCall(
+        call_id=id, status=LocalShellStatus.COMPLETED, action=LocalShellExec(command=("true",))
+    )
+
+
+ids = st.sampled_from(["a", "b", "c"])
+calls: st.SearchStrategy[Call] = st.one_of(
+    ids.map(function),
+    ids.map(lambda name: CustomToolCall(call_id=name, name="apply_patch", input="x")),
+    ids.map(local),
+)
+outputs: st.SearchStrategy[ResponseItem] = st.one_of(
+    ids.map(function_output), ids.map(lambda name: CustomToolCallOutput(call_id=name, output="done"))
+)
+others: st.SearchStrategy[ResponseItem] = st.one_of(
+    st.just(text("hi")),
+    st.just(text("hello", "assistant")),
+    st.just(GhostSnapshot(ghost_commit=GhostCommit(id="0" * 40))),
+    st.just(OtherItem.model_validate({"type": "dream"})),
+)
+histories = st.lists(st.one_of(calls, outputs, others), max_size=30)
+
+
+def pairs_are_whole(items: Sequence[ResponseItem]) -> bool:
+    """Every output has a call before it, every call one output after it."""
+    waiting: Counter[tuple[bool, str]] = Counter()
+    for item in items:
+        if isinstance(item, CALLS):
+            waiting[call_key(item)] += 1
+        elif isinstance(item, OUTPUTS):
+            key = (isinstance(item, CustomToolCallOutput), item.call_id)
+            if not waiting[key]:
+                return False
+            waiting[key] -= 1
+    return not any(waiting.values())
+
+
+@given(histories)
+def test_a_request_never_has_an_orphan(items: list[ResponseItem]) -> None:
+    assert pairs_are_whole(normalise(items))
+
+
+@given(histories)
+def test_nothing_else_is_lost_or_moved(items: list[ResponseItem]) -> None:
+    kept = [item for item in normalise(items) if not isinstance(item, OUTPUTS)]
+    assert kept == [item for item in items if not isinstance(item, (*OUTPUTS, GhostSnapshot, OtherItem))]
+
+
+@given(histories)
+def test_a_normal_history_stays_as_it_is(items: list[ResponseItem]) -> None:
+    once = normalise(items)
+    assert normalise(once) == once
+
+
+@given(st.lists(histories, max_size=5))
+def test_the_prompt_that_grows_is_the_one_that_is_made_anew(batches: list[list[ResponseItem]]) -> None:
+    history = ConversationHistory()
+    for batch in batches:
+        history.record(batch)
+        assert history.for_prompt() == normalise(history.items)
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.tuples(calls, st.booleans()), max_size=4), st.booleans()),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_turns_that_are_interrupted_anywhere_leave_pairs(
+    turns: list[tuple[list[tuple[Call, bool]], bool]],
+) -> None:
+    """As a turn does it: calls with outputs in the model's order; one that was under way gets one that says so."""
+    history = ConversationHistory()
+    for replies, interrupted in turns:
+        history.record([text("go on")])
+        for call, finished in replies:
+            if finished or interrupted:
+                output = aborted_output(call, "done" if finished else "aborted by user after 0.1s")
+                history.record([call, output])
+        assert pairs_are_whole(history.items)
+        assert history.for_prompt() == list(history.items)
+
+
+def test_a_call_without_output_is_followed_by_an_aborted_one() -> None:
+    items: list[ResponseItem] = [function("a"), text("and then?")]
+    made = normalise(items)
+    assert [type(item) for item in made] == [FunctionCall, FunctionCallOutput, MessageItem]
+    assert made[1] == aborted_output(function("a"))
+
+
+def test_an_output_belongs_to_the_earliest_call_that_waits() -> None:
+    items: list[ResponseItem] = [function("a"), function_output("a"), function("a")]
+    made = normalise(items)
+    assert made[:2] == items[:2]
+    assert made[3] == aborted_output(function("a"))
+
+
+def test_a_custom_output_does_not_answer_a_function() -> None:
+    made = normalise([function("a"), CustomToolCallOutput(call_id="a", output="x")])
+    assert made == [function("a"), aborted_output(function("a"))]
+
+
+def test_a_replaced_history_forgets_what_waited() -> None:
+    history = ConversationHistory([function("a")])
+    history.replace([text("summary")])
+    assert history.for_prompt() == [text("summary")]
+    assert len(history) == 1
+
+
+@pytest.mark.parametrize("mime", PICTURES)
+def test_the_kind_is_known_by_what_is_in_the_file(tmp_path: Path, mime: str) -> None:
+    (tmp_path / "image").write_bytes(PICTURES[mime])
+    assert image_data_url(tmp_path / "image") == picture_url(PICTURES[mime], mime)
+
+
+def test_a_file_that_is_too_large_is_refused_by_what_it_holds(tmp_path: Path) -> None:
+    with (tmp_path / "a.png").open("wb") as file:
+        file.write(PNG)
+        file.truncate(MAX_IMAGE_BYTES)
+    image_data_url(tmp_path / "a.png")
+    os.truncate(tmp_path / "a.png", MAX_IMAGE_BYTES + 1)
+    with pytest.raises(ImageUnreadable, match="larger than"):
+        image_data_url(tmp_path / "a.png")
+
+
+def test_only_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ImageUnreadable, match="not a file"):
+            image_data_url(path)
+    with pytest.raises(FileNotFoundError):
+        image_data_url(tmp_path / "missing")

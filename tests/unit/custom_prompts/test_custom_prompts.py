@@ -1,12 +1,15 @@
-"""The user's own prompts, as files."""
+"""The user's own prompts, as files, and AGENTS.md: which files are read, and that a repository cannot have
+others read."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.context.project_docs import find_instructions
 from app_server.core.custom_prompts import MAX_BYTES, discover_prompts, split_front_matter
 
 
@@ -71,3 +74,134 @@ def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
 def test_no_text_is_lost_or_raises(text: str) -> None:
     _, body = split_front_matter(text)
     assert text.endswith(body)
+
+
+ROUNDS = 300
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for folder in ("home", "outside", "repo/.git", "repo/sub"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path / "repo"
+
+
+def found(cwd: Path, max_bytes: int = 1000) -> str | None:
+    return find_instructions(cwd.parent / "home", cwd, max_bytes)
+
+
+def test_files_are_read_from_the_root_down_to_the_working_directory(repository: Path) -> None:
+    (repository / "AGENTS.md").write_text("top")
+    (repository / "sub/AGENTS.md").write_text("below")
+    assert find_instructions(repository.parent / "home", repository / "sub", 1000) == "top\n\nbelow"
+
+
+def test_a_link_that_stays_inside_is_followed(repository: Path) -> None:
+    (repository / "sub/NOTES.md").write_text("notes")
+    (repository / "AGENTS.md").symlink_to("sub/NOTES.md")
+    assert found(repository) == "notes"
+
+
+@pytest.mark.parametrize("target", ["{outside}/s", "../outside/s", "sub/way/s"])
+def test_a_link_that_leads_out_is_not(repository: Path, target: str) -> None:
+    outside = repository.parent / "outside"
+    (outside / "s").write_text("secret")
+    (repository / "sub/way").symlink_to(outside)
+    (repository / "AGENTS.md").symlink_to(target.format(outside=outside))
+    assert found(repository) is None
+
+
+def test_the_users_own_file_may_be_a_link_to_anywhere(repository: Path) -> None:
+    (repository.parent / "outside/mine").write_text("mine")
+    (repository.parent / "home/AGENTS.md").symlink_to(repository.parent / "outside/mine")
+    assert found(repository) == "mine"
+
+
+def test_the_users_own_link_into_a_workspace_leads_no_further(repository: Path) -> None:
+    home = repository.parent / "home"
+    (repository.parent / "outside/s").write_text("secret")
+    (repository / "mine").symlink_to("notes")
+    (repository / "notes").write_text("notes")
+    (home / "AGENTS.md").symlink_to(repository / "mine")
+    assert find_instructions(home, repository, 1000, changeable=(str(repository),)) == "notes"
+    (repository / "notes").unlink()
+    (repository / "notes").symlink_to(repository.parent / "outside/s")
+    assert find_instructions(home, repository, 1000, changeable=(str(repository),)) is None
+
+
+@pytest.mark.parametrize("name", ["auth.json", ".credentials.json"])
+def test_credentials_are_no_instructions(repository: Path, name: str) -> None:
+    home = repository.parent / "home"
+    (home / name).write_text("secret")
+    os.link(home / name, repository / "AGENTS.md")
+    (home / "AGENTS.md").symlink_to(name)
+    assert find_instructions(home, repository, 1000) is None
+
+
+def test_a_file_that_is_exchanged_with_a_link_meanwhile_is_not_followed(repository: Path) -> None:
+    """As a command of another thread exchanges them."""
+    home, stop = repository.parent / "home", threading.Event()
+    (home / "auth.json").write_text("secret")
+    (repository / "AGENTS.md").write_text("plain")
+    (repository / "link").symlink_to(home / "auth.json")
+
+    def exchange() -> None:
+        names = [str(repository / name) for name in ("AGENTS.md", "kept", "link")]
+        while not stop.is_set():
+            for source, target in ((0, 1), (2, 0), (0, 2), (1, 0)):
+                os.rename(names[source], names[target])
+
+    swapping = threading.Thread(target=exchange)
+    swapping.start()
+    try:
+        seen = {find_instructions(home, repository, 1000) for _ in range(ROUNDS)}
+    finally:
+        stop.set()
+        swapping.join()
+    assert seen <= {"plain", None}
+
+
+def test_what_is_no_file_or_too_long_does_not_hurt(repository: Path) -> None:
+    os.mkfifo(repository / "AGENTS.md")
+    assert found(repository) is None
+    (repository / "AGENTS.md").unlink()
+    (repository / "AGENTS.md").write_text("x" * 5000)
+    assert len(found(repository) or "") == 1000
+
+
+@pytest.fixture
+def stranger() -> int:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to another user")
+    return 54321
+
+
+def test_a_repository_of_another_user_is_ignored(repository: Path, stranger: int) -> None:
+    (repository / "AGENTS.md").write_text("theirs")
+    (repository / "sub" / "AGENTS.md").write_text("mine")
+    os.chown(repository / ".git", stranger, stranger)
+    told: list[str] = []
+    found = find_instructions(repository.parent / "home", repository / "sub", 1000, on_refusal=told.append)
+    assert found == "mine"
+    assert len(told) == 1
+    assert str(repository / ".git") in told[0]
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "target"])
+def test_a_document_of_another_user_is_not_read(repository: Path, stranger: int, kind: str) -> None:
+    document = repository / "AGENTS.md"
+    if kind == "file":
+        document.write_text("theirs")
+        os.chown(document, stranger, stranger)
+    else:
+        (repository / "notes").write_text("theirs")
+        document.symlink_to("notes")
+        os.chown(
+            document if kind == "link" else repository / "notes", stranger, stranger, follow_symlinks=False
+        )
+    (repository / "sub" / "AGENTS.md").write_text("mine")
+    told: list[str] = []
+    found = find_instructions(repository.parent / "home", repository / "sub", 1000, on_refusal=told.append)
+    assert found == "mine"
+    assert len(told) == 1
+    assert str(document) in told[0]

@@ -1,12 +1,16 @@
-"""The pool of supervisors: which one takes a command, and who is kept."""
+"""The pool of supervisors: which one takes a command, who ends with it, and that what was given up never begins."""
 
+import os
 import select
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app_server.core.launcher import wire
+from app_server.core.exec.probing import ABANDONED_SECONDS, FOLDER_PREFIX, sweep
+from app_server.core.launcher import supervisor, wire
 from app_server.core.launcher.pool import FREE, MAX_WAITING, SupervisorPool
 
 
@@ -129,3 +133,83 @@ def test_a_failed_fork_is_reported_and_retried(forks: Forks) -> None:
     pool.hand_over("command", [])
     assert pool.pids == {7}
     pool.close_children()
+
+
+def request(path: Path) -> dict[str, Any]:
+    return {
+        "cwd": b"/",
+        "exact_cwd": False,
+        "env": {},
+        "argv": [b"/bin/touch", bytes(path)],
+        "tty": False,
+        "background": True,
+    }
+
+
+@pytest.mark.parametrize("how", [socket.SHUT_WR, None])
+def test_it_is_reported_as_killed(how: int | None, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    if how is None:
+        ours.close()
+    else:
+        ours.shutdown(how)
+    stdio = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]
+    supervisor.supervise(
+        request(tmp_path / "late"), [theirs.detach(), *stdio], supervisor.watch_children(), None, whole=False
+    )
+    assert not (tmp_path / "late").exists()
+    if how is not None:
+        with ours:
+            assert ours.recv(100) == wire.pack(("exit", -9, True))
+
+
+def test_nor_where_it_is_given_up_while_it_is_confined(tmp_path: Path) -> None:
+    """Between fork and exec, the last moment at which anybody can look."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stdio = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]
+        child = supervisor.start(
+            request(tmp_path / "late"), stdio, lambda: ours.shutdown(socket.SHUT_WR), theirs.fileno()
+        )
+        _, status = os.waitpid(child, 0)
+        for number in stdio:
+            os.close(number)
+    assert os.waitstatus_to_exitcode(status) == 137
+    assert not (tmp_path / "late").exists()
+
+
+def test_a_command_whose_server_is_alive_runs(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stdio = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]
+        child = supervisor.start(request(tmp_path / "made"), stdio, lambda: None, theirs.fileno())
+        _, status = os.waitpid(child, 0)
+        for number in stdio:
+            os.close(number)
+    assert status == 0
+    assert (tmp_path / "made").exists()
+
+
+def test_only_old_and_empty_folders_of_probes_are_removed(tmp_path: Path) -> None:
+    now = 1_000_000.0
+
+    def folder(name: str, age: float) -> Path:
+        made = tmp_path / name
+        made.mkdir()
+        os.utime(made, (now - age, now - age))
+        return made
+
+    old = folder(FOLDER_PREFIX + "old", ABANDONED_SECONDS + 1)
+    kept = [folder(FOLDER_PREFIX + "new", 1), folder("others", ABANDONED_SECONDS + 1)]
+    full = folder(FOLDER_PREFIX + "full", 0)
+    (full / "file").touch()
+    os.utime(full, (1, 1))
+    link = tmp_path / (FOLDER_PREFIX + "link")
+    link.symlink_to(kept[1])
+    sweep(str(tmp_path), now)
+    assert not old.exists()
+    assert all(path.exists() for path in (*kept, full, link))
+
+
+def test_a_folder_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
+    sweep(str(tmp_path / "missing"), 0.0)

@@ -1,4 +1,5 @@
-"""Commands whose output is handed on piece by piece, and that are written to."""
+"""Commands whose output is handed on piece by piece, that are written to or have a terminal, and the folder that
+they run in."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -9,11 +10,13 @@ import pytest
 
 from app_server.core.errors import LaunchError
 from app_server.core.exec import streams
-from app_server.core.exec.command import CommandSpec, Stream
+from app_server.core.exec.command import CommandSpec, ExecResult, Stream
 from app_server.core.exec.process import Process, TerminalSize
 from app_server.core.exec.run import hand_on
 from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
-from protocol.policy import ReadOnly, SandboxPolicy
+from app_server.core.exec.terminal import PtySession
+from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
+from protocol.structs import replace
 from tests.unit.exec.conftest import Bench
 
 
@@ -183,3 +186,101 @@ async def test_what_cannot_be_started_is_an_error(bench: Bench) -> None:
     with pytest.raises(LaunchError) as raised:
         await hand_on(command, ignore, None)
     assert raised.value.code == 2
+
+
+async def until(session: PtySession, words: bytes) -> bytes:
+    seen = b""
+    with anyio.fail_after(10):
+        while words not in seen:
+            seen += await session.read(0.05)
+    return seen
+
+
+@pytest.mark.parametrize("policy", [None, ReadOnly()])
+async def test_a_session_is_written_to_and_answers(bench: Bench, policy: SandboxPolicy | None) -> None:
+    spec = bench.spec("sh", "-c", "test -t 0 && echo terminal; read a; echo got:$a; exit 7", policy=policy)
+    session = await bench.runner.open_session(spec, TerminalSize(30, 100))
+    await until(session, b"terminal")
+    await session.write(b"hello\n")
+    await until(session, b"got:hello")
+    await session.wait_ended()
+    assert session.exit_code == 7
+    await session.close()
+
+
+async def test_output_is_taken_in_unread_and_kept_to_a_cap(bench: Bench) -> None:
+    session = await bench.runner.open_session(bench.spec("sh", "-c", "seq 100000; echo end"))
+    with anyio.fail_after(10):
+        await session.wait_ended()
+    output = await session.read(0)
+    assert output.startswith(b"1\r\n")
+    assert output.endswith(b"end\r\n")
+    assert len(output) < 200_000
+    await session.close()
+
+
+async def test_closing_ends_the_command(bench: Bench) -> None:
+    session = await bench.runner.open_session(bench.spec("sh", "-c", "trap '' HUP TERM; echo up; sleep 100"))
+    await until(session, b"up")
+    await session.close()
+    assert session.exit_code == 137
+
+
+async def test_a_program_that_is_missing(bench: Bench) -> None:
+    session = await bench.runner.open_session(bench.spec("no-such-program"))
+    await session.wait_ended()
+    assert session.failure is not None
+    assert "NotFound" in session.failure
+    await session.close()
+
+
+POLICIES: list[SandboxPolicy] = [DangerFullAccess(), ReadOnly()]
+
+
+async def run(bench: Bench, spec: CommandSpec) -> ExecResult:
+    return await bench.runner.run(spec, lambda stream, chunk: None)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["free", "confined"])
+@pytest.mark.parametrize("way", ["last", "before"])
+async def test_a_link_that_came_into_the_path_is_not_followed(
+    bench: Bench, policy: SandboxPolicy, way: str
+) -> None:
+    folder = bench.ws / "a" / "b"
+    folder.mkdir(parents=True)
+    (bench.outside / "b").mkdir()
+    spec = replace(bench.spec("pwd", "-P", policy=policy), cwd=str(folder), exact_cwd=True)
+    assert (await run(bench, spec)).stdout == f"{folder}\n".encode()
+    folder.rmdir()
+    if way == "before":
+        folder.parent.rmdir()
+        folder.parent.symlink_to(bench.outside)
+    else:
+        folder.symlink_to(bench.outside)
+    with pytest.raises(LaunchError, match="NotADirectory"):
+        await run(bench, spec)
+    # Where nobody asked for that folder and no other, links lead as ever.
+    assert (await run(bench, replace(spec, exact_cwd=False))).stdout.startswith(bytes(bench.outside))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["free", "confined"])
+async def test_it_is_so_on_a_terminal_and_without_namespaces(degraded: Bench, policy: SandboxPolicy) -> None:
+    (degraded.ws / "link").symlink_to(degraded.outside)
+    spec = replace(degraded.spec("pwd", "-P", policy=policy), cwd=str(degraded.ws / "link"), exact_cwd=True)
+    with pytest.raises(LaunchError, match="NotADirectory"):
+        await run(degraded, spec)
+    session = await degraded.runner.open_session(spec)
+    await session.wait_ended()
+    assert session.failure is not None
+    await session.close()
+
+
+async def test_a_folder_that_may_be_passed_but_not_listed_is_entered(bench: Bench) -> None:
+    folder = bench.ws / "shut" / "in"
+    folder.mkdir(parents=True)
+    folder.parent.chmod(0o111)
+    try:
+        spec = replace(bench.spec("pwd", "-P"), cwd=str(folder), exact_cwd=True)
+        assert (await run(bench, spec)).stdout == f"{folder}\n".encode()
+    finally:
+        folder.parent.chmod(0o755)

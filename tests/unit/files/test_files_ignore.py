@@ -1,4 +1,4 @@
-"""What is ignored, held against what git itself says."""
+"""What is ignored, held against what git itself says, and the lines that belong to a line by indentation."""
 
 import subprocess
 import tempfile
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app_server.core.files.blocks import Lines, window
 from app_server.core.files.ignore import RuleSet, parse_rules
 
 PATHS = (
@@ -153,3 +154,131 @@ rule = st.lists(pieces, min_size=1, max_size=6).map("".join)
 @settings(max_examples=50, deadline=None)
 def test_any_rules_mean_what_they_mean_to_git(rules: str, deeper: str) -> None:
     compare({"": rules, "a": deeper})
+
+
+PYTHON = """\
+import os
+
+def top():
+    return 1
+
+class A:
+    x = 1
+
+    # about one
+    @cached
+    def one(self):
+        if True:
+            go()
+# put off
+            come()
+        return 1
+
+    def two(self):
+        return 2
+""".splitlines()
+
+C = """\
+int a;
+/* the
+ * first */
+int f(int a,
+      int b)
+{
+\tif (a) {
+\t\treturn 1;
+\t}
+\treturn
+\t*b;
+}
+int g;
+""".splitlines()
+
+
+def block(
+    lines: list[str], anchor: str, *, levels: int = 0, siblings: bool = False, header: bool = False
+) -> tuple[str, str]:
+    """The first and the last line of it."""
+    (place,) = [n for n, line in enumerate(lines) if line.strip() == anchor]
+    found = Lines(lines).block(place, levels=levels, siblings=siblings, header=header)
+    return lines[found.start].strip(), lines[found.stop - 1].strip()
+
+
+@pytest.mark.parametrize(
+    ("anchor", "levels", "ends"),
+    [
+        ("go()", 1, ("if True:", "come()")),
+        ("go()", 2, ("def one(self):", "return 1")),
+        ("go()", 3, ("class A:", "return 2")),
+        ("go()", 0, ("class A:", "return 2")),
+        ("go()", 9, ("class A:", "return 2")),
+        ("return 2", 1, ("def two(self):", "return 2")),
+        ("x = 1", 1, ("class A:", "return 2")),
+        ("def top():", 1, ("def top():", "return 1")),
+        ("import os", 0, ("import os", "import os")),
+    ],
+)
+def test_each_level_selects_the_next_enclosing_block(anchor: str, levels: int, ends: tuple[str, str]) -> None:
+    assert block(PYTHON, anchor, levels=levels) == ends
+
+
+def test_header_and_siblings() -> None:
+    assert block(PYTHON, "go()", levels=2, header=True) == ("# about one", "return 1")
+    assert block(PYTHON, "go()", levels=2, siblings=True) == ("x = 1", "return 2")
+    assert block(PYTHON, "go()", siblings=True) == ("import os", "return 2")
+
+
+def test_braces_belong_to_what_they_enclose() -> None:
+    assert block(C, "return 1;", levels=1) == ("if (a) {", "}")
+    assert block(C, "*b;", levels=1) == ("int f(int a,", "}")
+    assert block(C, "*b;", header=True) == ("/* the", "}")
+
+
+GNU = """
+void
+f (int a)
+{
+  while (a)
+    {
+      g ();
+    }
+}
+""".splitlines()
+
+
+def test_a_brace_that_is_deeper_than_its_line_is_no_level_of_its_own() -> None:
+    assert block(GNU, "g ();", levels=1) == ("while (a)", "}")
+    assert block(GNU, "g ();", levels=2) == ("f (int a)", "}")
+    at = Lines(GNU).block(6, levels=1, siblings=False, header=False)
+    assert (at.start, at.stop) == (4, 8)
+
+
+INDENTS = ["", "  ", "\t", "\t\t", "      "]
+TEXTS = ["", "a", "# a", "}", "{"]
+LINES = st.lists(
+    st.builds(str.__add__, st.sampled_from(INDENTS), st.sampled_from(TEXTS)), min_size=1, max_size=30
+)
+
+
+@given(LINES, st.data())
+def test_a_block_has_its_anchor_and_grows_with_what_is_asked(lines: list[str], data: st.DataObject) -> None:
+    anchor = data.draw(st.integers(0, len(lines) - 1))
+    of = Lines(lines)
+    plain = [of.block(anchor, levels=n, siblings=False, header=False) for n in (1, 2, 3, 0)]
+    for found in plain:
+        assert 0 <= found.start <= anchor < found.stop <= len(lines)
+    starts = [found.start for found in plain]
+    assert starts == sorted(starts, reverse=True)
+    for siblings, header in ((True, False), (False, True)):
+        more = of.block(anchor, levels=1, siblings=siblings, header=header)
+        assert more.start <= plain[0].start
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 60))
+def test_a_window_is_as_large_as_it_may_be_around_its_anchor(above: int, below: int, limit: int) -> None:
+    block = range(100, 100 + above + 1 + below)
+    shown = window(block, 100 + above, limit)
+    assert len(shown) == min(limit, len(block))
+    assert 100 + above in shown
+    assert block.start <= shown.start
+    assert shown.stop <= block.stop

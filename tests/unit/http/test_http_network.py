@@ -1,12 +1,19 @@
-"""What leaves in one piece, and what is not held back."""
+"""What leaves in one piece, through which proxy, and which certificates are believed."""
 
 import socket
 import ssl
+from pathlib import Path
 from typing import Any
 
+import certifi
 import httpcore
+import httpx
+import pytest
 
-from app_server.core.http.connections import AT_ONCE_BYTES, GatheringStream
+from app_server.core.http.address import proxy_for
+from app_server.core.http.connections import AT_ONCE_BYTES, GatheringStream, trust_store, trusted_pem
+from app_server.core.http.exchange import TrustUnavailable
+from app_server.core.http.httpx_options import httpx_options
 
 
 class Wire(httpcore.AsyncNetworkStream):
@@ -84,3 +91,200 @@ async def test_a_connection_is_readable_when_something_came_or_it_ended() -> Non
         assert stream.get_extra_info("is_readable") is True
     assert stream.get_extra_info("is_readable") is True
     await stream.aclose()
+
+
+P, Q = "http://proxy.test:3128", "http://other.test:8080"
+
+
+@pytest.mark.parametrize(
+    ("url", "env", "proxy"),
+    [
+        ("http://h.test/", {}, None),
+        ("http://h.test/", {"http_proxy": P}, P),
+        ("http://h.test/", {"HTTP_PROXY": P}, P),
+        ("http://h.test/", {"https_proxy": P, "HTTPS_PROXY": P}, None),
+        ("https://h.test/", {"http_proxy": P, "HTTP_PROXY": P}, None),
+        ("https://h.test/", {"https_proxy": P}, P),
+        ("https://h.test/", {"HTTPS_PROXY": P}, P),
+        ("HTTPS://H.TEST/", {"HTTPS_PROXY": P}, P),
+        ("https://h.test/", {"https_proxy": P, "HTTPS_PROXY": Q}, P),
+        ("https://h.test/", {"https_proxy": "", "HTTPS_PROXY": Q}, Q),
+        ("https://h.test/", {"https_proxy": " ", "HTTPS_PROXY": " "}, None),
+        ("https://h.test/", {"all_proxy": P}, P),
+        ("http://h.test/", {"ALL_PROXY": P}, P),
+        ("https://h.test/", {"ALL_PROXY": P, "https_proxy": Q}, Q),
+        ("http://h.test/", {"HTTP_PROXY": P, "REQUEST_METHOD": "GET"}, None),
+        ("http://h.test/", {"http_proxy": P, "REQUEST_METHOD": "GET"}, P),
+        ("https://h.test/", {"https_proxy": "proxy.test:3128"}, P),
+        ("https://h.test/", {"https_proxy": "socks5h://s.test:1"}, "socks5h://s.test:1"),
+    ],
+)
+def test_the_variables(url: str, env: dict[str, str], proxy: str | None) -> None:
+    assert proxy_for(url, env) == proxy
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "LOCALHOST", "localhost.", "deep.localhost", "127.0.0.1", "127.8.9.1", "0.0.0.0"),
+        *(
+            "[::1]",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "localhost:8000",
+            "127.0.0.1:1",
+            "[::1]:1",
+            "me:pass@localhost",
+        ),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_this_machine_is_never_asked_through_one(scheme: str, host: str) -> None:
+    env = {"http_proxy": P, "https_proxy": P, "all_proxy": P}
+    assert proxy_for(f"{scheme}://{host}/v1", env) is None
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost.test", "notlocalhost", "127.0.0.1.test", "127.test", "10.0.0.1", "[fe80::1]"]
+)
+def test_what_only_looks_like_this_machine_is_another(host: str) -> None:
+    assert proxy_for(f"http://{host}/", {"http_proxy": P}) == P
+
+
+@pytest.mark.parametrize(
+    ("url", "exceptions", "direct"),
+    [
+        ("https://h.test/", "", False),
+        ("https://h.test/", "*", True),
+        ("https://h.test/", "other.test, *", True),
+        ("https://h.test/", "h.test", True),
+        ("https://h.test/", "H.Test", True),
+        ("https://H.TEST./", "h.test", True),
+        ("https://h.test/", ".h.test", True),
+        ("https://h.test/", "h.test.", True),
+        ("https://a.h.test/", "h.test", True),
+        ("https://a.b.h.test/", ".h.test", True),
+        ("https://a.h.test/", "*.h.test", True),
+        ("https://ah.test/", "h.test", False),
+        ("https://h.test.evil.test/", "h.test", False),
+        ("https://h.test/", "a.h.test", False),
+        ("https://h.test/", "x,, ,h.test", True),
+        ("https://h.test/", "x h.test", True),
+        ("https://h.test/", ". , *.", False),
+        ("https://h.test:8443/", "h.test:8443", True),
+        ("https://h.test:8443/", "h.test:443", False),
+        ("https://h.test/", "h.test:443", True),
+        ("http://h.test/", "h.test:80", True),
+        ("http://h.test/", "h.test:443", False),
+        ("https://h.test/", "*:443", True),
+        ("http://10.1.2.3/", "10.1.2.3", True),
+        ("http://10.1.2.3:81/", "10.1.2.3:81", True),
+        ("http://10.1.2.3:81/", "10.1.2.3:82", False),
+        ("http://10.1.2.3/", "10.0.0.0/8", True),
+        ("http://10.1.2.3/", "10.1.2.99/24", True),
+        ("http://11.1.2.3/", "10.0.0.0/8", False),
+        ("http://10.1.2.3/", "2.3", False),
+        ("http://10.1.2.3/", "1.2.3", False),
+        ("http://[fd00::5]/", "fd00::5", True),
+        ("http://[fd00::5]/", "[fd00::5]", True),
+        ("http://[fd00::5]:81/", "[fd00::5]:81", True),
+        ("http://[fd00::5]:81/", "[fd00::5]:82", False),
+        ("http://[fd00::5]/", "fd00::/8", True),
+        ("http://[fe80::1%25eth0]/", "fe80::/10", True),
+        ("http://[fd00::5]/", "10.0.0.0/8", False),
+        ("http://h.test/", "10.0.0.0/8", False),
+        ("http://10.1.2.3/", "10.0.0.0/99, [, ::::, /8", False),
+    ],
+)
+def test_the_exceptions(url: str, exceptions: str, direct: bool) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        assert proxy_for(url, {"all_proxy": P, name: exceptions}) == (None if direct else P)
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://", "http://[bad", "http://h:99999999", "http://h:port", "http://h:0", ":1"]
+)
+def test_a_proxy_that_is_no_address(proxy: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  any of the library's own
+        proxy_for("http://h.test/", {"all_proxy": proxy})
+    assert proxy_for("http://localhost/", {"all_proxy": proxy}) is None
+
+
+def test_small_letters_win_among_the_exceptions() -> None:
+    env = {"all_proxy": P, "no_proxy": "h.test", "NO_PROXY": "other.test"}
+    assert proxy_for("http://h.test/", env) is None
+    assert proxy_for("http://other.test/", env) == P
+
+
+ONE = "-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    """A file with one certificate in it."""
+    pem = Path(certifi.where()).read_text(encoding="utf-8")
+    file = tmp_path / "one.pem"
+    file.write_text(pem[pem.index("-----BEGIN") : pem.index(ONE) + len(ONE)])
+    return file
+
+
+def test_the_usual_ones_unless_the_user_names_others(one: Path) -> None:
+    assert len(trust_store({}).get_ca_certs()) > 50
+    assert len(trust_store({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_ca_certs()) > 50
+    assert len(trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
+    assert trust_store({"SSL_CERT_DIR": str(one.parent)}).get_ca_certs() == []
+    assert trusted_pem({"SSL_CERT_FILE": str(one)}).count(b"BEGIN CERTIFICATE") == 1
+
+
+def test_names_and_certificates_are_verified() -> None:
+    context = trust_store({})
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    "env", [{"SSL_CERT_FILE": "none.pem"}, {"SSL_CERT_DIR": "none"}, {"SSL_CERT_FILE": "empty"}]
+)
+def test_what_cannot_be_read_is_not_replaced_by_anything(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    named = {key: str(tmp_path / name) for key, name in env.items()}
+    with pytest.raises(TrustUnavailable, match=next(iter(env))):
+        trust_store(named)
+    with pytest.raises(TrustUnavailable):
+        httpx_options("https://h.test/", named)
+    assert httpx_options("http://h.test/", named)["verify"] is False
+
+
+def test_a_folder_alone_is_nothing_that_can_be_listed(tmp_path: Path) -> None:
+    with pytest.raises(TrustUnavailable):
+        trusted_pem({"SSL_CERT_DIR": str(tmp_path)})
+
+
+def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "nothing"))
+    monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
+    monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.test:1")
+    options = httpx_options("https://h.test/", {})
+    assert isinstance(options["verify"], ssl.SSLContext)
+    assert len(options["verify"].get_ca_certs()) > 50
+    assert not options["verify"].keylog_filename
+    assert (options["proxy"], options["trust_env"], options["follow_redirects"]) == (None, False, False)
+    assert not keys.exists()
+
+
+def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> None:
+    options = httpx_options(
+        "http://h.test/", {"all_proxy": "https://me:pass@p.test:1", "SSL_CERT_FILE": str(one)}
+    )
+    assert options["proxy"] is not None
+    assert options["proxy"].ssl_context is not None
+    assert len(options["proxy"].ssl_context.get_ca_certs()) == 1
+    assert httpx.AsyncClient(**options).trust_env is False
+
+
+@pytest.mark.parametrize("proxy", ["http://[bad", "nonsense://x", "http://h:99999999"])
+def test_an_invalid_proxy_url_is_rejected(proxy: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  any of the libraries' own
+        httpx_options("http://h.test/", {"all_proxy": proxy})

@@ -1,16 +1,20 @@
-"""What the page is told of each message: what it answers, what it is about, what is wrong with it."""
+"""What the page is told of each message, and the steps that a recorded client becomes."""
+
+import ast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.inspector.analysis import LONGEST_TEXT, Analyzer
 from app_server.inspector.frames import Source
+from app_server.inspector.scenario import Names, Receive, Send, as_test, steps_of
 from app_server.inspector.session_records import record_of
 from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD
 from app_server.inspector.subjects import DELTA, ITEM_ENDS, ITEM_STARTS, TURN_ENDS, TURN_STARTS
 from protocol.base import Json
 from tests.unit.inspector.recorded_turn import (
     CLIENT,
+    HEAD,
     SERVER,
     THREAD,
     TURN,
@@ -18,6 +22,7 @@ from tests.unit.inspector.recorded_turn import (
     analysed,
     asked,
     item,
+    records,
     rules,
     told,
 )
@@ -230,3 +235,57 @@ messages: st.SearchStrategy[Json] = st.dictionaries(
 @given(st.lists(st.tuples(st.sampled_from([CLIENT, SERVER]), messages), max_size=12))
 def test_no_message_is_too_much(stream: list[tuple[Source, Json]]) -> None:
     assert len(analysed(stream)) == len(stream)
+
+
+def shape(step: Send | Receive) -> tuple[Json, ...]:
+    match step:
+        case Send(message, to):
+            return ("send", message.get("method", "answer"), to)
+        case Receive(kind, which, count):
+            return ("receive", kind, which, count)
+
+
+APPROVAL = "item/commandExecution/requestApproval"
+
+
+def test_each_message_waits_for_what_came_before_it() -> None:
+    assert [shape(step) for step in steps_of(records(TURN_WITH_APPROVAL))] == [
+        ("send", "initialize", None),
+        ("receive", "answer", "1", 1),
+        ("send", "turn/start", None),
+        ("receive", "answer", "2", 1),
+        ("receive", "turn starts", "", 1),
+        ("receive", "request", APPROVAL, 1),
+        ("send", "answer", (APPROVAL, 1)),
+        ("receive", "turn ends", "", 1),
+    ]
+
+
+def test_something_said_in_the_middle_of_a_message_waits_for_its_beginning() -> None:
+    record = [*TURN_WITH_APPROVAL[:14], (TURN_WITH_APPROVAL[0][0], {"id": 3, "method": "turn/interrupt"})]
+    assert [shape(step) for step in steps_of(records(record))][-2:] == [
+        ("receive", "delta", "", 1),
+        ("send", "turn/interrupt", None),
+    ]
+
+
+def test_ids_are_replaced_by_those_of_the_replay() -> None:
+    names = Names()
+    names.learn(
+        {"thread": {"id": "old"}, "turns": [{"id": "t1"}]}, {"thread": {"id": "new"}, "turns": [{"id": "t9"}]}
+    )
+    assert names.put_into({"threadId": "old", "of": ["t1", "t2", 5]}) == {
+        "threadId": "new",
+        "of": ["t9", "t2", 5],
+    }
+
+
+def test_an_exported_test_is_python_that_has_the_steps() -> None:
+    steps = steps_of(records(TURN_WITH_APPROVAL))
+    text = as_test(HEAD, steps)
+    assert "sk-" not in text.replace("'sk-abcdefghijklmnopqrstuvwx'", "")
+    values: dict[str, Json] = {"Send": Send, "Receive": Receive}
+    assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+    [given] = [node.value for node in assigned if ast.unparse(node.targets[0]) == "STEPS"]
+    again = eval(ast.unparse(given), values)
+    assert [shape(step) for step in again] == [shape(step) for step in steps]

@@ -1,13 +1,19 @@
-"""The tools that list and read resources: what they take and what they answer."""
+"""The servers of a conversation: their resources, starting them anew, and one that others wrote."""
 
 import json
+import os
+import sys
 
+import anyio
 import pytest
 
+from app_server.core.config.types import McpServerConfig, McpStdioTransport
+from app_server.core.mcp.client_access import ConnectionState, call_tool, server_statuses
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
+from protocol.engine.events import McpServerState
 from protocol.mcp import McpAuthStatus
-from tests.unit.mcp.conftest import Rig, fake, http
+from tests.unit.mcp.conftest import Rig, fake, gone, http, until
 
 NOTE = {"server": "fake", "mimeType": "text/plain", "name": "note", "uri": "note://1"}
 
@@ -87,3 +93,84 @@ async def test_a_client_that_asks_is_shown_everything(rig: Rig) -> None:
         "fake": McpAuthStatus.UNSUPPORTED,
         "web": McpAuthStatus.BEARER_TOKEN,
     }
+
+
+STARTING, READY, FAILED, CANCELLED = McpServerState
+
+
+async def test_states_are_told_in_their_order(rig: Rig) -> None:
+    async with rig.opened(
+        fake("normal", rig.log), fake("silent", rig.log, name="s", startup_timeout_sec=1.0)
+    ):
+        assert rig.states[:2] == [("fake", STARTING), ("s", STARTING)]
+        assert rig.states[2:] == [("fake", READY), ("s", FAILED)]
+
+
+async def test_a_server_that_is_started_anew_is_another_process(rig: Rig) -> None:
+    async with rig.fake("normal") as manager:
+        (before,) = rig.pids()
+        manager.reload({"fake": fake("normal", rig.log)})
+        await manager.ready()
+        first, second = rig.pids()
+        assert first == before != second
+        assert await gone([first])
+        assert not (await manager.call("mcp__fake__echo", {"text": "x"})).is_error
+    assert [state for _, state in rig.states] == [STARTING, READY, STARTING, READY]
+
+
+async def test_a_server_that_has_not_started_is_told_of_as_cancelled(rig: Rig) -> None:
+    async with rig.opened() as manager:
+        manager.reload({"slow": fake("silent", rig.log, name="slow", startup_timeout_sec=30.0)})
+        await until(lambda: rig.states == [("slow", STARTING)])
+        manager.reload({})
+        assert rig.states == [("slow", STARTING), ("slow", CANCELLED)]
+        assert not manager.configured
+
+
+async def test_a_call_that_runs_fails_when_its_server_is_replaced(rig: Rig) -> None:
+    failures: list[str] = []
+
+    async with rig.fake("hang-call") as manager:
+
+        async def call() -> None:
+            try:
+                await call_tool(manager, "fake", "echo", {}, None)
+            except McpFailure as failure:
+                failures.append(str(failure))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await until(lambda: bool(rig.received("tools/call")))
+            manager.reload({})
+    assert failures == ["tool call failed for `fake/echo`: tools/call failed: Transport closed"]
+
+
+async def test_what_a_client_sends_along_reaches_the_server(rig: Rig) -> None:
+    async with rig.fake("normal") as manager:
+        await call_tool(manager, "fake", "echo", {"text": "x"}, {"trace": "t"})
+    (sent,) = rig.received("tools/call")
+    assert sent["params"] == {"name": "echo", "arguments": {"text": "x"}, "_meta": {"trace": "t"}}
+
+
+async def test_a_server_that_does_not_list_its_tools_is_shown_with_the_reason(rig: Rig) -> None:
+    async with rig.fake("hang-list", startup_timeout_sec=1.0) as manager:
+        (status,) = await server_statuses(manager, ["fake"], with_resources=True)
+        assert (status.state, status.tools) == (ConnectionState.FAILED, ())
+        assert "timed out after 1 seconds" in (status.error or "")
+
+
+async def test_the_time_server_tells_the_time(rig: Rig) -> None:
+    pytest.importorskip("mcp_server_time", reason="mcp-server-time is not installed")
+    transport = McpStdioTransport(
+        command=sys.executable,
+        args=("-m", "mcp_server_time", "--local-timezone", "UTC"),
+        env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    async with rig.opened(McpServerConfig(name="time", transport=transport, startup_timeout_sec=25.0)) as mcp:
+        assert mcp.failures() == ()
+        assert set(mcp.tools()) == {"mcp__time__get_current_time", "mcp__time__convert_time"}
+        outcome = await mcp.call("mcp__time__get_current_time", {"timezone": "Europe/Warsaw"})
+        assert not outcome.is_error
+        assert "Europe/Warsaw" in outcome.payload().content
+        wrong = await mcp.call("mcp__time__get_current_time", {"timezone": "Nowhere/Land"})
+        assert wrong.is_error

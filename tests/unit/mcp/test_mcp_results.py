@@ -1,10 +1,35 @@
-"""What the model and the client are given of a result."""
+"""What the model and the client are given: tools by name and schema, results, and texts of failures."""
 
+import hashlib
 import json
+import os
+import re
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app_server.core.mcp.faults import MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
+from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.core.mcp.faults import (
+    GITHUB_URL,
+    MAX_RESULT_BLOCKS,
+    MAX_RESULT_CHARS,
+    duration_text,
+    start_failure,
+    timed_out,
+    tool_call_error,
+)
+from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
+from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.launch import (
+    display_url,
+    find_program,
+    process_environment,
+    request_headers,
+    starting_folder,
+)
+from app_server.core.mcp.offer import qualify
 from app_server.core.mcp.results import McpCallOutcome, parse_result, payload_of, text_result
 from protocol.base import Json
 from protocol.mcp import CallToolResult
@@ -118,3 +143,206 @@ def test_an_outcome_is_reported_to_client_and_model() -> None:
     assert failed.is_error
     assert failed.event_result().to_value() == {"Err": "no"}
     assert failed.payload() == FunctionCallOutputPayload(content="no", success=False)
+
+
+STDIO = McpStdioTransport(command="x")
+
+
+def message(name: str, reason: str, transport: McpStdioTransport | McpHttpTransport = STDIO) -> str:
+    return start_failure(McpServerConfig(name=name, transport=transport), reason).message
+
+
+def test_users_of_github_are_told_how_to_log_in() -> None:
+    assert message("github", "OAuth is unsupported", McpHttpTransport(url=GITHUB_URL)) == (
+        "GitHub MCP does not support OAuth. Log in by adding a personal access token "
+        "(https://github.com/settings/personal-access-tokens) to your environment and config.toml:\n"
+        "[mcp_servers.github]\nbearer_token_env_var = CODEX_GITHUB_PERSONAL_ACCESS_TOKEN"
+    )
+
+
+def test_a_server_that_wants_a_login_says_so() -> None:
+    expected = "The example MCP server is not logged in. Run `codex mcp login example`."
+    assert message("example", "Auth required for server") == expected
+
+
+def test_a_slow_server_leads_to_its_limit() -> None:
+    assert message("slow", "request timed out") == (
+        "MCP client for `slow` timed out after 10 seconds. Add or adjust `startup_timeout_sec` in your config.toml:\n"
+        "[mcp_servers.slow]\nstartup_timeout_sec = XX"
+    )
+
+
+def test_any_other_failure_is_passed_unchanged() -> None:
+    transport = McpHttpTransport(url="https://example.com", bearer_token_env_var="TOKEN")
+    assert message("custom", "boom", transport) == "MCP client for `custom` failed to start: boom"
+
+
+def test_one_cause_stands_alone_and_several_are_numbered() -> None:
+    head = "tool call error: tool call failed for `s/t`\n\nCaused by:\n"
+    assert tool_call_error("s", "t", ("tools/call failed: x",)) == head + "    tools/call failed: x"
+    numbered = head + "    0: timed out awaiting tools/call after 2s\n    1: deadline has elapsed"
+    assert tool_call_error("s", "t", timed_out("tools/call", 2)) == numbered
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(60, "60s"), (2.5, "2.5s"), (0.5, "500ms"), (0.0015, "1.5ms")]
+)
+def test_durations_are_short(seconds: float, expected: str) -> None:
+    assert duration_text(seconds) == expected
+
+
+def test_a_process_sees_an_allow_list_and_what_its_table_names() -> None:
+    user = {
+        "HOME": "/h",
+        "PATH": "/bin",
+        "OPENAI_API_KEY": "k",
+        "MINE": "m",
+        "LC_ALL": "C",
+        "AWS_SECRET": "s",
+    }
+    transport = McpStdioTransport(
+        command="x", env={"EXTRA": "e", "HOME": "/other"}, env_vars=("MINE", "MISSING")
+    )
+    seen = {"HOME": "/other", "PATH": "/bin", "LC_ALL": "C", "MINE": "m", "EXTRA": "e"}
+    assert process_environment(transport, user, "/own", "/own/ws") == seen
+    for inside in ("/ws", "/ws/sub"):
+        assert process_environment(transport, user, inside, "/ws") == {**seen, "PYTHONSAFEPATH": "1"}
+    wanted = McpStdioTransport(command="x", env={"PYTHONSAFEPATH": ""})
+    assert process_environment(wanted, {}, "/ws", "/ws") == {"PYTHONSAFEPATH": ""}, (
+        "the user's own word counts"
+    )
+
+
+def test_a_server_starts_in_the_workspace_only_where_the_user_says_so(tmp_path: Path) -> None:
+    def folder(cwd: str | None = None, command: str = "x", home: Path = tmp_path) -> str:
+        return starting_folder("a", McpStdioTransport(command=command, cwd=cwd), str(home), "/ws")
+
+    assert folder() == str(tmp_path / "mcp" / "a")
+    assert os.stat(tmp_path / "mcp" / "a").st_mode & 0o777 == 0o700
+    assert folder(home=tmp_path / "none") == "/"
+    assert folder(cwd="/srv") == "/srv"
+    assert (folder(cwd="workspace"), folder(cwd="workspace", command="./x")) == ("/ws", "/ws")
+    for cwd, command in ((".", "x"), ("tools", "x"), (None, "./x")):
+        with pytest.raises(McpFailure, match=r'is relative: .* `cwd = "workspace"`'):
+            folder(cwd, command)
+
+
+def test_a_program_is_not_looked_for_in_the_working_directory(tmp_path: Path) -> None:
+    planted = tmp_path / "server"
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    with pytest.raises(FileNotFoundError):
+        find_program("server", {"PATH": ":.:/usr/bin"}, str(tmp_path))
+    assert find_program("server", {"PATH": f".:{tmp_path}"}, "/") == str(planted)
+    assert find_program("./server", {}, str(tmp_path)) == f"{tmp_path}/./server"
+
+
+def test_a_token_comes_from_the_environment_and_wins_over_a_header() -> None:
+    transport = McpHttpTransport(
+        url="https://x",
+        bearer_token_env_var="TOKEN",
+        http_headers={"authorization": "old", "A": "1"},
+        env_http_headers={"B": "FROM", "C": "MISSING"},
+    )
+    assert request_headers("s", transport, {"TOKEN": "t", "FROM": "2"}) == {
+        "A": "1", "B": "2", "Authorization": "Bearer t",
+    }  # fmt: skip
+    with pytest.raises(McpFailure, match="Environment variable TOKEN for MCP server 's' is not set"):
+        request_headers("s", transport, {})
+
+
+def test_a_shown_url_has_no_secrets() -> None:
+    assert display_url("https://me:secret@host:8/path?token=secret#x") == "https://host:8/path"
+
+
+def test_what_tells_the_model_something_stays() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 3, "enum": [3, 4], "description": "how many"}},
+        "required": ["n"],
+        "additionalProperties": False,
+        "$defs": {"q": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+    }
+    assert normalize_schema({"$schema": "https://json-schema.org/draft-07", **schema}) == schema
+
+
+def test_what_apis_insist_on_is_added() -> None:
+    assert normalize_schema({}) == {"type": "object", "properties": {}}
+    fit = normalize_schema({"type": "object", "properties": {"a": {"type": "array"}, "b": True}})
+    assert fit["properties"] == {"a": {"type": "array", "items": {}}, "b": {}}
+
+
+def deep(levels: int) -> dict[str, Json]:
+    return {"type": "object", "properties": {"a": deep(levels - 1)}} if levels else {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        "object",
+        {"type": "zzz"},
+        {"type": "string"},
+        {"properties": {"a": {"type": "zzz"}}},
+        {"properties": {"a": {"type": 5}}},
+        {"properties": {"a": 5}},
+        {"properties": []},
+        {"required": "a"},
+        {"required": [1]},
+        {"properties": {"a": {"anyOf": {}}}},
+        {"properties": {"a": {"$ref": "#/$defs/none"}}},
+        {"properties": {"a": {"$ref": "http://elsewhere/x.json"}}},
+        {"description": "x" * 100_000},
+        {"description": "\ud800"},
+        deep(60),
+    ],
+)
+def test_a_schema_that_an_api_would_refuse_omits_the_tool(schema: Json) -> None:
+    with pytest.raises(InvalidSchema):
+        normalize_schema(schema)
+
+
+def test_a_reference_that_leads_somewhere_is_kept() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/x~1y"}},
+        "$defs": {"x/y": {"type": "string"}},
+    }
+    assert normalize_schema(schema) == schema
+
+
+FIT = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def test_a_plain_name_is_prefixed_with_its_server() -> None:
+    assert qualify([("files", "read")]) == {"mcp__files__read": ("files", "read")}
+
+
+def test_a_long_name_ends_in_the_sha1_of_the_whole() -> None:
+    (name,) = qualify([("fake", "a" * 200)])
+    assert name == "mcp__fake__aaaaaaaaaaaaa" + hashlib.sha1(b"mcp__fake__" + b"a" * 200).hexdigest()
+    assert len(name) == 64
+
+
+def test_names_that_become_the_same_stay_two() -> None:
+    named = qualify([("s", "a.b"), ("s", "a b"), ("a__b", "c"), ("a", "b__c")])
+    assert list(named.values()) == [("s", "a.b"), ("s", "a b"), ("a__b", "c"), ("a", "b__c")]
+
+
+def test_a_tool_is_offered_once_and_not_without_a_name() -> None:
+    assert list(qualify([("s", "x"), ("s", "x"), ("s", ""), ("s", "  ")])) == ["mcp__s__x"]
+
+
+def test_a_name_that_is_taken_is_not_given_again() -> None:
+    (name,) = qualify([("s", "x")], taken={"mcp__s__x"})
+    assert name != "mcp__s__x"
+    assert FIT.fullmatch(name)
+
+
+@given(st.lists(st.tuples(st.from_regex(r"[a-zA-Z0-9_-]{1,90}", fullmatch=True), st.text(max_size=90))))
+def test_every_name_fits_and_leads_to_one_tool(pairs: list[tuple[str, str]]) -> None:
+    named = qualify(pairs)
+    assert all(FIT.fullmatch(name) for name in named)
+    assert set(named.values()) == {pair for pair in pairs if pair[1].strip()}
+    assert len(set(named.values())) == len(named)

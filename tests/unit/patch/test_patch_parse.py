@@ -1,11 +1,15 @@
-"""The grammar: what is taken, what is refused and with which words."""
+"""Patches as text: the grammar, the command lines that are patches, and which are applied, asked about, refused."""
 
 import contextlib
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.patch.disk_files import git_directories
 from app_server.core.patch.parse import (
     AddFile,
     DeleteFile,
@@ -16,6 +20,10 @@ from app_server.core.patch.parse import (
     UpdateFile,
     parse_patch,
 )
+from app_server.core.patch.patch_plan import Place
+from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Verdict, WriteScope, assess
+from app_server.core.patch.shell_forms import NotAPatch, ParseProblem, PatchCall, ShellForm, find_patch
+from protocol.policy import AskForApproval
 from tests.unit.patch.worlds import wrap
 
 HEADERS = "Valid hunk headers: '*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"
@@ -164,3 +172,164 @@ def test_no_text_raises_anything_else(text: str) -> None:
     for candidate in (text, wrap(text)):
         with contextlib.suppress(PatchSyntaxError):
             parse_patch(candidate)
+
+
+PATCH = wrap("*** Update File: f", "@@", "-it's $HOME `x`", "+b")
+BODY = PATCH + "\n"
+
+
+def script(text: str, shell: str = "bash", flag: str = "-lc") -> list[str]:
+    return [shell, flag, text]
+
+
+@pytest.mark.parametrize(
+    ("argv", "form"),
+    [
+        (["apply_patch", PATCH], PatchCall(PATCH)),
+        (["applypatch", "nothing"], PatchCall("nothing")),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF\n"), PatchCall(BODY)),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY)),
+        (script(f"applypatch <<EOF\n{PATCH}\nEOF"), PatchCall(BODY)),
+        (script(f'apply_patch <<"PATCH"\n{PATCH}\nPATCH'), PatchCall(BODY)),
+        (script(f"cd sub && apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY, "sub")),
+        (script(f"cd 'a b' && apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY, "a b")),
+        (script(f"cd \"a b\" && apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY, "a b")),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "/bin/zsh", "-c"), PatchCall(BODY)),
+        (script("apply_patch '*** Begin Patch\n*** End Patch'"), PatchCall("*** Begin Patch\n*** End Patch")),
+        (script("cd sub && apply_patch 'x'"), PatchCall("x", "sub")),
+        (script(f"apply_patch <<'EOF' > log\n{PATCH}\nEOF"), NotAPatch()),
+        (script("apply_patch 'x' > log"), NotAPatch()),
+        (["apply_patch"], NotAPatch()),
+        (["apply_patch", "a", "b"], NotAPatch()),
+        (["ls"], NotAPatch()),
+        ([], NotAPatch()),
+        (script("echo apply_patch"), NotAPatch()),
+        (script(f"cd sub; apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd a && cd b && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd - && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF\necho hi"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' && echo hi\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' > out\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' | tee out\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' &\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"! apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"X=1 apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"echo x || apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script('apply_patch "$(cat p)"'), NotAPatch()),
+        (script("apply_patch < p"), NotAPatch()),
+        (script("apply_patch <<< 'x'"), NotAPatch()),
+        (script("apply_patch <<'EOF'\n\ud800\nEOF"), NotAPatch()),
+    ],
+)
+def test_patches_are_distinguished_from_other_commands(argv: list[str], form: ShellForm) -> None:
+    assert find_patch(argv) == form
+
+
+@pytest.mark.parametrize("argv", [[PATCH], script(PATCH)])
+def test_a_patch_without_its_command_is_explained(argv: list[str]) -> None:
+    form = find_patch(argv)
+    assert isinstance(form, ParseProblem)
+    assert form.message.startswith("apply_patch verification failed: ")
+
+
+LONG_SCRIPT = """
+from app_server.core.patch.shell_forms import PatchCall, find_patch
+from app_server.core.process_memory import return_large_blocks
+return_large_blocks()
+patch = "*** Begin Patch\\n*** Add File: n\\n" + ("+" + "y" * 60 + "\\n") * 80_000 + "*** End Patch\\n"
+form = find_patch(["bash", "-lc", f"apply_patch <<'EOF'\\n{patch}EOF\\n"])
+assert isinstance(form, PatchCall), form
+assert form.patch == patch
+"""
+
+
+@pytest.mark.isolated
+def test_a_long_script_is_read_where_freed_blocks_go_back_to_the_system() -> None:
+    done = subprocess.run([sys.executable, "-c", LONG_SCRIPT], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+UNTRUSTED, ON_FAILURE, ON_REQUEST, NEVER = AskForApproval
+WS = WriteScope(("/ws",), ("/ws/home",))
+OUTSIDE = Reject("writing outside of the project; rejected by user approval settings")
+
+
+def place(real: str, label: str | None = None) -> Place:
+    return Place(label or real, real, real, label is not None)
+
+
+@pytest.mark.parametrize(
+    ("paths", "approval", "scope", "verdict"),
+    [
+        ([], ON_REQUEST, WS, Reject("empty patch")),
+        ([], UNTRUSTED, None, Reject("empty patch")),
+        (["/ws/a"], ON_REQUEST, WS, AutoApprove()),
+        (["/ws/a"], ON_FAILURE, WS, AutoApprove()),
+        (["/ws/a"], NEVER, WS, AutoApprove()),
+        (["/ws/a"], UNTRUSTED, WS, AskUser()),
+        (["/ws/a"], UNTRUSTED, None, AskUser()),
+        (["/etc/a"], NEVER, None, AutoApprove()),
+        (["/ws/a"], NEVER, WriteScope(), OUTSIDE),
+        (["/ws/a", "/out/b"], NEVER, WS, OUTSIDE),
+        (["/ws/a", "/out/b"], ON_REQUEST, WS, AskUser()),
+        (["/ws/a", "/out/b"], ON_FAILURE, WS, AskUser()),
+        (["/ws-evil/a"], NEVER, WS, OUTSIDE),
+        (["/ws/home/auth.json"], NEVER, WS, OUTSIDE),
+        (["/ws/homely"], NEVER, WS, AutoApprove()),
+        (["/ws/.gitignore"], NEVER, WS, AutoApprove()),
+        (["/etc/a"], NEVER, WriteScope(("/",)), AutoApprove()),
+        (["/w/.git/x"], NEVER, WriteScope(("/w/.git",)), AutoApprove()),
+    ],
+)
+def test_a_verdict_for_each_policy(
+    paths: list[str], approval: AskForApproval, scope: WriteScope | None, verdict: Verdict
+) -> None:
+    assert assess([place(path) for path in paths], approval, scope) == verdict
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/hooks/pre-commit",
+        ".git",
+        "sub/.git/config",
+        ".codex/config.toml",
+        ".agents/x",
+        ".GIT/hooks/x",
+        ".g\u200cit/x",
+    ],
+)
+def test_what_decides_what_is_run_is_never_written_unasked(path: str) -> None:
+    assert assess([place(f"/ws/{path}")], NEVER, WS) == OUTSIDE
+    assert isinstance(assess([place(f"/ws/{path}")], ON_REQUEST, WS), AskUser)
+
+
+def test_the_user_is_shown_where_a_link_leads() -> None:
+    verdict = assess([place("/out/real", "link")], ON_REQUEST, WS)
+    assert verdict == AskUser("link is a link to /out/real")
+
+
+def test_the_user_is_told_what_can_change_what_is_run() -> None:
+    verdict = assess([place("/ws/a"), place("/ws/sub/.git/config"), place("/ws/.codex/x")], ON_REQUEST, WS)
+    assert verdict == AskUser("/ws/sub/.git/config, /ws/.codex/x can change what git or the agent will run")
+
+
+def test_what_the_model_reads_of_a_refusal() -> None:
+    assert OUTSIDE.for_model() == (
+        "patch rejected: writing outside of the project; rejected by user approval settings"
+    )
+
+
+def test_git_directories_are_found_under_any_name(tmp_path: Path) -> None:
+    for name in ("HEAD", "objects", "refs"):
+        (tmp_path / "ws/bare.git" / name).mkdir(parents=True)
+    (tmp_path / "ws/.git").write_text("gitdir: g\n")
+    (tmp_path / "ws/sub").mkdir()
+    (tmp_path / "ws/sub/.git").write_text("gitdir: ../elsewhere\n")
+    ws = str(tmp_path / "ws")
+    assert git_directories([f"{ws}/g/hooks/x"], [ws], "/home") == (f"{ws}/g",)
+    assert git_directories([f"{ws}/bare.git/hooks/x"], [ws], "/home") == (f"{ws}/bare.git", f"{ws}/g")
+    assert git_directories([f"{ws}/sub/f"], [ws], "/home") == (f"{ws}/elsewhere", f"{ws}/g")
+    assert git_directories(["/elsewhere/f"], [ws], "/home") == ()

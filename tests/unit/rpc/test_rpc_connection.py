@@ -1,14 +1,16 @@
-"""Lines become calls, results become answers; what is too much is said to be."""
+"""Lines become calls, results become answers; what is too much is said to the client; and requests to it by
+their ids."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
+import pytest
 
-from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
-from app_server.rpc.errors import RpcError, internal_error, invalid_request
-from app_server.rpc.outgoing import ClientReply, Outgoing
+from app_server.rpc.connection import LINES_AT_ONCE, Connection, Lanes, RpcReply
+from app_server.rpc.errors import RpcError, internal_error, invalid_request, not_found, overloaded
+from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.base import Json
 from protocol.jsonrpc import Request
@@ -237,3 +239,92 @@ async def test_responses_of_the_client_resolve_its_requests() -> None:
 
     await talk(what)
     assert replies == {"first": ClientReply(error="no"), "second": ClientReply(result={"a": 1})}
+
+
+def test_an_error_has_a_code_and_a_kind() -> None:
+    assert invalid_request("m") == RpcError(-32600, "m", {"kind": "invalid_request"})
+    assert invalid_request("m", "k") == RpcError(-32600, "m", {"kind": "k"})
+    assert invalid_request("m", "k", "f") == RpcError(-32600, "m", {"kind": "k", "field": "f"})
+    assert internal_error("m") == RpcError(-32603, "m", {"kind": "internal"})
+    assert internal_error("m", "k") == RpcError(-32603, "m", {"kind": "k"})
+    assert overloaded("m") == RpcError(-32001, "m", {"kind": "overloaded", "retryable": True})
+
+
+def test_an_error_names_what_was_not_found() -> None:
+    error = not_found("open file", "x")
+    assert error == RpcError(-32600, "open file not found: x", {"kind": "open_file_not_found"})
+
+
+async def test_jobs_count_until_they_end_also_those_that_wait_in_a_lane() -> None:
+    go = [anyio.Event() for _ in range(3)]
+    async with anyio.create_task_group() as group:
+        lanes = Lanes(group)
+        lanes.start(go[0].wait)
+        lanes.start(go[1].wait, "lane")
+        lanes.start(go[2].wait, "lane")
+        for event, left in zip(go, (2, 1, 0), strict=True):
+            await anyio.wait_all_tasks_blocked()
+            assert lanes.running == left + 1
+            event.set()
+            await anyio.wait_all_tasks_blocked()
+            assert lanes.running == left
+
+
+async def test_ids_count_from_zero() -> None:
+    pending = PendingRequests()
+    assert [pending.register().id for _ in range(3)] == [0, 1, 2]
+    assert len(pending) == 3
+
+
+async def test_a_response_resolves_its_own_request_once() -> None:
+    pending = PendingRequests()
+    first, second = pending.register(), pending.register()
+    assert pending.resolve(second.id, ClientReply(2))
+    assert not pending.resolve(second.id, ClientReply(3))
+    assert (await second.wait()).result == 2
+    assert len(pending) == 1
+    assert pending.resolve(first.id, ClientReply(1))
+
+
+@pytest.mark.parametrize("id", ["0", 7, -1])
+async def test_a_response_with_another_id_resolves_nothing(id: int | str) -> None:
+    pending = PendingRequests()
+    pending.register()
+    assert not pending.resolve(id, ClientReply())
+    assert len(pending) == 1
+
+
+async def test_a_forgotten_request_is_no_longer_pending() -> None:
+    pending = PendingRequests()
+    kept, forgotten = pending.register(), pending.register()
+    pending.forget(forgotten)
+    assert not pending.resolve(forgotten.id, ClientReply())
+    assert pending.resolve(kept.id, ClientReply())
+
+
+async def test_a_request_is_sent_with_its_id_and_parameters() -> None:
+    sent: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        sent.append(data)
+
+    outgoing = Outgoing(write, 1000)
+    replies: list[ClientReply] = []
+
+    async def request() -> None:
+        replies.append(await outgoing.request("m", b'{"a": 1}'))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.write_queued)
+        group.start_soon(request)
+        await anyio.wait_all_tasks_blocked()
+        assert json.loads(b"".join(sent)) == {"id": 0, "method": "m", "params": {"a": 1}}
+        assert outgoing.pending.resolve(0, ClientReply("yes"))
+        await outgoing.finish()
+    assert replies == [ClientReply("yes")]
+    assert len(outgoing.pending) == 0
+
+
+def test_a_long_response_is_shortened_for_the_log() -> None:
+    assert describe("x" * 198) == repr("x" * 198)
+    assert describe("x" * 199) == "'" + "x" * 199 + "…"

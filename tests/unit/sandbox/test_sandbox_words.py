@@ -1,13 +1,19 @@
-"""What is pure text: the macOS profile, the probe's judgement, signs of a denial, Landlock's numbers."""
+"""What is pure text: the macOS profile, the probe's judgement, signs of denials; and the launcher's dataclasses."""
 
+import errno
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from app_server.core.exec import probing
 from app_server.core.exec.command import looks_denied
 from app_server.core.sandbox import macos, probe
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field, replace
 from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.sandbox.probe import GAPS, REFUSALS, gaps, is_refusal, layers
 
 PLAN = SandboxPlan(
     writable_roots=('/private/tmp/w")(s\\.*',),
@@ -95,3 +101,102 @@ def test_landlock_grants_no_devices_and_nothing_that_it_does_not_handle() -> Non
         assert rights["size"] == size
         assert bool(rights["net"]) is (version >= 4)
     assert probing.landlock_rights(network=False, version=0) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "refused"),
+    [
+        (errno.ENOSPC, ["100", "0"], True),
+        (errno.ENOSPC, ["100"], False),
+        (errno.EAGAIN, ["0"], False),
+        (None, ["0"], False),
+        *((code, [], True) for code in sorted(REFUSALS)),
+    ],
+)
+def test_a_limit_of_zero_is_a_refusal_and_an_exhausted_one_is_not(
+    code: int | None, limits: list[str], refused: bool
+) -> None:
+    assert is_refusal(code, limits=limits) is refused
+
+
+NOT_RUN = "a test command did not run in it"
+COULD = "a test command could still: "
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "landlock", "problems"),
+    [
+        (("done", ""), ("done", ""), [None, None, None]),
+        (("done", ""), None, [None, "the kernel has none", None]),
+        (("done write", ""), ("done", ""), [COULD + "write", None, None]),
+        (("done", ""), ("done write", ""), [None, COULD + "write", None]),
+        # Without Landlock, the other probe shows what seccomp holds.
+        (("done network", ""), None, [COULD + "network", "the kernel has none", COULD + "network"]),
+        (("done", ""), ("done datagram", ""), [None, None, COULD + "datagram"]),
+        (("", "refused"), ("done", ""), ["refused", None, None]),
+        (("done", ""), ("", "refused"), [None, "refused", None]),
+        (("", "refused"), ("", "refused too"), ["refused", "refused too", NOT_RUN]),
+        (("", ""), ("", ""), [NOT_RUN, NOT_RUN, NOT_RUN]),
+    ],
+)  # fmt: skip
+def test_each_layer_is_judged_by_the_probe_that_shows_it(
+    namespaces: tuple[str, str], landlock: tuple[str, str] | None, problems: list[str | None]
+) -> None:
+    found = layers(namespaces, landlock, 4)
+    name = "Landlock" if landlock is None else "Landlock (ABI 4)"
+    assert [layer.name for layer in found] == ["namespaces", name, "seccomp"]
+    assert [layer.problem for layer in found] == problems
+
+
+def test_gaps_are_what_the_probe_could_do_and_what_the_degraded_level_never_covers() -> None:
+    never = (GAPS["metadata"], GAPS["fences"], GAPS["secrets"])
+    assert set(gaps("done")) == set(never)
+    assert set(gaps("see signal done")) == {*never, GAPS["see"], GAPS["signal"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: int
+    y: int = 2
+
+
+@dataclass(slots=True)
+class Line:
+    start: Point
+    names: list[str] = field(default_factory=list)
+    length: int = field(init=False)
+    _open: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        self.length = self.start.x + self.start.y
+
+
+def test_values_and_defaults() -> None:
+    line, other = Line(Point(1)), Line(start=Point(3, y=4), names=["a"])
+    assert (line.start.y, line.names, line.length, line._open) == (2, [], 3, True)
+    assert (other.start.x, other.names, other.length) == (3, ["a"], 7)
+    assert line.names is not Line(Point(1)).names
+
+
+def test_equality_hash_and_changed_copies_of_frozen_ones() -> None:
+    assert Point(1) == Point(1, 2) == replace(Point(5), x=1)
+    assert len({Point(1), Point(1, 2), Point(2)}) == 2
+    assert Point(1) != Point(2)
+    assert Line(Point(1)) != Line(Point(1))
+
+
+@pytest.mark.parametrize("values", [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1})])
+def test_wrong_arguments(values: tuple[tuple[int, ...], dict[str, int]]) -> None:
+    with pytest.raises(TypeError):
+        Point(*values[0], **values[1])
+
+
+def test_the_launcher_loads_no_modules_that_take_long() -> None:
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); import app_server.core.launcher.main; print(*sys.modules)"
+    )
+    root = str(Path(__file__).parents[3])
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, root], capture_output=True, text=True, check=True
+    )
+    assert not {"dataclasses", "inspect", "ast", "typing", "re"} & set(ran.stdout.split())

@@ -1,15 +1,38 @@
-"""What operations do to the settings of the turns to come."""
+"""Operations: what they do to settings, the order in which they are taken, and the turns that they name."""
 
 from types import SimpleNamespace
 from typing import Any, cast
 
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.context.environment_context import user_text
+from app_server.core.errors import CoreError
 from app_server.core.session.operations import perform
 from app_server.core.session.services import SessionState
-from app_server.core.session.tasks import ActiveTask, InputPolicy, NothingToDo, PendingOperation
+from app_server.core.session.tasks import (
+    ActiveTask,
+    InputPolicy,
+    NothingToDo,
+    OperationQueue,
+    PendingOperation,
+)
+from app_server.core.session.turn_requests import (
+    ChangeSettings,
+    InterruptTurn,
+    NoActiveTurn,
+    OtherTurnActive,
+    StartTurn,
+    TurnNotSteerable,
+)
+from app_server.core.session.turns import TurnControl
 from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.settings import Settings
-from protocol.engine.events import SettingsChanged
-from protocol.ops import OverrideTurnContextOp, UserTurnOp
+from protocol.engine.events import SettingsChanged, TurnKind
+from protocol.ops import CompactOp, InterruptOp, OverrideTurnContextOp, ShutdownOp, UserTurnOp
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
 
 
@@ -76,3 +99,156 @@ async def test_a_user_turn_always_says_which_effort_it_wants() -> None:
     assert actor.state.settings.effort == ReasoningEffort.LOW
     assert [submission.id for submission in actor.tasks.active.postponed] == ["1", "2"]
     assert [(each.model, each.effort) for each in actor.told] == [("n", None), ("n", ReasoningEffort.LOW)]
+
+
+def queue() -> OperationQueue:
+    ids = iter(f"turn-{n}" for n in range(100))
+    return OperationQueue(ids.__next__)
+
+
+@given(st.lists(st.integers(1, 50), unique=True), st.data())
+def test_what_is_put_back_stands_where_it_was_submitted(positions: list[int], data: st.DataObject) -> None:
+    """Whatever of it waits in the queue already, and in whatever order the rest comes back."""
+    operations = queue()
+    submissions = [PendingOperation(str(n), InterruptOp(), "t", position=n) for n in positions]
+    for submission in data.draw(st.permutations(submissions)):
+        operations.put_back(submission)
+    assert [each.position for each in operations] == sorted(positions)
+
+
+async def test_operations_are_taken_in_their_order_and_one_is_being_performed() -> None:
+    operations = queue()
+    assert [operations.submit(id, InterruptOp()) for id in ("a", "b")] == ["turn-0", "turn-1"]
+    first = await operations.take()
+    assert (first.id, operations.performing, len(operations)) == ("a", first, 1)
+    operations.done()
+    assert operations.performing is None
+    operations.put_back(first)
+    assert [(await operations.take()).id for _ in range(2)] == ["a", "b"]
+
+
+async def test_taking_waits_for_the_first_operation() -> None:
+    operations, taken = queue(), list[str]()
+
+    async def take() -> None:
+        taken.append((await operations.take()).id)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            assert taken == []
+            operations.submit("a", ShutdownOp())
+    assert taken == ["a"]
+
+
+def test_a_closed_queue_takes_nothing() -> None:
+    operations = queue()
+    operations.close()
+    with pytest.raises(CoreError, match="the conversation has ended"):
+        operations.submit("a", InterruptOp())
+
+
+WORDS = UserWords(user_text("go"))
+
+
+class Scene:
+    """A queue, and a task that is said to run."""
+
+    def __init__(self) -> None:
+        ids = iter(f"turn-{n}" for n in range(100))
+        self.queue = OperationQueue(ids.__next__)
+        self.tasks = SimpleNamespace(active=None)
+        self.turns = TurnControl(self.queue, cast("Any", self.tasks))
+
+    def runs(self, turn_id: str, input_policy: InputPolicy = InputPolicy.STEER) -> ActiveTask:
+        active = ActiveTask(
+            emitter=TurnEmitter(cast("Any", None), "0", turn_id, lambda: 0.0),
+            task=NothingToDo(),
+            input_policy=input_policy,
+        )
+        self.tasks.active = active
+        return active
+
+    def waiting(self) -> list[Any]:
+        return [pending.op for pending in self.queue]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_without_a_turn_there_is_nothing_to_steer_or_to_interrupt(scene: Scene) -> None:
+    assert (scene.turns.current_id, scene.turns.any_to_come) == (None, False)
+    with pytest.raises(NoActiveTurn, match="to steer"):
+        scene.turns.steer("turn-0", WORDS)
+    with pytest.raises(NoActiveTurn, match="to interrupt"):
+        scene.turns.interrupt("i", None)
+
+
+async def test_words_join_the_turn_that_runs(scene: Scene) -> None:
+    active = scene.runs("running")
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("running", True)
+    assert active.steered == [WORDS]
+    assert [type(op) for op in scene.waiting()] == [ChangeSettings], "the settings still change"
+
+
+async def test_words_join_a_turn_that_has_not_begun(scene: Scene) -> None:
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("turn-0", False)
+    assert scene.turns.current_id == "turn-0"
+    more = UserWords(user_text("and this"))
+    assert scene.turns.start("b", StartTurn(words=more)) == ("turn-0", True)
+    (first, _) = scene.queue
+    assert first.steered == [more]
+
+
+async def test_a_turn_without_words_joins_none(scene: Scene) -> None:
+    scene.runs("running")
+    assert scene.turns.start("a", StartTurn(words=None)) == ("turn-0", False)
+
+
+async def test_a_task_that_takes_no_words_lets_the_next_turn_wait(scene: Scene) -> None:
+    active = scene.runs("running", InputPolicy.QUEUE)
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("turn-0", False)
+    assert active.steered == []
+
+
+async def test_steering_names_the_turn_that_runs(scene: Scene) -> None:
+    active = scene.runs("running")
+    with pytest.raises(OtherTurnActive, match="`other` but found `running`"):
+        scene.turns.steer("other", WORDS)
+    assert scene.turns.steer("running", WORDS) == "running"
+    assert active.steered == [WORDS]
+
+
+async def test_a_compaction_to_come_takes_no_words(scene: Scene) -> None:
+    scene.runs("running")
+    scene.queue.submit("c", CompactOp())
+    with pytest.raises(TurnNotSteerable) as refused:
+        scene.turns.steer("running", WORDS)
+    assert refused.value.kind is TurnKind.COMPACT
+
+
+@pytest.mark.parametrize(("named", "ended"), [(None, "running"), ("", "running"), ("turn-0", "turn-0")])
+async def test_an_interrupt_ends_the_turn_that_runs_or_the_named_one(
+    scene: Scene, named: str | None, ended: str
+) -> None:
+    active = scene.runs("running", InputPolicy.QUEUE)
+    scene.turns.start("a", StartTurn(words=WORDS))
+    active.postponed.append(await scene.queue.take())
+    scene.queue.done()
+    scene.turns.interrupt("i", named)
+    assert scene.waiting() == [InterruptTurn(ended)]
+
+
+async def test_an_interrupt_of_an_unknown_turn_is_refused(scene: Scene) -> None:
+    scene.runs("running")
+    with pytest.raises(OtherTurnActive):
+        scene.turns.interrupt("i", "turn-9")
+
+
+async def test_a_task_that_ends_is_no_turn_that_runs(scene: Scene) -> None:
+    scene.runs("running").ending = True
+    assert scene.turns.current_id is None
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("turn-0", False)

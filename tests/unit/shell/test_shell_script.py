@@ -1,5 +1,7 @@
-"""Splitting scripts of plain commands: what is understood, what is refused, and that real shells agree."""
+"""Words to text and back, scripts of plain commands, and arguments against an allow-list of options."""
 
+import re
+import shlex
 import shutil
 from functools import partial
 from pathlib import Path
@@ -9,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.core.shell import script as script_module
+from app_server.core.shell.options import Options, operands_of, options
+from app_server.core.shell.quote import NUL_COMMAND, join, split, word_set
 from app_server.core.shell.readers import READERS
 from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import (
@@ -238,3 +242,147 @@ def test_the_shims_see_what_shells_execute(shims: Shims, tmp_path: Path) -> None
     """The test above can fail: expansions reach the programs, and both runs together reach every command."""
     seen = shims.calls(str(shutil.which("bash")), "ls {a,b} && foo \"x  y\" || rm 'f' | git; echo $'t\\x41'")
     assert seen == {("ls", "a", "b"), ("foo", "x  y"), ("rm", "f"), ("git",), ("echo", "tA")}
+
+
+ANY_WORDS = st.lists(
+    st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+)
+SHELL_WORDS = st.lists(st.text(alphabet="ab '\"\\$`!^~#{}=,\n\t;|&%é]", max_size=8))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], ""),
+        (["ls", "-la", "src/a.py"], "ls -la src/a.py"),
+        ([""], "''"),
+        (["a b"], "'a b'"),
+        (["1,5p"], "'1,5p'"),
+        (["--lines=5"], "'--lines=5'"),
+        (["a:b@c+d_e.f/g-h]"], "a:b@c+d_e.f/g-h]"),
+        (["it's"], '"it\'s"'),
+        (["it'sX"], '"it\'sX"'),
+        (["$HOME"], "'$HOME'"),
+        (["a\\b"], '"a\\\\b"'),
+        (["a\"b'c"], '"a\\"b\'c"'),
+        (["a b'c$d"], "\"a b'c\"'$d'"),
+        (["!'"], "'!'\"'\""),
+        (["a^b"], "a'^b'"),
+        (["é"], "'é'"),
+        (["a\nb"], "'a\nb'"),
+        (["~", "*", "{a}", "#x"], "'~' '*' '{a}' '#x'"),
+        (["a\0b", "c"], NUL_COMMAND),
+    ],
+)
+def test_words_are_quoted_where_shells_need_it(words: list[str], text: str) -> None:
+    assert join(words) == text
+
+
+@given(ANY_WORDS | SHELL_WORDS)
+def test_what_was_joined_splits_into_the_same_words(words: list[str]) -> None:
+    assert split(join(words)) == words
+    assert shlex.split(join(words)) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        ("  a \t b\nc ", ["a", "b", "c"]),
+        ("a'b c'\"d e\"f", ["ab cd ef"]),
+        ("'' \"\"", ["", ""]),
+        ("a\\ b \\'c", ["a b", "'c"]),
+        ('"a\\"b\\$c\\d\\\ne"', ['a"b$c\\de']),
+        ("a # b\nc", ["a", "c"]),
+        ("a#b", ["a#b"]),
+        ("a && b; c", ["a", "&&", "b;", "c"]),
+        ("'a", None),
+        ('"a', None),
+        ('"a\\', None),
+        ("a\\", None),
+    ],
+)
+def test_splitting(text: str, words: list[str] | None) -> None:
+    assert split(text) == words
+
+
+# `shlex` keeps the newline of a continued line, and in double quotes the backslash before `$` and a backquote.
+PLAIN_TEXTS = st.text(alphabet="ab'\"\\ \t\n$`", max_size=14).filter(
+    lambda text: not re.search(r"\\[\n$`]", text)
+)
+
+
+@given(PLAIN_TEXTS)
+def test_text_without_comments_splits_as_in_a_posix_shell(text: str) -> None:
+    try:
+        expected: list[str] | None = shlex.split(text)
+    except ValueError:
+        expected = None
+    assert split(text) == expected
+
+
+ALLOWED = Options("ab", "nx", frozenset({"all", "width=", "color?"}), numeric=True, most=2)
+
+
+def test_a_table_row_is_its_parts() -> None:
+    assert options("ab", "nx", "all\n  width= color?", numeric=True, most=2) == ALLOWED
+    assert options() == Options()
+    assert word_set("a b\n  c a") == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("words", "operands"),
+    [
+        ("", []),
+        ("f g", ["f", "g"]),
+        ("-", ["-"]),
+        ("-a f -b", ["f"]),
+        ("-ab f", ["f"]),
+        ("-5 f", ["f"]),
+        ("-n 3 f", ["f"]),
+        ("-n3 f", ["f"]),
+        ("-n -3 f", ["f"]),
+        ("-n +3 f", ["f"]),
+        ("-an 3 f", ["f"]),
+        ("-nb f", ["f"]),
+        ("-n - f", None),
+        ("-n -a f", None),
+        ("-n -3a f", None),
+        ("-n", None),
+        ("-c", None),
+        ("-ac f", None),
+        ("-5a", None),
+        ("-a5", None),
+        ("--all f", ["f"]),
+        ("--all=x f", None),
+        ("--al f", None),
+        ("--width 3 f", ["f"]),
+        ("--width=3 f", ["f"]),
+        ("--width= f", ["f"]),
+        ("--width -3 f", ["f"]),
+        ("--width --all", None),
+        ("--width", None),
+        ("--color f", ["f"]),
+        ("--color=auto f", ["f"]),
+        ("--color= f", ["f"]),
+        ("--colour f", None),
+        ("-- -c --all", ["-c", "--all"]),
+        ("f -- g", ["f", "g"]),
+        ("-a -- -- g", ["--", "g"]),
+        ("f g h", None),
+        ("f -- g h", None),
+    ],
+)
+def test_only_listed_options_are_accepted(words: str, operands: list[str] | None) -> None:
+    assert operands_of(words.split(), ALLOWED) == operands
+
+
+def test_numbers_are_options_only_where_the_program_takes_them() -> None:
+    assert operands_of(["-5"], Options()) is None
+    assert operands_of(["-5"], Options(valued="5")) is None, "without its value"
+
+
+def test_any_number_of_operands_where_there_is_no_limit() -> None:
+    assert operands_of(["f"] * 50, Options()) == ["f"] * 50
+    assert operands_of(["f"], Options(most=0)) is None
+    assert operands_of([], Options(most=0)) == []

@@ -1,17 +1,33 @@
-"""What is emitted while more follows at once is stored together, and nobody is told before."""
+"""What is emitted, together or joined, stored and counted."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.turn.coalesce import LONGEST, coalesce
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import YIELD_ROUNDS, Line, Outbox
-from protocol.engine.events import ItemCompleted
+from app_server.core.turn.settings import Settings, SettingsChange
+from app_server.core.turn.token_counts import TokenCounts
+from protocol.engine.events import (
+    AgentMessageDelta,
+    Delta,
+    ItemCompleted,
+    ReasoningSummaryDelta,
+    ReasoningTextDelta,
+    SessionEvent,
+)
 from protocol.engine.items import AgentMessage
 from protocol.events.notices import BackgroundEventEvent
+from protocol.events.turn import TokenUsage
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningEffort, ReasoningSummary
 
 
 class Disk(RolloutWriter):
@@ -76,3 +92,129 @@ async def test_events_that_are_given_back_come_first_and_in_their_order(tmp_path
         "3",
         "4",
     ]
+
+
+turns, items, texts = st.sampled_from("12"), st.sampled_from("ab"), st.text(max_size=4)
+deltas = st.one_of(
+    st.builds(AgentMessageDelta, items, texts),
+    st.builds(ReasoningSummaryDelta, items, st.integers(0, 1), texts),
+    st.builds(ReasoningTextDelta, items, st.integers(0, 1), texts),
+    st.builds(BackgroundEventEvent, message=texts),
+)
+streams = st.lists(
+    st.builds(lambda turn, event: SessionEvent(turn, f"turn-{turn}", event), turns, deltas), max_size=25
+)
+
+
+def texts_by_neighbours(events: list[SessionEvent]) -> list[tuple[object, str]]:
+    """Every run of deltas of one stream as one text, in order."""
+    out: list[tuple[object, str]] = []
+    for operation, turn, event in events:
+        if not isinstance(event, Delta):
+            assert isinstance(event, BackgroundEventEvent)
+            out.append((None, event.message))
+            continue
+        key = (operation, turn, type(event), event.item_id, getattr(event, "index", None))
+        if out and out[-1][0] == key:
+            out[-1] = (key, out[-1][1] + event.delta)
+        else:
+            out.append((key, event.delta))
+    return out
+
+
+@given(streams)
+def test_the_text_of_every_stream_is_the_same(events: list[SessionEvent]) -> None:
+    joined = coalesce(events)
+    assert texts_by_neighbours(joined) == texts_by_neighbours(events)
+    assert len(joined) <= len(events)
+
+
+@given(streams)
+def test_coalescing_is_idempotent(events: list[SessionEvent]) -> None:
+    joined = coalesce(events)
+    assert coalesce(joined) == joined
+
+
+def test_a_joined_delta_is_bounded() -> None:
+    piece = "x" * (LONGEST // 2)
+    events = [SessionEvent("1", "t", AgentMessageDelta("a", piece)) for _ in range(5)]
+    lengths = [
+        len(each.event.delta) for each in coalesce(events) if isinstance(each.event, AgentMessageDelta)
+    ]
+    assert sum(lengths) == 5 * len(piece)
+    assert max(lengths) <= LONGEST
+
+
+numbers = st.integers(0, 10_000)
+usages = st.builds(
+    TokenUsage,
+    input_tokens=numbers,
+    cached_input_tokens=numbers,
+    output_tokens=numbers,
+    reasoning_output_tokens=numbers,
+    total_tokens=numbers,
+)
+
+
+@given(st.lists(usages, min_size=1))
+def test_totals_add_up_and_the_last_is_the_last(parts: list[TokenUsage]) -> None:
+    counts = TokenCounts()
+    for usage in parts:
+        counts.add(usage, 1000)
+    assert counts.info is not None
+    assert counts.info.last_token_usage == parts[-1]
+    assert counts.info.total_token_usage.total_tokens == sum(usage.total_tokens for usage in parts)
+    assert counts.in_context == parts[-1].total_tokens
+
+
+def test_a_full_window_is_what_is_missing_of_it() -> None:
+    counts = TokenCounts()
+    counts.add(TokenUsage(total_tokens=300), 1000)
+    counts.fill(1000)
+    assert counts.info is not None
+    assert counts.info.last_token_usage.total_tokens == 700
+    assert counts.info.total_token_usage.total_tokens == 1000
+
+
+def test_an_estimate_changes_what_is_in_context_and_not_what_was_paid() -> None:
+    counts = TokenCounts()
+    counts.add(TokenUsage(total_tokens=300), 1000)
+    counts.estimate(50, None)
+    assert counts.info is not None
+    assert counts.in_context == 50
+    assert counts.info.total_token_usage.total_tokens == 300
+    assert counts.info.model_context_window == 1000
+
+
+def test_nothing_is_known_before_the_first_answer() -> None:
+    assert TokenCounts().in_context is None
+
+
+SETTINGS = Settings(
+    cwd="/w",
+    approval_policy=AskForApproval.NEVER,
+    sandbox_policy=ReadOnly(),
+    model="m",
+    effort=ReasoningEffort.HIGH,
+    summary=ReasoningSummary.AUTO,
+)
+
+CHANGES: dict[str, Any] = {
+    "cwd": "/elsewhere",
+    "approval_policy": AskForApproval.UNTRUSTED,
+    "sandbox_policy": DangerFullAccess(),
+    "model": "n",
+    "effort": None,
+    "summary": ReasoningSummary.NONE,
+}
+
+
+@given(st.sets(st.sampled_from(sorted(CHANGES))))
+def test_a_change_of_settings_touches_what_it_names_and_nothing_else(names: set[str]) -> None:
+    changed = SETTINGS.changed(SettingsChange(**{name: CHANGES[name] for name in names}))
+    expected = {name: CHANGES[name] if name in names else getattr(SETTINGS, name) for name in CHANGES}
+    assert {name: getattr(changed, name) for name in CHANGES} == expected
+
+
+def test_every_setting_can_be_changed() -> None:
+    assert {field.name for field in fields(SettingsChange)} == {field.name for field in fields(Settings)}

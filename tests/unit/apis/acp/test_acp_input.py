@@ -1,4 +1,5 @@
-"""What clients say: blocks, commands, options, MCP servers, answers to questions. Odd input is refused, or harmless."""
+"""What clients say: blocks, commands, options, MCP servers, answers to questions. Odd input is refused, or
+harmless."""
 
 from types import MappingProxyType
 

@@ -1,12 +1,19 @@
-"""read_file, list_dir and grep_files: what they show, what they refuse, and that they have a command's rights."""
+"""What tools show of files and pictures, what commands they run, and which of them a model is offered."""
 
+import base64
+import json
 import os
+import sys
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.config.load import load_config
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.files.model_reads import (
     LINE_BYTES,
     ReadError,
@@ -16,11 +23,20 @@ from app_server.core.files.model_reads import (
     read_block,
     read_lines,
 )
-from app_server.core.tools.builtin.reading import GrepFilesTool, ListDirTool, ReadFileTool
-from app_server.core.tools.contract import Tool, ToolFailure
+from app_server.core.model.families import find_family
+from app_server.core.pictures import BROKEN
+from app_server.core.tools.builtin.reading import GrepFilesTool, ListDirTool, ReadFileTool, ViewImageTool
+from app_server.core.tools.builtin.shell import ShellCommandTool, ShellTool
+from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
+from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
 from protocol.base import Json
-from protocol.policy import ReadOnly
+from protocol.events.commands import ExecCommandBeginEvent
+from protocol.policy import ReadOnly, ReviewDecision
+from protocol.responses import InputImage, MessageItem
+from protocol.structs import replace
+from tests.support.pictures import png
 from tests.unit.tools.builtin.conftest import MakeLive, run
+from tests.unit.tools.conftest import MakeScene, Scene
 
 BLOCK = {"file_path": __file__, "mode": "indentation"}
 READ, LIST, GREP = ReadFileTool(), ListDirTool(), GrepFilesTool()
@@ -211,3 +227,181 @@ async def test_what_is_shown_is_bounded(live: MakeLive) -> None:
     shown = await run(READ, scene, file_path=str(scene.ws / "big"), limit=90_000)
     assert len(shown.encode()) < 11_000
     assert shown.endswith("L90000: 89999")
+
+
+PNG = png() + bytes(range(256)) * 8192
+"""Larger than what is kept of a command's output."""
+
+
+async def test_an_image_is_attached_whole(live: MakeLive) -> None:
+    scene = live()
+    (scene.ws / "a.png").write_bytes(PNG)
+    call = ToolCall("c1", "view_image", '{"path": "a.png", "detail": "high"}')
+    output = await ViewImageTool().invoke(call, scene.turn)
+    assert output.payload.content == "attached local image path"
+    (message,) = output.followup_items
+    assert isinstance(message, MessageItem)
+    (image,) = message.content
+    assert isinstance(image, InputImage)
+    kind, _, data = image.image_url.partition(",")
+    assert (kind, base64.b64decode(data)) == ("data:image/png;base64", PNG)
+    assert scene.kinds() == ["view_image_tool_call"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the layers of Linux")
+async def test_what_commands_cannot_read_is_not_shown(live: MakeLive) -> None:
+    scene = live(sandbox=ReadOnly())
+    secret = scene.root / "home" / "auth.json"
+    secret.write_bytes(PNG)
+    with pytest.raises(ToolFailure, match="unable to locate image at"):
+        await run(ViewImageTool(), scene, path=str(secret))
+    assert scene.said == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("missing.png", "unable to locate image at `{path}`: No such file or directory (os error 2)"),
+        ("folder", "unable to read image at `{path}`: not a file"),
+        ("pipe", "unable to read image at `{path}`: not a file"),
+        ("/dev/zero", "unable to read image at `{path}`: not a file"),
+        ("text.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF or WebP image"),
+        ("empty.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF or WebP image"),
+        ("broken.png", f"unable to read image at `{{path}}`: {BROKEN}"),
+        ("huge.png", f"unable to read image at `{{path}}`: larger than {MAX_IMAGE_BYTES} bytes"),
+        ("nul\0.png", "unable to locate image at `{path}`: no file can have this name"),
+    ],
+)
+async def test_a_file_that_is_no_image_is_rejected_early(live: MakeLive, name: str, told: str) -> None:
+    scene = live()
+    prepare(scene.ws)
+    path = os.path.join(scene.ws, name)
+    with anyio.fail_after(20), pytest.raises(ToolFailure) as raised:
+        await run(ViewImageTool(), scene, path=name)
+    assert str(raised.value) == told.format(path=path)
+    assert scene.said == []
+
+
+def prepare(folder: Path) -> None:
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "text.png").write_text("not at all")
+    (folder / "empty.png").touch()
+    (folder / "broken.png").write_bytes(png()[:40] + b"rubbish" * 9)
+    with (folder / "huge.png").open("wb") as huge:
+        huge.write(PNG)
+        huge.truncate(MAX_IMAGE_BYTES + 1)
+
+
+PATCH = "*** Begin Patch\n*** Add File: new\n+x\n*** End Patch"
+
+
+def begun(scene: Scene) -> ExecCommandBeginEvent:
+    return next(event for event in scene.said if isinstance(event, ExecCommandBeginEvent))
+
+
+async def test_an_argument_vector_is_run_without_a_shell(live: MakeLive) -> None:
+    scene = live()
+    told = json.loads(
+        await run(ShellTool(), scene, command=["printf", "%s", "$HOME"], timeout_ms=None, other=1)
+    )
+    assert told["output"] == "$HOME"
+
+
+async def test_a_line_is_run_by_the_users_shell(live: MakeLive) -> None:
+    scene = live()
+    (scene.ws / "sub").mkdir()
+    told = json.loads(await run(ShellCommandTool(), scene, command="echo $((1 + 1)); pwd", workdir="sub"))
+    assert told["output"].splitlines() == ["2", str(scene.ws / "sub")]
+    assert begun(scene).command == ("/bin/sh", "-lc", "echo $((1 + 1)); pwd")
+
+
+async def test_a_line_keeps_its_time_limit(live: MakeLive) -> None:
+    told = json.loads(await run(ShellCommandTool(), live(), command="sleep 30", timeout_ms=50))
+    assert told["metadata"]["exit_code"] == 124
+
+
+async def test_a_line_can_ask_to_leave_the_sandbox(scene: MakeScene) -> None:
+    asked = scene(answers=[ReviewDecision.APPROVED])
+    await run(ShellCommandTool(), asked, command="true", with_escalated_permissions=True, justification="why")
+    (question,) = asked.questions()
+    assert question.reason == "why"
+    assert asked.runner.confined == [False]
+
+
+@pytest.mark.parametrize("script", [f"apply_patch <<'EOF'\n{PATCH}\nEOF", f"apply_patch '{PATCH}'"])
+async def test_a_patch_in_a_line_is_applied_as_a_patch(live: MakeLive, script: str) -> None:
+    scene = live()
+    scene.turn.commands.shell_path = "/bin/bash"
+    told = json.loads(await run(ShellCommandTool(), scene, command=script))
+    assert told["output"] == "Success. Updated the following files:\nA new\n"
+    assert Path(scene.ws, "new").read_text() == "x\n"
+    assert scene.kinds() == ["patch_apply_begin", "exec_command_output_delta", "patch_apply_end"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [(ShellTool(), {"command": "ls"}), (ShellCommandTool(), {"command": ["ls"]})]
+)
+async def test_one_form_is_not_taken_for_the_other(
+    scene: MakeScene, tool: ShellTool | ShellCommandTool, arguments: dict[str, Json]
+) -> None:
+    with pytest.raises(ToolFailure, match=r"\$\.command: "):
+        await run(tool, scene(), **arguments)
+
+
+RESOURCES = ["list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"]
+ALWAYS = [*RESOURCES, "update_plan"]
+"""Offered to every model, in this order, between the shell and the rest."""
+FILES = ["grep_files", "read_file", "list_dir"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
+
+
+def offered(config: Config, model: str = "some-model", *features: str) -> list[str]:
+    switched = replace(config, features=config.features.switched(on=features))
+    return [tool.name for tool in build_tools(switched, find_family(model), None).offered]
+
+
+@pytest.mark.parametrize(
+    ("model", "tools"),
+    [
+        ("some-model", ["shell", *ALWAYS, "view_image"]),
+        ("gpt-5", ["shell", *ALWAYS, "view_image"]),
+        ("gpt-5.1-codex", ["shell", *ALWAYS, "apply_patch", "view_image"]),
+        ("gpt-oss:20b", ["shell", *ALWAYS, "apply_patch", "view_image"]),
+        ("codex-mini-latest", ["local_shell", *ALWAYS, "view_image"]),
+        ("codex-exp-1", ["shell", *ALWAYS, "apply_patch", *FILES, "view_image"]),
+        ("test-gpt-5-codex", ["shell", *ALWAYS, *FILES, "view_image"]),
+    ],
+)
+def test_a_family_has_its_tools_in_order(config: Config, model: str, tools: list[str]) -> None:
+    assert offered(config, model) == tools
+
+
+def test_features_add_tools_and_change_the_shell(config: Config) -> None:
+    assert offered(config, "some-model", "unified_exec")[:2] == ["exec_command", "write_stdin"]
+    assert offered(config, "codex-mini-latest", "shell_command_tool")[0] == "shell_command"
+    assert "read_file" in offered(config, "some-model", "read_file")
+    assert "grep_files" not in offered(config, "some-model", "read_file")
+    assert "apply_patch" in offered(config, "some-model", "apply_patch_freeform")
+
+
+def test_settings_take_tools_away_and_add_them(config: Config) -> None:
+    switched = config.features.switched(on=["web_search_request"], off=["view_image_tool"])
+    tools = offered(replace(config, features=switched))
+    assert "view_image" not in tools
+    assert tools[-1] == "web_search"
+
+
+def test_every_habitual_name_of_the_shell_is_answered(config: Config) -> None:
+    unified = replace(config, features=config.features.switched(on=["unified_exec"]))
+    by_name = build_tools(unified, find_family("some-model"), None).by_name()
+    assert {"shell", "container.exec", "local_shell", "shell_command", "exec_command"} <= by_name.keys()
+
+
+def test_what_is_offered_is_known_to_be_ours(config: Config) -> None:
+    everything = offered(config, "codex-exp-1", "unified_exec", "web_search_request")
+    assert set(everything) <= BUILTIN_NAMES

@@ -1,20 +1,88 @@
-"""`app-server doctor` as a process, with real probes, an MCP server and a provider on loopback."""
+"""The commands beside the server, as people start them: `demo`, `doctor`; and the client that docs/embedding.md
+shows."""
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import pytest
 from anyio.abc import SocketStream
 
-from app_server.demo.scripted_model import LoopbackServer, ReceivedRequest, whole_response
+from app_server.demo.scripted_model import (
+    LoopbackServer,
+    ReceivedRequest,
+    ScriptedModel,
+    in_order,
+    reply,
+    runs,
+    says,
+    whole_response,
+)
+from app_server.demo.workspace import CONFIG as OF_THE_DEMO
+from app_server.demo.workspace import MODEL
 from protocol.base import Json
 
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
+
+
+def demo(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (SCRIPT, "demo", *arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=dict(os.environ) | {"TMPDIR": str(folder)} | environment,
+    )
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """For what is temporary; with a short path, which is what people see."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as path:
+        yield Path(path)
+
+
+def test_everything_happens(folder: Path) -> None:
+    done = demo(folder, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    for shown in (
+        "failed: expected 'Hello, World!'",  # the command's output
+        '+echo "Hello, $1!"',  # the patch
+        "The sandbox stopped me",
+        "since the thread began",  # the tokens
+        "rollout-",
+        "thread/resume",
+        "passed: Hello, World!",  # after the second server took over
+    ):
+        assert shown in done.stdout
+    assert "\x1b" not in done.stdout
+    assert list(folder.iterdir()) == []
+
+
+def test_nothing_is_approved_where_nobody_can_be_asked(folder: Path) -> None:
+    done = demo(folder)
+    assert done.returncode == 1
+    assert "no terminal to ask at" in done.stdout
+    assert "✗" not in done.stdout
+    assert "passed: Hello, World!" not in done.stdout
+
+
+def test_without_git_it_says_so(folder: Path) -> None:
+    done = demo(folder, "--yes", PATH=str(folder))
+    assert done.returncode == 1
+    assert "git is not installed" in done.stdout
+
+
 MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 KEY = "sk-of-the-desk-1234567890"
 CONFIG = """\
@@ -132,3 +200,37 @@ async def test_the_command_line_is_that_of_the_server(tmp_path: Path) -> None:
     )
     status, printed = await doctor(tmp_path, "-c", "model_provider=nowhere")
     assert (status, "Model provider `nowhere` not found" in printed) == (1, True)
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
+
+
+async def test_the_documented_client_holds_a_conversation(tmp_path: Path) -> None:
+    example = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert example
+    (tmp_path / "client.py").write_text(example[1])
+    command = ["sh", "-c", "echo $((6 * 7)) > answer.txt"]
+    model = ScriptedModel(
+        in_order(reply(*says("I will see."), runs(command, "call-1")), reply(*says("It is 42.")))
+    )
+    async with model.serving() as url:
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "config.toml").write_text(OF_THE_DEMO.format(url=url, model=MODEL))
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = dict(os.environ) | {"CODEX_HOME": str(home), "PATH": path, "NO_PROXY": "127.0.0.1"}
+        workspace = tmp_path / "workspace"
+        workspace.mkdir()
+        with anyio.fail_after(60):
+            done = await anyio.run_process(
+                [sys.executable, "../client.py", "How much is six times seven?"],
+                input=b"y\n",
+                check=False,
+                cwd=workspace,
+                env=environment,
+                stderr=subprocess.STDOUT,
+            )
+    assert done.returncode == 0, done.stdout.decode()
+    assert "I will see." in done.stdout.decode()
+    assert "It is 42." in done.stdout.decode()
+    assert (workspace / "answer.txt").read_text() == "42\n"
