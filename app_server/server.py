@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
-from app_server.apis.route import Route
-from app_server.apis.router import MethodRouter
+from app_server.apis.router import FindRoute, MethodRouter
 from app_server.apis.services import AccountServices, ConfigSource, HostServices, ServerServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
@@ -40,6 +39,7 @@ from app_server.machine import Machine
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
+from protocol.table import by_method
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
@@ -208,15 +208,15 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
 
         return open_router(services, None if early is None else early.params)
 
-    def conversations() -> Iterable[Route]:
+    def conversations() -> FindRoute:
         from app_server.apis.v1.routes import routes  # noqa: PLC0415 - only for clients that speak it
 
-        return routes(services)
+        return by_method(routes(services)).get
 
-    def threads() -> Iterable[Route]:
-        from app_server.apis.v2.routes import routes  # noqa: PLC0415 - only for clients that speak it
+    def threads() -> FindRoute:
+        from app_server.apis.v2.routes import ThreadRoutes  # noqa: PLC0415 - only for clients that speak it
 
-        return routes(services)
+        return ThreadRoutes(services).find
 
     if early is not None:
         services.handshake.accept_capabilities(early.name, early.version, early.capabilities)

@@ -143,6 +143,9 @@ LATE_IMPORTS = {
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
     "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
     "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
+    "app_server.apis.v2.handlers": "each with the first method of its family",
+    "app_server.apis.v2.news": "with threads, or the account",
+    "app_server.apis.v2.questions": "with the first question to the client",
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
     "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
@@ -268,6 +271,9 @@ def imported(scope: Iterable[ast.AST]) -> Iterator[str]:
                 assert node.module is not None, "a relative import"
                 full = {f"{node.module}.{alias.name}" for alias in node.names}
                 yield from (name if name in modules() else node.module for name in full)
+            case ast.Call(func=ast.Name(id="import_module"), args=[ast.JoinedStr(values=[package, _])]):
+                assert isinstance(package, ast.Constant), "any module may be meant"
+                yield from (name for name in modules() if name.startswith(str(package.value)))
             case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module")):
                 [name] = node.args
                 assert isinstance(name, ast.Constant), "a module whose name no reader of the code knows"
@@ -637,7 +643,8 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
 import app_server.cli
-import app_server.startup.full_server, app_server.apis.v1.routes, app_server.apis.v2.routes
+import app_server.startup.full_server, app_server.apis.v1.routes
+from app_server.apis.v2.routes import load_for; load_for("thread/start")
 import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
 from protocol.v1.methods import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
@@ -653,11 +660,22 @@ def test_what_answers_initialize_does_without_pydantic() -> None:
 
 def test_a_client_of_threads_does_not_load_conversations() -> None:
     loaded = modules_loaded_by(
-        "import app_server.startup.full_server, app_server.apis.v2.routes, app_server.assembly"
+        "import app_server.startup.full_server, app_server.assembly\n"
+        "from app_server.apis.v2.routes import load_for; load_for('thread/start')"
     )
     assert {
         name for name in loaded if inside(name, "app_server.apis.v1") or inside(name, "protocol.v1")
     } == set()
+
+
+def test_a_first_turn_loads_no_other_resources() -> None:
+    """Shapes and handlers of the thread API come with the first method of their family."""
+    loaded = modules_loaded_by("from app_server.apis.v2.routes import load_for; load_for('thread/start')")
+    handlers = {name.rpartition(".")[2] for name in loaded if name.startswith("app_server.apis.v2.handlers.")}
+    shapes = {name.rpartition(".")[2] for name in loaded if name.startswith("protocol.v2.")}
+    assert handlers == {"threads", "turns"}
+    served = "fields item_events item_parts items server settings thread thread_open turn"
+    assert shapes == set(served.split())
 
 
 def test_the_reference_of_settings_is_a_tool() -> None:

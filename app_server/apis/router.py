@@ -6,7 +6,7 @@ and their errors worded, and requests of one conversation are kept in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from pydantic import ValidationError
 
@@ -19,8 +19,11 @@ from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.names import INITIALIZE
-from protocol.table import AnyClientRequest, by_method
+from protocol.table import AnyClientRequest
 from protocol.validation import describe_validation_error, unknown_method
+
+FindRoute = Callable[[str], Route | None]
+"""Finds the route of a method in one API."""
 
 
 class MethodRouter:
@@ -28,16 +31,15 @@ class MethodRouter:
 
     def __init__(
         self,
-        conversations: Callable[[], Iterable[Route]],
-        threads: Callable[[], Iterable[Route]],
+        conversations: Callable[[], FindRoute],
+        threads: Callable[[], FindRoute],
         in_both: Collection[str],
         client: ClientProfile,
     ) -> None:
         """The routes of an API are loaded when the client first speaks it. Clients that name capabilities are served
         methods `in_both` by the thread API.
         """
-        self._conversations = Lazy(lambda: by_method(conversations()))
-        self._threads = Lazy(lambda: by_method(threads()))
+        self._conversations, self._threads = Lazy(conversations), Lazy(threads)
         self._in_both = in_both
         self._client = client
 
@@ -68,7 +70,7 @@ class MethodRouter:
 
     def _route(self, method: str) -> Route | None:
         threads = "/" in method or (method in self._in_both and self._client.names_capabilities)
-        return (self._threads if threads else self._conversations).get().get(method)
+        return (self._threads if threads else self._conversations).get()(method)
 
     async def receive_notification(self, method: str, params: Json) -> None:
         """Nothing depends on `initialized`, and notifications of newer clients are ignored."""

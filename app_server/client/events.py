@@ -29,7 +29,6 @@ from protocol.v2.item_events import (
     ServerRequestResolvedNotification,
     TerminalInteractionNotification,
 )
-from protocol.v2.mcp import McpServerStartupState, McpServerStatusUpdatedNotification
 from protocol.v2.methods import TABLE
 from protocol.v2.server import (
     ConfigWarningNotification,
@@ -39,9 +38,13 @@ from protocol.v2.server import (
 )
 from protocol.v2.settings import ThreadSettingsUpdatedNotification
 from protocol.v2.thread import (
+    McpServerStartupState,
+    McpServerStatusUpdatedNotification,
     ThreadArchivedNotification,
     ThreadClosedNotification,
     ThreadDeletedNotification,
+    ThreadGoalClearedNotification,
+    ThreadGoalUpdatedNotification,
     ThreadNameUpdatedNotification,
     ThreadRevertedNotification,
     ThreadStartedNotification,
@@ -49,7 +52,6 @@ from protocol.v2.thread import (
     ThreadTokenUsageUpdatedNotification,
     ThreadUnarchivedNotification,
 )
-from protocol.v2.thread_work import ThreadGoalClearedNotification, ThreadGoalUpdatedNotification
 from protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,

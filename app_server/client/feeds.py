@@ -24,9 +24,8 @@ from protocol.v2.item_events import (
     ItemStartedNotification,
 )
 from protocol.v2.items import ThreadItem
-from protocol.v2.mcp import MCP_SERVER_STARTUP_STATUS_UPDATED
 from protocol.v2.server import CONFIG_WARNING, DEPRECATION_NOTICE, WARNING
-from protocol.v2.thread import THREAD_CLOSED, THREAD_DELETED
+from protocol.v2.thread import MCP_SERVER_STARTUP_STATUS_UPDATED, THREAD_CLOSED, THREAD_DELETED
 from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
 
 ENDED_TURNS = 16

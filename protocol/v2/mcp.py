@@ -179,27 +179,6 @@ class McpServerOauthLoginCompletedNotification(WireStruct, omit_defaults=True):
     error: str | None = shown(None)
 
 
-class McpServerStartupState(StrEnum):
-    STARTING = "starting"
-    READY = "ready"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-class McpServerStartupFailureReason(StrEnum):
-    REAUTHENTICATION_REQUIRED = "reauthenticationRequired"
-
-
-class McpServerStatusUpdatedNotification(WireStruct):
-    """A server of a thread starts, is ready or failed."""
-
-    thread_id: str | None = None
-    name: str
-    status: McpServerStartupState
-    error: str | None = None
-    failure_reason: McpServerStartupFailureReason | None = None
-
-
 MCP_SERVER_STATUS_LIST: Final = ClientRequest(
     "mcpServerStatus/list",
     ListMcpServerStatusParams,
@@ -229,11 +208,6 @@ CONFIG_MCP_SERVER_RELOAD: Final = ClientRequest(
     NoParams,
     McpServerRefreshResponse,
     "Reads the configuration again and starts the servers of open threads anew.",
-)
-MCP_SERVER_STARTUP_STATUS_UPDATED: Final = ServerNotification(
-    "mcpServer/startupStatus/updated",
-    McpServerStatusUpdatedNotification,
-    "A server of a thread starts, is ready or failed.",
 )
 MCP_SERVER_OAUTH_LOGIN_COMPLETED: Final = ServerNotification(
     "mcpServer/oauthLogin/completed",

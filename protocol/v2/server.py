@@ -185,3 +185,79 @@ CONFIG_WARNING: Final = ServerNotification(
     "configWarning", ConfigWarningNotification, "Something in the configuration was not understood."
 )
 INITIALIZED: Final = ClientNotification(names.INITIALIZED, "The client is ready. Accepted, not required.")
+
+
+class PlanType(StrEnum):
+    FREE = "free"
+    GO = "go"
+    PLUS = "plus"
+    PRO = "pro"
+    PROLITE = "prolite"
+    PROMAX = "promax"
+    TEAM = "team"
+    SELF_SERVE_BUSINESS_PROLITE = "self_serve_business_prolite"
+    SELF_SERVE_BUSINESS_USAGE_BASED = "self_serve_business_usage_based"
+    BUSINESS = "business"
+    ENT26 = "ent26"
+    ENTERPRISE_CBP_AUTOMATION = "enterprise_cbp_automation"
+    ENTERPRISE_CBP_USAGE_BASED = "enterprise_cbp_usage_based"
+    ENTERPRISE = "enterprise"
+    EDU = "edu"
+    EDU_PLUS = "edu_plus"
+    EDU_PRO = "edu_pro"
+    SCI = "sci"
+    SCI_PLUS = "sci_plus"
+    UNKNOWN = "unknown"
+
+
+class RateLimitWindow(WireStruct):
+    used_percent: int
+    window_duration_mins: int | None = None
+    resets_at: int | None = None
+
+
+class CreditsSnapshot(WireStruct):
+    has_credits: bool
+    unlimited: bool
+    balance: str | None = None
+
+
+class SpendControlLimitSnapshot(WireStruct):
+    limit: str
+    used: str
+    remaining_percent: int
+    resets_at: int
+
+
+class RateLimitReachedType(StrEnum):
+    RATE_LIMIT_REACHED = "rate_limit_reached"
+    WORKSPACE_OWNER_CREDITS_DEPLETED = "workspace_owner_credits_depleted"
+    WORKSPACE_MEMBER_CREDITS_DEPLETED = "workspace_member_credits_depleted"
+    WORKSPACE_OWNER_USAGE_LIMIT_REACHED = "workspace_owner_usage_limit_reached"
+    WORKSPACE_MEMBER_USAGE_LIMIT_REACHED = "workspace_member_usage_limit_reached"
+
+
+class RateLimitSnapshot(WireStruct):
+    """How much of each window is used."""
+
+    limit_id: str | None = None
+    limit_name: str | None = None
+    normal_model_slug: str | None = None
+    primary: RateLimitWindow | None = None
+    secondary: RateLimitWindow | None = None
+    credits: CreditsSnapshot | None = None
+    individual_limit: SpendControlLimitSnapshot | None = None
+    spend_control_reached: bool | None = None
+    plan_type: PlanType | None = None
+    rate_limit_reached_type: RateLimitReachedType | None = None
+
+
+class AccountRateLimitsUpdatedNotification(WireStruct):
+    rate_limits: RateLimitSnapshot
+
+
+ACCOUNT_RATE_LIMITS_UPDATED: Final = ServerNotification(
+    "account/rateLimits/updated",
+    AccountRateLimitsUpdatedNotification,
+    "How much of the account is used up.",
+)

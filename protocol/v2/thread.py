@@ -231,3 +231,73 @@ THREAD_TOKEN_USAGE_UPDATED: Final = ServerNotification(
     ThreadTokenUsageUpdatedNotification,
     "What the thread has used, after each answer of the model.",
 )
+
+
+class McpServerStartupState(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class McpServerStartupFailureReason(StrEnum):
+    REAUTHENTICATION_REQUIRED = "reauthenticationRequired"
+
+
+class McpServerStatusUpdatedNotification(WireStruct):
+    """A server of a thread starts, is ready or failed."""
+
+    thread_id: str | None = None
+    name: str
+    status: McpServerStartupState
+    error: str | None = None
+    failure_reason: McpServerStartupFailureReason | None = None
+
+
+MCP_SERVER_STARTUP_STATUS_UPDATED: Final = ServerNotification(
+    "mcpServer/startupStatus/updated",
+    McpServerStatusUpdatedNotification,
+    "A server of a thread starts, is ready or failed.",
+)
+
+
+class ThreadGoalStatus(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    USAGE_LIMITED = "usageLimited"
+    BUDGET_LIMITED = "budgetLimited"
+    COMPLETE = "complete"
+
+
+class ThreadGoal(WireStruct):
+    """What a thread works for by itself, and what that has used."""
+
+    thread_id: str
+    objective: str
+    status: ThreadGoalStatus
+    token_budget: int | None = None
+    tokens_used: int
+    time_used_seconds: int
+    created_at: int
+    updated_at: int
+
+
+class ThreadGoalUpdatedNotification(WireStruct):
+    thread_id: str
+    turn_id: str | None = None
+    goal: ThreadGoal
+
+
+class ThreadGoalClearedNotification(WireStruct):
+    thread_id: str
+
+
+THREAD_GOAL_UPDATED: Final = ServerNotification(
+    "thread/goal/updated", ThreadGoalUpdatedNotification, "The goal of a thread changed."
+)
+
+
+THREAD_GOAL_CLEARED: Final = ServerNotification(
+    "thread/goal/cleared", ThreadGoalClearedNotification, "A thread has no goal any more."
+)

@@ -6,8 +6,9 @@ from typing import Final
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count
 from protocol.structs import WireStruct
-from protocol.table import ClientRequest, ServerNotification
+from protocol.table import ClientRequest
 from protocol.v2.fields import IN_THREAD, Integer, LegacyAppPathString
+from protocol.v2.thread import ThreadGoal, ThreadGoalStatus
 
 
 class ThreadCompactStartParams(WireModel):
@@ -86,28 +87,6 @@ class ThreadGoalMutationOrigin(StrEnum):
     AUTOMATIC = "automatic"
 
 
-class ThreadGoalStatus(StrEnum):
-    ACTIVE = "active"
-    PAUSED = "paused"
-    BLOCKED = "blocked"
-    USAGE_LIMITED = "usageLimited"
-    BUDGET_LIMITED = "budgetLimited"
-    COMPLETE = "complete"
-
-
-class ThreadGoal(WireStruct):
-    """What a thread works for by itself, and what that has used."""
-
-    thread_id: str
-    objective: str
-    status: ThreadGoalStatus
-    token_budget: int | None = None
-    tokens_used: int
-    time_used_seconds: int
-    created_at: int
-    updated_at: int
-
-
 class ThreadGoalSetParams(WireModel):
     """What is absent stays as it is."""
 
@@ -137,16 +116,6 @@ class ThreadGoalClearParams(WireModel):
 
 class ThreadGoalClearResponse(WireStruct):
     cleared: bool
-
-
-class ThreadGoalUpdatedNotification(WireStruct):
-    thread_id: str
-    turn_id: str | None = None
-    goal: ThreadGoal
-
-
-class ThreadGoalClearedNotification(WireStruct):
-    thread_id: str
 
 
 THREAD_COMPACT_START: Final = ClientRequest(
@@ -214,10 +183,4 @@ THREAD_GOAL_CLEAR: Final = ClientRequest(
     ThreadGoalClearResponse,
     "Takes the goal away.",
     ordered_by=IN_THREAD,
-)
-THREAD_GOAL_UPDATED: Final = ServerNotification(
-    "thread/goal/updated", ThreadGoalUpdatedNotification, "The goal of a thread changed."
-)
-THREAD_GOAL_CLEARED: Final = ServerNotification(
-    "thread/goal/cleared", ThreadGoalClearedNotification, "A thread has no goal any more."
 )

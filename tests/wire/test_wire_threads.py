@@ -17,14 +17,14 @@ from protocol.export import main as export
 from protocol.export import schemas, thread_schemas, typescript
 from protocol.structs import read
 from protocol.table import AnyClientRequest, ClientRequest, ServerNotification, ServerRequest
-from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams, PlanType
+from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from protocol.v2.approval import FileChangeApprovalDecision, parse_decision
 from protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
 from protocol.v2.files import FsReadFileParams
 from protocol.v2.items import ThreadItem
 from protocol.v2.methods import TABLE
 from protocol.v2.question import McpServerElicitationRequestParams
-from protocol.v2.server import CodexErrorInfo
+from protocol.v2.server import CodexErrorInfo, PlanType
 from protocol.v2.settings import ApprovalMode, AskForApproval, GranularAskForApproval, SandboxPolicy
 from protocol.v2.thread import SessionSource, Thread
 from protocol.v2.thread_open import ThreadStartParams, ThreadStartResponse

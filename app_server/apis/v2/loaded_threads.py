@@ -1,55 +1,77 @@
-"""The threads that this server has loaded, as requests that read threads see them, and the ids that their stored
-items have for the adapter that is made when a thread is loaded.
+"""Threads as requests see them, stored and loaded; and the ids that the stored items of a thread have for the adapter
+that is made when it is loaded.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
 from app_server import STORED_VERSION
+from app_server.apis.services import ConfigSource
+from app_server.apis.v2.errors import parse_thread_id, thread_not_loaded
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
+from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
+from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.thread_summary import (
+    ModelInUse,
+    ThreadOrigin,
+    ThreadSummary,
+    find_thread,
+    read_thread_summary,
+)
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import WholeHistory, open_history
+from app_server.core.rollout.turn_pages import InvalidCursor, TurnHistory, WholeHistory, open_history
 from app_server.core.threads import run_in_thread
 from app_server.identity import UserAgent
+from app_server.rpc.errors import invalid_request
 from protocol.engine.turns import TurnRecord
-from protocol.ids import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin
+from protocol.structs import replace
 from protocol.v2.turn import Turn
+
+Result = TypeVar("Result")
 
 NOT_LOADED = ConversationStatus(Activity.NOT_LOADED)
 
 
 class LoadedThreads(Struct, frozen=True):
+    """The threads that are loaded in this server."""
+
     conversations: ConversationManager
     make_adapter: AdapterFactory
     agent: UserAgent
 
     def loaded(self) -> list[str]:
-        """In the order in which they were opened."""
+        """Return their ids, in the order in which they were opened."""
         return [live.id for live in self.conversations.all()]
 
     def status(self, thread_id: str) -> ConversationStatus:
+        """Return the status of any thread; one that is not loaded has one, too."""
         live = self.conversations.find(thread_id)
         return NOT_LOADED if live is None else live.status
 
     def running(self, thread_id: str) -> TurnRecord | None:
+        """Return the turn that runs now, with the items that have ended."""
         live = self.conversations.find(thread_id)
         return None if live is None else self.adapter(live).running
 
     def running_turn(self, thread_id: str) -> Turn | None:
-        """The turn that runs, with the items that go on."""
+        """Return the turn that runs, with the items that go on."""
         live = self.conversations.find(thread_id)
         return None if live is None else self.adapter(live).running_turn()
 
     def summary(self, thread_id: str) -> ThreadSummary | None:
+        """Summarise a loaded thread as it was opened; it may not be stored yet, or never be."""
         live = self.conversations.find(thread_id)
         if live is None:
             return None
@@ -78,15 +100,75 @@ class LoadedThreads(Struct, frozen=True):
         return adapter
 
 
+class FoundThread(Struct, frozen=True):
+    id: ConversationId
+    path: Path | None
+    """None: it is loaded, and not stored."""
+    loaded: ThreadSummary | None
+
+
+class ReadingContext(Struct, frozen=True):
+    config: ConfigSource
+    live: LoadedThreads
+    indexes: TurnIndexes
+    notes: ThreadNotes
+
+    async def find(self, thread_id: str) -> FoundThread:
+        """Return where the thread is stored or loaded. Raises RpcError where nothing is known of it."""
+        id = parse_thread_id(thread_id)
+        loaded = self.live.summary(id)
+        if loaded is not None and loaded.path is not None and os.path.exists(loaded.path):
+            return FoundThread(id, loaded.path, loaded)
+        if loaded is not None and loaded.ephemeral:
+            return FoundThread(id, None, loaded)
+        try:
+            return FoundThread(id, await run_in_thread(find_thread, self.config.home, id), loaded)
+        except RolloutNotFound:
+            if loaded is None:
+                raise thread_not_loaded(id) from None
+            return FoundThread(id, None, loaded)
+
+    async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
+        """Return what `ask` makes of the thread's turns, in a worker thread. Raises RpcError for a bad cursor."""
+        running = self.live.running(thread.id)
+
+        def read() -> Result:
+            with open_history(thread.path, thread.id, self.indexes, running) as history:
+                return ask(history)
+
+        try:
+            return await run_in_thread(read)
+        except InvalidCursor as error:
+            raise invalid_request(str(error), "invalid_params", "cursor") from None
+
+    async def summary(self, thread: FoundThread) -> ThreadSummary:
+        """Summarise the stored thread; a loaded one shows its current model and directory."""
+        loaded = thread.loaded
+        if thread.path is None:
+            assert loaded is not None
+            return loaded
+        # Of a loaded thread it is not shown, and the settings need not be read again.
+        provider = self.config.load().provider.id if loaded is None else loaded.model.provider
+        try:
+            stored = await run_in_thread(read_thread_summary, thread.path, provider, self.notes)
+        except RolloutUnreadable:
+            if loaded is None:
+                raise
+            return loaded  # its file is being written for the first time
+        if loaded is None:
+            return stored
+        return replace(stored, model=loaded.model, origin=replace(stored.origin, cwd=loaded.origin.cwd))
+
+
 class ItemIdSeeds:
-    """A provider may give an item an id that an item of an earlier session has."""
+    """Ids of stored items: a provider may give an item an id that an item of an earlier session has."""
 
     def __init__(self, indexes: TurnIndexes) -> None:
         self._indexes = indexes
         self._found: dict[str, ItemIds] = {}
 
     async def follow(self, live: LiveConversation, make_adapter: AdapterFactory) -> tuple[TurnRecord, ...]:
-        """Follows a thread that was just loaded from a file; gives its turns, which were read for it."""
+        """Follow a thread that was just loaded from a file; return its turns, which were read for it."""
         turns: tuple[TurnRecord, ...] = ()
         if live.rollout_path is not None:
             try:

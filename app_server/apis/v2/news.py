@@ -21,33 +21,32 @@ from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
-from protocol.v2.account import (
+from protocol.v2.server import (
     ACCOUNT_RATE_LIMITS_UPDATED,
+    DEPRECATION_NOTICE,
+    WARNING,
     AccountRateLimitsUpdatedNotification,
+    DeprecationNoticeNotification,
     RateLimitSnapshot,
     RateLimitWindow,
+    WarningNotification,
 )
-from protocol.v2.mcp import (
+from protocol.v2.settings import THREAD_SETTINGS_UPDATED, ThreadSettingsUpdatedNotification
+from protocol.v2.thread import (
     MCP_SERVER_STARTUP_STATUS_UPDATED,
+    THREAD_GOAL_CLEARED,
+    THREAD_GOAL_UPDATED,
+    THREAD_TOKEN_USAGE_UPDATED,
     McpServerStartupFailureReason,
     McpServerStartupState,
     McpServerStatusUpdatedNotification,
-)
-from protocol.v2.server import DEPRECATION_NOTICE, WARNING, DeprecationNoticeNotification, WarningNotification
-from protocol.v2.settings import THREAD_SETTINGS_UPDATED, ThreadSettingsUpdatedNotification
-from protocol.v2.thread import (
-    THREAD_TOKEN_USAGE_UPDATED,
-    ThreadTokenUsage,
-    ThreadTokenUsageUpdatedNotification,
-    TokenUsageBreakdown,
-)
-from protocol.v2.thread_work import (
-    THREAD_GOAL_CLEARED,
-    THREAD_GOAL_UPDATED,
     ThreadGoal,
     ThreadGoalClearedNotification,
     ThreadGoalStatus,
     ThreadGoalUpdatedNotification,
+    ThreadTokenUsage,
+    ThreadTokenUsageUpdatedNotification,
+    TokenUsageBreakdown,
 )
 from protocol.v2.turn import (
     TURN_DIFF_UPDATED,
@@ -87,14 +86,16 @@ def goal_status(shown: ThreadGoalStatus | None) -> engine.GoalStatus | None:
 
 
 class AccountLimits:
-    """Of one connection."""
+    """How much of the account is used up, as one connection was told."""
 
     def __init__(self) -> None:
         self.latest = RateLimitSnapshot()
         self._sent = RateLimitSnapshot()
 
     def learn(self, limits: RateLimitSnapshot, *, subscribed: bool) -> bool:
-        """Whether they are to be sent. `subscribed`: whether the client follows the thread that they came with."""
+        """Keep the limits; return whether they are to be sent. `subscribed`: the client follows the thread that they
+        came with.
+        """
         self.latest = limits
         if not subscribed or limits == self._sent:
             return False
@@ -107,7 +108,7 @@ def _nothing_sent(warning: str) -> bool:
 
 
 class SentOnce(Struct):
-    """Of one connection."""
+    """What every thread has, but the client is sent once."""
 
     limits: AccountLimits = msgspec.field(default_factory=AccountLimits)
     warned: Callable[[str], bool] = _nothing_sent

@@ -16,7 +16,12 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyServerNotification
-from protocol.v2.server import CONFIG_WARNING, ConfigWarningNotification, TextPosition, TextRange
+from protocol.v2.server import (
+    CONFIG_WARNING,
+    ConfigWarningNotification,
+    TextPosition,
+    TextRange,
+)
 
 
 @dataclass(slots=True)
@@ -27,7 +32,7 @@ class ThreadNotifier:
     """Seconds since 1970."""
 
     def notify(self, row: AnyServerNotification, params: Written) -> None:
-        """Sends it unless the client opted out of it."""
+        """Send the notification unless the client opted out of it."""
         if row.method in self.client.opted_out:
             return
         head = f'{{"method":{json.dumps(row.method)},"params":'.encode()
@@ -36,7 +41,7 @@ class ThreadNotifier:
 
 
 class ConfigWarnings:
-    """Of one connection."""
+    """Warnings about the settings, sent over one connection."""
 
     def __init__(self, notifier: ThreadNotifier) -> None:
         self._notifier = notifier

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from app_server.apis.v2 import questions
 from app_server.apis.v2.errors import retried_error, turn_error
 from app_server.apis.v2.item_lines import Ended, ItemLines, NotificationLines, ThreadItems
 from app_server.apis.v2.items import thread_item
@@ -19,6 +18,7 @@ from app_server.apis.v2.news import SentOnce, ThreadNews
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
+from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
@@ -41,6 +41,7 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
+from protocol.engine.items import Item
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
@@ -57,6 +58,16 @@ from protocol.v2.thread import THREAD_STATUS_CHANGED, ThreadStatusChangedNotific
 Unshown = Question | PatchWriting | CommandRunning | McpServersSettled
 """Questions have a way of their own; the others say what is shown already."""
 
+AskClient = Callable[[str, SessionEvent, Item | None, int], ClientQuestion | None]
+
+
+def _load_question() -> AskClient:
+    from app_server.apis.v2.questions import question  # noqa: PLC0415 - with the first question
+
+    return question
+
+
+_QUESTION: Final = Lazy(_load_question)
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
 
@@ -122,7 +133,7 @@ class ThreadAdapter:
             case _:
                 return None
         item = None if opened is None else opened.item
-        return questions.question(self._thread_id, event, item, self._lines.now_ms())
+        return _QUESTION.get()(self._thread_id, event, item, self._lines.now_ms())
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         resolved = ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)

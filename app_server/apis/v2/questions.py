@@ -31,6 +31,8 @@ from protocol.responses import InputImage, InputText
 from protocol.structs import Written
 from protocol.table import AnyServerRequest
 from protocol.v2.approval import (
+    ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
+    ITEM_FILE_CHANGE_REQUEST_APPROVAL,
     AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
     CommandExecutionApprovalDecision,
     CommandExecutionApprovalKind,
@@ -40,8 +42,10 @@ from protocol.v2.approval import (
     FileChangeRequestApprovalParams,
     parse_decision,
 )
-from protocol.v2.methods import TABLE
 from protocol.v2.question import (
+    ITEM_TOOL_CALL,
+    ITEM_TOOL_REQUEST_USER_INPUT,
+    MCP_SERVER_ELICITATION_REQUEST,
     DynamicToolCallParams,
     FormElicitation,
     McpServerElicitationRequestParams,
@@ -49,9 +53,6 @@ from protocol.v2.question import (
     ToolRequestUserInputParams,
     ToolRequestUserInputQuestion,
 )
-
-TOOL_CALL: Final = TABLE.server_requests["item/tool/call"]
-USER_INPUT: Final = TABLE.server_requests["item/tool/requestUserInput"]
 
 INVALID: Final = "dynamic tool response was invalid"
 
@@ -134,10 +135,6 @@ def _texts(answer: Json) -> tuple[str, ...] | None:
             return None
 
 
-COMMAND_APPROVAL: Final = TABLE.server_requests["item/commandExecution/requestApproval"]
-FILE_CHANGE_APPROVAL: Final = TABLE.server_requests["item/fileChange/requestApproval"]
-ELICITATION: Final = TABLE.server_requests["mcpServer/elicitation/request"]
-
 OFFERED: Final = tuple(FileChangeApprovalDecision)
 
 _DECISIONS: Final = {
@@ -205,7 +202,7 @@ def _request(
     match event:
         case ExecApprovalRequestEvent():
             typed = _is_typed(event, item)
-            return COMMAND_APPROVAL, CommandExecutionRequestApprovalParams(
+            return ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL, CommandExecutionRequestApprovalParams(
                 kind=CommandExecutionApprovalKind.WRITE_STDIN
                 if typed
                 else CommandExecutionApprovalKind.COMMAND,
@@ -221,7 +218,7 @@ def _request(
                 available_decisions=_offered(event.proposed_rule),
             )
         case ApplyPatchApprovalRequestEvent():
-            return FILE_CHANGE_APPROVAL, FileChangeRequestApprovalParams(
+            return ITEM_FILE_CHANGE_REQUEST_APPROVAL, FileChangeRequestApprovalParams(
                 thread_id=thread_id,
                 turn_id=turn_id or "",
                 item_id=event.call_id if item is None else item.id,
@@ -238,11 +235,11 @@ def _request(
                 requested_schema=_NO_FIELDS if event.requested_schema is None else event.requested_schema,
                 meta=event.meta,
             )
-            return ELICITATION, McpServerElicitationRequestParams.model_construct(form)
+            return MCP_SERVER_ELICITATION_REQUEST, McpServerElicitationRequestParams.model_construct(form)
         case ToolCallQuestion():
-            return TOOL_CALL, tool_call_params(thread_id, turn_id or "", event)
+            return ITEM_TOOL_CALL, tool_call_params(thread_id, turn_id or "", event)
         case UserInputQuestion():
-            return USER_INPUT, user_input_params(thread_id, turn_id or "", event)
+            return ITEM_TOOL_REQUEST_USER_INPUT, user_input_params(thread_id, turn_id or "", event)
         case _:
             assert_never(event)
 

@@ -1,65 +1,133 @@
-"""The routes of the thread API: the rows of its table that are served, with what serves them."""
+"""The routes of the thread API: rows of its table with what serves them. A family of methods, with its shapes and its
+handlers, is loaded when the client first uses one of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-import anyio
-
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.route import HandlerResult, Route
 from app_server.apis.services import ServerServices
-from app_server.apis.v2.handlers import reading, threads, turns
-from app_server.apis.v2.handlers.account import account_routes, refusals
-from app_server.apis.v2.handlers.client_commands import command_routes
-from app_server.apis.v2.handlers.client_files import file_routes, search_routes
-from app_server.apis.v2.handlers.configuration import config_routes
-from app_server.apis.v2.handlers.mcp_servers import mcp_routes
-from app_server.apis.v2.handlers.models import model_routes
-from app_server.apis.v2.handlers.skills import extension_routes, skills_routes
-from app_server.apis.v2.handlers.stored_threads import StoredThreadContext, stored_routes
-from app_server.apis.v2.handlers.thread_list import reading_routes
-from app_server.apis.v2.handlers.thread_work import WorkContext, work_routes
-from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads
-from app_server.apis.v2.news import AccountLimits, SentOnce
 from app_server.apis.v2.notify import ConfigWarnings, ThreadNotifier
-from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.apis.v2.settings import thread_status
-from app_server.apis.v2.turns import shown_items, shown_turn
-from app_server.conversations.manager import ConversationManager
-from app_server.conversations.unloading import IdleUnloader
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.apis.v2.services import ThreadContext, ThreadServices
+from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json, WireModel
 from protocol.structs import Written
+from protocol.table import by_method
 from protocol.v2.fields import experimental_fields_in_use
 from protocol.v2.settings import GranularAskForApproval
-from protocol.v2.thread import (
-    THREAD_CLOSED,
-    THREAD_STATUS_CHANGED,
-    NotLoadedThreadStatus,
-    ThreadClosedNotification,
-    ThreadStatusChangedNotification,
-)
-from protocol.v2.thread_open import THREAD_RESUME, THREAD_START, THREAD_UNSUBSCRIBE
-from protocol.v2.turn import TURN_INTERRUPT, TURN_START, TURN_STEER
+
+if TYPE_CHECKING:
+    from app_server.apis.v2.news import SentOnce
+
+FAMILIES: Final = {
+    "account": "account",
+    "app": "skills",
+    "collaborationMode": "configuration",
+    "command": "client_commands",
+    "config": "configuration",
+    "config/mcpServer": "mcp_servers",
+    "configRequirements": "configuration",
+    "experimentalFeature": "models",
+    "externalAgentConfig": "account",
+    "fs": "client_files",
+    "fuzzyFileSearch": "client_files",
+    "hooks": "skills",
+    "mcpServer": "mcp_servers",
+    "mcpServerStatus": "mcp_servers",
+    "model": "models",
+    "modelProvider": "models",
+    "permissionProfile": "configuration",
+    "plugin": "skills",
+    "review": "thread_work",
+    "skills": "skills",
+    "thread": "thread_work",
+    "thread/archive": "stored_threads",
+    "thread/delete": "stored_threads",
+    "thread/fork": "thread_copies",
+    "thread/items": "reading",
+    "thread/list": "thread_list",
+    "thread/loaded": "reading",
+    "thread/metadata": "stored_threads",
+    "thread/name": "stored_threads",
+    "thread/read": "reading",
+    "thread/resume": "threads",
+    "thread/revert": "thread_copies",
+    "thread/search": "thread_list",
+    "thread/start": "threads",
+    "thread/turns": "reading",
+    "thread/unarchive": "stored_threads",
+    "thread/unsubscribe": "threads",
+    "turn": "turns",
+    "windowsSandbox": "skills",
+}
+"""The module of `handlers` that serves a method, by the method or the longest beginning of it that is here."""
 
 
-def needed_capability(method: str, params: WireModel) -> str | None:
-    """What in these parameters is experimental, as the refusal names it; None where nothing is."""
-    fields = experimental_fields_in_use(params)
-    if fields:
-        return f"{method}.{fields[0]}"
-    if any(isinstance(value, GranularAskForApproval) for value in vars(params).values()):
-        return "askForApproval.granular"
-    return None
+def family(method: str) -> str | None:
+    """Return the module that serves a method, if there is such a method."""
+    while method and method not in FAMILIES:
+        method = method.rpartition("/")[0]
+    return FAMILIES.get(method)
+
+
+def load_for(method: str) -> None:
+    """Import what serves a method, and turns behind a method that opens a thread."""
+    name = family(method)
+    for each in (name, "turns") if name == "threads" else (name,):
+        if each is not None:
+            load(each)
+
+
+def load(name: str) -> Callable[[ThreadServices], tuple[Route, ...]]:
+    """Import a module of handlers; return what makes its routes."""
+    make: Callable[[ThreadServices], tuple[Route, ...]]
+    make = import_module(f"app_server.apis.v2.handlers.{name}").routes
+    return make
+
+
+class ThreadRoutes:
+    """The routes of one connection."""
+
+    def __init__(self, services: ServerServices) -> None:
+        """Tell the client what is wrong with the settings: it speaks this API from now on."""
+        client = services.handshake.client
+        client.elicitation = True  # clients of this API answer questions of MCP servers
+        notifier = ThreadNotifier(services.outgoing, client, services.machine.wall_clock)
+        warnings = ConfigWarnings(notifier)
+
+        def load_once() -> SentOnce:
+            from app_server.apis.v2.news import SentOnce  # noqa: PLC0415 - with threads, or the account
+
+            return SentOnce(warned=warnings.sent)
+
+        def load_threads() -> ThreadContext:
+            from app_server.apis.v2.handlers.threads import thread_context  # noqa: PLC0415 - with the first thread
+
+            return thread_context(services, notifier, once.get())
+
+        once = Lazy(load_once)
+        self._services = ThreadServices(services, notifier, once, Lazy(load_threads))
+        self._families: dict[str, dict[str, Route]] = {}
+        warnings.send(services.config)
+
+    def find(self, method: str) -> Route | None:
+        name = family(method)
+        if name is None:
+            return None
+        if name not in self._families:
+            client = self._services.server.handshake.client
+            rows = (gated(route, client) for route in load(name)(self._services))
+            self._families[name] = {**by_method(rows)}
+        return self._families[name].get(method)
 
 
 def gated(route: Route, client: ClientProfile) -> Route:
-    """The route, closed to parameters that this client has not opted in to."""
+    """Return the route, closed to parameters that this client has not opted in to."""
 
     async def handle(params: Json) -> Written | HandlerResult[Written]:
         needed = None if client.experimental_api else needed_capability(route.method, params)
@@ -72,88 +140,11 @@ def gated(route: Route, client: ClientProfile) -> Route:
     return Route(route.row, handle)
 
 
-def setup_routes(
-    services: ServerServices, notifier: ThreadNotifier, limits: AccountLimits
-) -> tuple[Route, ...]:
-    return (
-        *model_routes(services),
-        *account_routes(services, notifier, limits),
-        *config_routes(services),
-        *extension_routes(services),
-        *refusals(services.accounts.auth),
-    )
-
-
-def routes(services: ServerServices) -> tuple[Route, ...]:
-    config, client = services.config, services.handshake.client
-    client.elicitation = True  # clients of this API answer questions of MCP servers
-
-    indexes = TurnIndexes()
-    seeds = ItemIdSeeds(indexes)
-    notifier = ThreadNotifier(services.outgoing, client, services.machine.wall_clock)
-    warnings = ConfigWarnings(notifier)
-    once = SentOnce(warned=warnings.sent)
-
-    def make_adapter(thread_id: str) -> ThreadAdapter:
-        return ThreadAdapter(
-            thread_id, services.machine.wall_clock, client.opted_out, seeds.take(thread_id), once=once
-        )
-
-    notes = ThreadNotes(config.home, services.machine.wall_clock)
-    loaded = LoadedThreads(services.conversations, make_adapter, services.handshake.user_agent)
-    read = reading.ReadingContext(
-        config,
-        loaded,
-        indexes,
-        reading.Rendering(shown_turn, shown_items, thread_status),
-        notes,
-        ThreadLists(config.home, notes, services.machine.wall_clock),
-    )
-
-    thread = threads.ThreadContext(
-        config,
-        services.conversations,
-        notifier,
-        make_adapter,
-        read,
-        loaded,
-        seeds,
-        _idle_unloader(services.conversations, notifier, services.machine.monotonic),
-        services.skills,
-    )
-
-    rows = (
-        route(THREAD_START, threads.thread_start, thread),
-        route(THREAD_RESUME, threads.thread_resume, thread),
-        route(THREAD_UNSUBSCRIBE, threads.thread_unsubscribe, thread),
-        route(TURN_START, turns.turn_start, thread),
-        route(TURN_STEER, turns.turn_steer, thread),
-        route(TURN_INTERRUPT, turns.turn_interrupt, thread),
-        *reading_routes(read),
-        *work_routes(WorkContext(thread, services.host.git)),
-        *stored_routes(StoredThreadContext(read, services.conversations, notifier, notes)),
-        *setup_routes(services, notifier, once.limits),
-        *mcp_routes(services, notifier),
-        *skills_routes(services, notifier),
-        *file_routes(services, notifier),
-        *search_routes(services, notifier),
-        *command_routes(services, notifier),
-    )
-    warnings.send(config)
-    return tuple(gated(row, client) for row in rows)
-
-
-def _idle_unloader(
-    conversations: ConversationManager, notifier: ThreadNotifier, clock: Callable[[], float]
-) -> IdleUnloader:
-    """Ends threads that nobody uses, in the background."""
-
-    def closed(thread_id: str) -> None:
-        notifier.notify(THREAD_CLOSED, ThreadClosedNotification(thread_id=thread_id))
-        status = ThreadStatusChangedNotification(thread_id=thread_id, status=NotLoadedThreadStatus())
-        notifier.notify(THREAD_STATUS_CHANGED, status)
-
-    unloader = IdleUnloader(conversations, clock, closed)
-    conversations.wait_for_room = unloader.wait_for_room
-    conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
-    return unloader
+def needed_capability(method: str, params: WireModel) -> str | None:
+    """Return what in these parameters is experimental, as the refusal names it; None where nothing is."""
+    fields = experimental_fields_in_use(params)
+    if fields:
+        return f"{method}.{fields[0]}"
+    if any(isinstance(value, GranularAskForApproval) for value in vars(params).values()):
+        return "askForApproval.granular"
+    return None

@@ -5,7 +5,7 @@ caller to say. Pure.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 from msgspec.structs import replace
@@ -194,17 +194,15 @@ def session_source(origin: ThreadOrigin) -> SessionSource:
             return SessionOriginWord.UNKNOWN
 
 
-def whole_turns(
-    records: Sequence[TurnRecord], show: Callable[[TurnRecord, TurnItemsView], Turn]
-) -> tuple[Turn, ...]:
-    """All turns with their items, as far as one answer takes them: the newest have theirs."""
+def whole_turns(records: Sequence[TurnRecord]) -> tuple[Turn, ...]:
+    """Return all turns with their items, as far as one answer takes them: the newest have theirs."""
     shown: list[Turn] = []
     size = 0
     with without_collector():
         for record in reversed(records):
-            turn = show(record, TurnItemsView.FULL if size <= MOST_BYTES else TurnItemsView.NOT_LOADED)
+            turn = shown_turn(record, TurnItemsView.FULL if size <= MOST_BYTES else TurnItemsView.NOT_LOADED)
             size += len(turn.to_json())
             if size > MOST_BYTES and turn.items and shown:
-                turn = show(record, TurnItemsView.NOT_LOADED)
+                turn = shown_turn(record, TurnItemsView.NOT_LOADED)
             shown.append(turn)
     return tuple(reversed(shown))

@@ -19,11 +19,11 @@ from app_server.rpc.errors import RpcError
 from protocol.acp import methods as agent
 from protocol.base import Json, WireModel
 from protocol.jsonrpc import ParseError, Request, parse_message
-from protocol.table import ClientRequest, NoParams
+from protocol.table import ClientRequest, NoParams, by_method
 from protocol.v1 import methods
 from protocol.v1 import methods as v1
 from protocol.v2 import methods as v2
-from protocol.v2.account import RateLimitSnapshot, RateLimitWindow
+from protocol.v2.server import RateLimitSnapshot, RateLimitWindow
 from protocol.v2.thread_open import THREAD_START
 from protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
 
@@ -59,7 +59,8 @@ async def serve_another(context: list[str], params: Params) -> NoParams:
 
 
 def router(*given: Route, client: ClientProfile | None = None) -> MethodRouter:
-    return MethodRouter(lambda: given, lambda: given, (), client or ClientProfile(initialized=True))
+    find = by_method(given).get
+    return MethodRouter(lambda: find, lambda: find, (), client or ClientProfile(initialized=True))
 
 
 def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(

@@ -1,19 +1,17 @@
 """Requests that read threads: stored ones, loaded ones, both at once, none."""
 
-import time
 from dataclasses import field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.handlers import reading
-from app_server.apis.v2.handlers.reading import ReadingContext, Rendering
-from app_server.apis.v2.handlers.thread_list import reading_routes
+from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.types import CliOverrides
-from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
 from app_server.core.rollout.turn_index import TurnIndexes
@@ -24,26 +22,10 @@ from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.ids import SessionOrigin
 from protocol.records import dataclass
 from protocol.structs import replace
-from protocol.v2.items import AgentMessageThreadItem, ThreadItem
-from protocol.v2.thread import IdleThreadStatus, NotLoadedThreadStatus, ThreadStatus
 from protocol.v2.thread_store import THREAD_ITEMS_LIST, THREAD_LOADED_LIST, THREAD_READ, THREAD_TURNS_LIST
-from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 from tests.unit.rollout.stored import conversation, conversation_id, store
 
 STORED, OTHER = conversation_id(1), conversation_id(2)
-
-
-def show_item(ended: EndedItem) -> ThreadItem:
-    return AgentMessageThreadItem(id=ended.item.id, text=getattr(ended.item, "text", "(user)"))
-
-
-def show_turn(record: TurnRecord, view: TurnItemsView) -> Turn:
-    items = tuple(map(show_item, record.items)) if view is not TurnItemsView.NOT_LOADED else ()
-    return Turn(id=record.id, items=items, items_view=view, status=TurnStatus.COMPLETED)
-
-
-def show_status(status: ConversationStatus) -> ThreadStatus:
-    return NotLoadedThreadStatus() if status.activity is Activity.NOT_LOADED else IdleThreadStatus()
 
 
 def summary(id: str, **over: Json) -> ThreadSummary:
@@ -80,10 +62,8 @@ class Live:
 
 def reader(home: Path, live: Live | None = None) -> ReadingContext:
     source = ConfigSource(home=home, cwd=home, cli=CliOverrides(), environment={})
-    rendering = Rendering(show_turn, lambda ended: (show_item(ended),), show_status)
     notes = ThreadNotes(home, lambda: 0.0)
-    lists = ThreadLists(home, notes, time.time)
-    return ReadingContext(source, live or Live(), TurnIndexes(), rendering, notes, lists)
+    return ReadingContext(source, cast("LoadedThreads", live or Live()), TurnIndexes(), notes)
 
 
 async def read(context: ReadingContext, **params: Json) -> Json:
@@ -104,18 +84,6 @@ async def items(context: ReadingContext, **params: Json) -> Json:
 async def loaded(context: ReadingContext, **params: Json) -> Json:
     response = await reading.thread_loaded_list(context, THREAD_LOADED_LIST.parse(params))
     return response.to_value()
-
-
-def test_routes(tmp_path: Path) -> None:
-    served = {each.method for each in reading_routes(reader(tmp_path))}
-    assert served == {
-        "thread/list",
-        "thread/search",
-        "thread/read",
-        "thread/turns/list",
-        "thread/items/list",
-        "thread/loaded/list",
-    }
 
 
 def ids(answer: Json) -> list[str]:
@@ -254,6 +222,6 @@ def test_an_answer_with_all_turns_has_a_bound() -> None:
     def record(id: str) -> TurnRecord:
         return TurnRecord(id=id, items=(EndedItem(AgentMessage(id, ("x" * 3_000_000,)), 1, 2),))
 
-    shown = whole_turns([record(id) for id in "abcd"], show_turn)
+    shown = whole_turns([record(id) for id in "abcd"])
     views = [(turn.id, turn.items_view.value, len(turn.items)) for turn in shown]
     assert views == [("a", "notLoaded", 0), ("b", "notLoaded", 0), ("c", "full", 1), ("d", "full", 1)]

@@ -13,22 +13,26 @@ from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import AccountServices, ConfigSource, ProviderModels
 from app_server.apis.v1.routes import routes as conversation_routes
-from app_server.apis.v2.handlers import account, configuration, models
-from app_server.apis.v2.news import AccountLimits
-from app_server.apis.v2.routes import setup_routes
+from app_server.apis.v2.handlers import account, configuration, models, skills
+from app_server.apis.v2.news import AccountLimits, SentOnce
+from app_server.apis.v2.routes import family, load
+from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
+from app_server.core.skills.skill import SkillSet
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.structs import Written, read
+from protocol.table import by_method
 from protocol.v1.setup import ModelListResponse
 from protocol.v2.account import ACCOUNT_READ
 from protocol.v2.config import CONFIG_READ, CONFIG_REQUIREMENTS_READ
+from protocol.v2.methods import TABLE
 from protocol.v2.models import (
     EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
     EXPERIMENTAL_FEATURE_LIST,
@@ -218,6 +222,23 @@ class Anything:
     def __getattr__(self, name: str) -> Self:
         return self
 
+    def __call__(self, *arguments: object) -> Self:
+        return self
+
+
+class NoSkills:
+    async def list(self, cwd: Path) -> SkillSet:
+        return SkillSet()
+
+
+def test_every_method_is_served_by_its_family() -> None:
+    services = cast("ThreadServices", Anything())
+    for method in TABLE.client_requests.keys() - {"initialize"}:
+        name = family(method)
+        assert name is not None, method
+        assert method in by_method(load(name)(services))
+    assert family("turns") is None
+
 
 async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     """Through the router, with the conversation API's route for the method that both have replaced."""
@@ -228,12 +249,15 @@ async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
             accounts=AccountServices(auth(tmp_path, None), cast("Any", None), cast("Any", None)),
             engine=OneMore(),
             conversations=None,
+            skills=Lazy(NoSkills),
         ),
     )
-    own = {each.method: each for each in setup_routes(services, cast("Any", None), AccountLimits())}
-    others = {each.method: each for each in conversation_routes(cast("Any", Anything()))}
+    shared = ThreadServices(services, cast("Any", None), Lazy(SentOnce), cast("Any", None))
+    families = (account, configuration, models, skills)
+    own = by_method(each for family in families for each in family.routes(shared))
+    others = by_method(conversation_routes(cast("Any", Anything())))
     client = ClientProfile(initialized=True, experimental_api=True)
-    router = MethodRouter(others.values, own.values, (), client)
+    router = MethodRouter(lambda: others.get, lambda: own.get, (), client)
     for method in own:
         if method.endswith(("/list", "/installed", "/readiness")) or method == "config/read":
             reply = await router.call(Request(1, method))

@@ -15,10 +15,11 @@ from msgspec import Struct
 
 from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.auth.home_login import AuthMethod
 from app_server.core.errors import AuthError
@@ -55,8 +56,8 @@ from protocol.v2.account import (
     LoginAccountParams,
     LoginAccountResponse,
     LogoutAccountResponse,
-    PlanType,
 )
+from protocol.v2.server import PlanType
 from protocol.validation import unknown_method
 
 
@@ -221,20 +222,6 @@ async def _open_device_login(context: LoginContext) -> HandlerResult[LoginAccoun
     return HandlerResult(LoginAccountResponse(started), wait_for_user)
 
 
-def account_routes(
-    services: ServerServices, notifier: ThreadNotifier, limits: AccountLimits
-) -> tuple[Route, ...]:
-    known = AccountContext(services.config, services.accounts.auth, limits)
-    login = LoginContext(services.config, services.accounts.auth, services.accounts.logins, notifier)
-    return (
-        route(ACCOUNT_READ, account_read, known),
-        route(ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
-        route(ACCOUNT_LOGIN_START, account_login_start, login),
-        route(ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
-        route(ACCOUNT_LOGOUT, account_logout, login),
-    )
-
-
 IMPORT: Final = "externalAgentConfig/import"
 NO_SUCH_METHOD: Final = -32601
 """Of JSON-RPC. A client that imports takes it, and no other code, for a server that cannot."""
@@ -254,13 +241,6 @@ class NoResult(WireModel):
 Refusal = Callable[[AuthManager, NoParams], Awaitable[NoResult]]
 
 
-def refusals(auth: AuthManager) -> tuple[Route, ...]:
-    return (
-        route(_row(IMPORT), _refuse_import, auth),
-        *(route(_row(method), _refuse_account(purpose), auth) for method, purpose in OF_AN_ACCOUNT.items()),
-    )
-
-
 def _row(method: str) -> ClientRequest[NoParams, NoResult]:
     return ClientRequest(method, NoParams, NoResult, "Refused.")
 
@@ -274,3 +254,19 @@ def _refuse_account(purpose: str) -> Refusal:
         raise login_required(purpose, auth.method())
 
     return refuse
+
+
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    accounts = services.server.accounts
+    auth, config = accounts.auth, services.server.config
+    known = AccountContext(config, auth, services.once.get().limits)
+    login = LoginContext(config, auth, accounts.logins, services.notifier)
+    return (
+        route(ACCOUNT_READ, account_read, known),
+        route(ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
+        route(ACCOUNT_LOGIN_START, account_login_start, login),
+        route(ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
+        route(ACCOUNT_LOGOUT, account_logout, login),
+        route(_row(IMPORT), _refuse_import, auth),
+        *(route(_row(method), _refuse_account(purpose), auth) for method, purpose in OF_AN_ACCOUNT.items()),
+    )

@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from app_server.apis.route import Route, route
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
 from app_server.core.config.fence import check_sandbox
 from app_server.core.config.types import RequestOverrides
@@ -370,9 +371,10 @@ def _not_spawned(error: LaunchError) -> RpcError:
     )
 
 
-def command_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    server = services.server
     commands = ClientCommandContext(
-        services.config, services.host.runner, services.outgoing, notifier, ClientProcesses()
+        server.config, server.host.runner, server.outgoing, services.notifier, ClientProcesses()
     )
     return (
         route(wire.COMMAND_EXEC, command_exec, commands),

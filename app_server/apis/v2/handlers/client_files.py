@@ -24,6 +24,7 @@ from msgspec import Struct
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ConfigSource, ServerServices, require_client_rights
 from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.services import ThreadServices
 from app_server.core.client_files import files
 from app_server.core.client_files.files import Copying
 from app_server.core.client_files.opening import FileRefused
@@ -195,27 +196,6 @@ def _decoded(text: str) -> bytes:
         ) from error
 
 
-def file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
-        await services.outgoing.wait_for_capacity()
-        changed = FsChangedNotification(watch_id=watch_id, changed_paths=tuple(paths))
-        notifier.notify(FS_CHANGED, changed)
-
-    watcher = FileWatcher(notify_changed, services.background)
-    files = ClientFileContext(services.config, services.outgoing, watcher)
-    return (
-        route(wire.FS_READ_FILE, fs_read_file, files),
-        route(wire.FS_WRITE_FILE, fs_write_file, files),
-        route(wire.FS_CREATE_DIRECTORY, fs_create_directory, files),
-        route(wire.FS_GET_METADATA, fs_get_metadata, files),
-        route(wire.FS_READ_DIRECTORY, fs_read_directory, files),
-        route(wire.FS_REMOVE, fs_remove, files),
-        route(wire.FS_COPY, fs_copy, files),
-        route(wire.FS_WATCH, fs_watch, files),
-        route(wire.FS_UNWATCH, fs_unwatch, files),
-    )
-
-
 MOST = 64
 """Sessions of one client."""
 
@@ -341,7 +321,28 @@ def shown_matches(found: Sequence[FileMatch]) -> tuple[FuzzyFileSearchResult, ..
     )
 
 
-def search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
+def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
+    async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
+        await services.outgoing.wait_for_capacity()
+        changed = FsChangedNotification(watch_id=watch_id, changed_paths=tuple(paths))
+        notifier.notify(FS_CHANGED, changed)
+
+    watcher = FileWatcher(notify_changed, services.background)
+    files = ClientFileContext(services.config, services.outgoing, watcher)
+    return (
+        route(wire.FS_READ_FILE, fs_read_file, files),
+        route(wire.FS_WRITE_FILE, fs_write_file, files),
+        route(wire.FS_CREATE_DIRECTORY, fs_create_directory, files),
+        route(wire.FS_GET_METADATA, fs_get_metadata, files),
+        route(wire.FS_READ_DIRECTORY, fs_read_directory, files),
+        route(wire.FS_REMOVE, fs_remove, files),
+        route(wire.FS_COPY, fs_copy, files),
+        route(wire.FS_WATCH, fs_watch, files),
+        route(wire.FS_UNWATCH, fs_unwatch, files),
+    )
+
+
+def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
         await services.outgoing.wait_for_capacity()
         updated = FuzzyFileSearchSessionUpdatedNotification(
@@ -359,3 +360,8 @@ def search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[R
         route(wire.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, search),
         route(wire.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, search),
     )
+
+
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    server, notifier = services.server, services.notifier
+    return (*_file_routes(server, notifier), *_search_routes(server, notifier))

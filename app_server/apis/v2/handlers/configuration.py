@@ -16,8 +16,9 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.apis.route import Route, route
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import page_by_position
+from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES
 from app_server.core.config.edit import SettingEdit, setting_edit
 from app_server.core.config.effective import (
@@ -60,6 +61,7 @@ from protocol.v2.config import (
     WriteStatus,
 )
 from protocol.v2.settings import (
+    COLLABORATION_MODE_LIST,
     PERMISSION_PROFILE_LIST,
     CollaborationModeListParams,
     CollaborationModeListResponse,
@@ -233,8 +235,8 @@ def _refused(code: str, message: str, field: str | None = None) -> RpcError:
     return RpcError(INVALID_REQUEST, message, data | ({"field": field} if field else {}))
 
 
-def config_routes(services: ServerServices) -> tuple[Route, ...]:
-    config = services.config
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    config = services.server.config
     writing = WriteContext(config)
     return (
         route(CONFIG_READ, config_read, config),
@@ -242,4 +244,5 @@ def config_routes(services: ServerServices) -> tuple[Route, ...]:
         route(CONFIG_BATCH_WRITE, config_batch_write, writing),
         route(CONFIG_REQUIREMENTS_READ, config_requirements_read, config),
         route(PERMISSION_PROFILE_LIST, permission_profile_list, config),
+        route(COLLABORATION_MODE_LIST, collaboration_mode_list, config),
     )

@@ -18,9 +18,10 @@ from pydantic import ValidationError
 
 from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import LoginOutcome
@@ -305,10 +306,10 @@ def _check_scopes(scopes: tuple[str, ...] | None) -> None:
         raise invalid_request(message, "invalid_params", "scopes")
 
 
-def mcp_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    context = McpContext(services.config, services.conversations, services.engine.mcp_alone)
-    accounts = services.accounts
-    login = McpLoginContext(context, accounts.mcp_logins, accounts.logins, notifier)
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    server, accounts = services.server, services.server.accounts
+    context = McpContext(server.config, server.conversations, server.engine.mcp_alone)
+    login = McpLoginContext(context, accounts.mcp_logins, accounts.logins, services.notifier)
     return (
         route(MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
         route(MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),

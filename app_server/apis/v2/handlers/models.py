@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from app_server.apis.offered_models import ModelContext, page_of_models
 from app_server.apis.route import Route, route
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
-from app_server.apis.v2.handlers import configuration
+from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
 from app_server.core.config.table import OPENAI
@@ -46,7 +46,6 @@ from protocol.v2.models import (
     OpenaiProviderSettings,
     ReasoningEffortOption,
 )
-from protocol.v2.settings import COLLABORATION_MODE_LIST
 
 STAGES = {
     FeatureStage.STABLE: ExperimentalFeatureStage.STABLE,
@@ -170,15 +169,14 @@ def _effort(effort: ReasoningEffort) -> ReasoningEffortOption:
     return ReasoningEffortOption(reasoning_effort=effort.value, description=EFFORT_WORDS[effort])
 
 
-def model_routes(services: ServerServices) -> tuple[Route, ...]:
-    """`model/list` is a method of the conversation API too: this route serves both, answering all that both have."""
-    config = services.config
-    switches = FeatureContext(config, services.conversations)
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    """Return the routes. That of `model/list` serves clients of the conversation API too."""
+    server = services.server
+    config, switches = server.config, FeatureContext(server.config, server.conversations)
     return (
-        route(MODEL_LIST, model_list, ModelContext(config, services.engine)),
+        route(MODEL_LIST, model_list, ModelContext(config, server.engine)),
         route(MODEL_PROVIDER_LIST, model_provider_list, config),
         route(MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, config),
         route(EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, switches),
         route(EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, switches),
-        route(COLLABORATION_MODE_LIST, configuration.collaboration_mode_list, config),
     )

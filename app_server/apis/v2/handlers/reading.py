@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from msgspec import Struct
-
-from app_server.apis.services import ConfigSource
-from app_server.apis.v2.errors import invalid_cursor, parse_thread_id, thread_not_loaded
-from app_server.apis.v2.turns import thread_view, whole_turns
-from app_server.conversations.adapter import ConversationStatus
-from app_server.core.errors import RolloutNotFound
-from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import ThreadSummary, find_thread, read_thread_summary
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import (
-    Anchor,
-    InvalidCursor,
-    ItemRow,
-    Page,
-    PageRequest,
-    TurnHistory,
-    open_history,
-    parse_cursor,
-)
-from app_server.core.threads import run_in_thread
+from app_server.apis.route import Route, route
+from app_server.apis.v2.errors import invalid_cursor
+from app_server.apis.v2.loaded_threads import FoundThread, ReadingContext
+from app_server.apis.v2.services import ThreadServices
+from app_server.apis.v2.settings import thread_status
+from app_server.apis.v2.turns import shown_items, shown_turn, thread_view, whole_turns
+from app_server.core.rollout.turn_pages import Anchor, InvalidCursor, ItemRow, Page, PageRequest, parse_cursor
 from app_server.rpc.errors import invalid_request
-from protocol.engine.turns import EndedItem, TurnRecord
-from protocol.ids import ConversationId
-from protocol.structs import Written, replace
+from protocol.structs import Written
 from protocol.v2.fields import SortDirection
-from protocol.v2.items import ThreadItem
-from protocol.v2.thread import ThreadStatus
 from protocol.v2.thread_store import (
+    THREAD_ITEMS_LIST,
+    THREAD_LOADED_LIST,
+    THREAD_READ,
+    THREAD_TURNS_LIST,
     ItemThreadItemsListAnchor,
     ThreadItemEntry,
     ThreadItemsListParams,
@@ -54,99 +36,7 @@ from protocol.v2.turn import Turn, TurnItemsView
 PAGE_BYTES = 48 * 1024
 """A page ends early where it would get longer, after one row at least: clients read lines of 64 KiB."""
 
-Result = TypeVar("Result")
 Row = TypeVar("Row")
-
-
-class LiveThreads(Protocol):
-    """The threads that are loaded in this server."""
-
-    def loaded(self) -> list[str]:
-        """Their ids, in an order that stays."""
-        ...
-
-    def status(self, thread_id: str) -> ConversationStatus:
-        """Also of one that is not loaded."""
-        ...
-
-    def running(self, thread_id: str) -> TurnRecord | None:
-        """The turn that runs now, with the items that have ended."""
-        ...
-
-    def summary(self, thread_id: str) -> ThreadSummary | None:
-        """Of a loaded thread as it was opened; it may not be stored yet, or never be."""
-        ...
-
-
-class Rendering(Struct, frozen=True):
-    """What the engine knows, in the shapes of this API."""
-
-    turn: Callable[[TurnRecord, TurnItemsView], Turn]
-    items: Callable[[EndedItem], tuple[ThreadItem, ...]]
-    """What is shown of an item: itself, and the message that goes with it."""
-    status: Callable[[ConversationStatus], ThreadStatus]
-
-
-class FoundThread(Struct, frozen=True):
-    id: ConversationId
-    path: Path | None
-    """None: it is loaded, and not stored."""
-    loaded: ThreadSummary | None
-
-
-class ReadingContext(Struct, frozen=True):
-    config: ConfigSource
-    live: LiveThreads
-    indexes: TurnIndexes
-    rendering: Rendering
-    notes: ThreadNotes
-    lists: ThreadLists
-
-    async def find(self, thread_id: str) -> FoundThread:
-        """Raises RpcError where nothing is known of it."""
-        id = parse_thread_id(thread_id)
-        loaded = self.live.summary(id)
-        if loaded is not None and loaded.path is not None and os.path.exists(loaded.path):
-            return FoundThread(id, loaded.path, loaded)
-        if loaded is not None and loaded.ephemeral:
-            return FoundThread(id, None, loaded)
-        try:
-            return FoundThread(id, await run_in_thread(find_thread, self.config.home, id), loaded)
-        except RolloutNotFound:
-            if loaded is None:
-                raise thread_not_loaded(id) from None
-            return FoundThread(id, None, loaded)
-
-    async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
-        """What `ask` makes of the thread's turns, in a worker thread. Raises RpcError for a bad cursor."""
-        running = self.live.running(thread.id)
-
-        def read() -> Result:
-            with open_history(thread.path, thread.id, self.indexes, running) as history:
-                return ask(history)
-
-        try:
-            return await run_in_thread(read)
-        except InvalidCursor as error:
-            raise invalid_request(str(error), "invalid_params", "cursor") from None
-
-    async def summary(self, thread: FoundThread) -> ThreadSummary:
-        """As the file has it; of a loaded thread with what it works with now."""
-        loaded = thread.loaded
-        if thread.path is None:
-            assert loaded is not None
-            return loaded
-        # Of a loaded thread it is not shown, and the settings need not be read again.
-        provider = self.config.load().provider.id if loaded is None else loaded.model.provider
-        try:
-            stored = await run_in_thread(read_thread_summary, thread.path, provider, self.notes)
-        except RolloutUnreadable:
-            if loaded is None:
-                raise
-            return loaded  # its file is being written for the first time
-        if loaded is None:
-            return stored
-        return replace(stored, model=loaded.model, origin=replace(stored.origin, cwd=loaded.origin.cwd))
 
 
 async def thread_read(context: ReadingContext, params: ThreadReadParams) -> ThreadReadResponse:
@@ -154,10 +44,8 @@ async def thread_read(context: ReadingContext, params: ThreadReadParams) -> Thre
     turns: tuple[Turn, ...] = ()
     if params.include_turns:
         _require_turns(thread, "includeTurns")
-        turns = await context.read(
-            thread, lambda history: whole_turns(history.all_turns(), context.rendering.turn)
-        )
-    status = context.rendering.status(context.live.status(thread.id))
+        turns = await context.read(thread, lambda history: whole_turns(history.all_turns()))
+    status = thread_status(context.live.status(thread.id))
     return ThreadReadResponse(thread=thread_view(await context.summary(thread), status, turns))
 
 
@@ -170,7 +58,7 @@ async def thread_turns_list(
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
     page = await context.read(thread, lambda history: history.turns(request))
     view = params.items_view or TurnItemsView.SUMMARY
-    shown = [context.rendering.turn(record, view) for record in page.rows]
+    shown = [shown_turn(record, view) for record in page.rows]
     count = _fitting([(turn,) for turn in shown])
     return ThreadTurnsListResponse(
         data=tuple(shown[:count]),
@@ -187,7 +75,7 @@ async def thread_items_list(
     newest_first = params.sort_direction is SortDirection.DESC
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
     page = await context.read(thread, lambda history: history.items(request, params.turn_id))
-    shown = [_entries(context, row, newest_first=newest_first) for row in page.rows]
+    shown = [_entries(row, newest_first=newest_first) for row in page.rows]
     count = _fitting(shown)
     return ThreadItemsListResponse(
         data=tuple(entry for entries in shown[:count] for entry in entries),
@@ -231,7 +119,7 @@ def _anchor(cursor: str | ItemThreadItemsListAnchor | None) -> Anchor | None:
             return Anchor(cursor.item_id, included=True)
 
 
-def _entries(context: ReadingContext, row: ItemRow, *, newest_first: bool) -> tuple[ThreadItemEntry, ...]:
+def _entries(row: ItemRow, *, newest_first: bool) -> tuple[ThreadItemEntry, ...]:
     entries = [
         ThreadItemEntry(
             turn_id=row.turn_id,
@@ -239,7 +127,7 @@ def _entries(context: ReadingContext, row: ItemRow, *, newest_first: bool) -> tu
             started_at_ms=row.ended.started_ms,
             completed_at_ms=row.ended.ended_ms,
         )
-        for item in context.rendering.items(row.ended)
+        for item in shown_items(row.ended)
     ]
     return tuple(reversed(entries)) if newest_first else tuple(entries)
 
@@ -258,3 +146,13 @@ def _next(page: Page[Row], count: int, id_of: Callable[[Row], str]) -> str | Non
     if count == len(page.rows):
         return page.next_cursor
     return Anchor(id_of(page.rows[count - 1])).cursor()
+
+
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    reading = services.threads.get().reading
+    return (
+        route(THREAD_READ, thread_read, reading),
+        route(THREAD_TURNS_LIST, thread_turns_list, reading),
+        route(THREAD_ITEMS_LIST, thread_items_list, reading),
+        route(THREAD_LOADED_LIST, thread_loaded_list, reading),
+    )

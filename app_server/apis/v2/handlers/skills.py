@@ -5,38 +5,27 @@ this server has none of; their lists are empty.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.services import ThreadServices
 from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
 from app_server.core.errors import ConfigError
 from app_server.core.skills.skill import Skill, SkillAppearance, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
+from protocol.base import WireModel
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.table import NoParams
+from protocol.structs import Written
 from protocol.v2 import skills as wire
-from protocol.v2.skills import (
-    SKILLS_CHANGED,
-    AppsInstalledParams,
-    AppsInstalledResponse,
-    AppsListParams,
-    AppsListResponse,
-    HooksListEntry,
-    HooksListParams,
-    HooksListResponse,
-    PluginInstalledParams,
-    PluginInstalledResponse,
-    PluginListParams,
-    PluginListResponse,
-    WindowsSandboxReadiness,
-    WindowsSandboxReadinessResponse,
-)
+
+Result = TypeVar("Result", bound=Written)
 
 MAX_DIRECTORIES = 100
 """In one request."""
@@ -54,7 +43,7 @@ class SkillsContext(Struct, frozen=True):
     notifier: ThreadNotifier
 
     def announce_change(self) -> None:
-        self.notifier.notify(SKILLS_CHANGED, wire.SkillsChangedNotification())
+        self.notifier.notify(wire.SKILLS_CHANGED, wire.SkillsChangedNotification())
 
 
 async def skills_list(context: SkillsContext, params: wire.SkillsListParams) -> wire.SkillsListResponse:
@@ -133,52 +122,34 @@ def _interface(shown: SkillAppearance) -> wire.SkillInterface:
     )
 
 
-async def hooks_list(source: ConfigSource, params: HooksListParams) -> HooksListResponse:
+async def hooks_list(source: ConfigSource, params: wire.HooksListParams) -> wire.HooksListResponse:
     cwds = params.cwds or (str(source.cwd),)
-    return HooksListResponse(data=tuple(HooksListEntry(cwd=cwd) for cwd in cwds))
+    return wire.HooksListResponse(data=tuple(wire.HooksListEntry(cwd=cwd) for cwd in cwds))
 
 
-async def app_list(source: ConfigSource, params: AppsListParams) -> AppsListResponse:
+async def app_list(source: ConfigSource, params: wire.AppsListParams) -> wire.AppsListResponse:
     page_by_position((), params.cursor, params.limit)
-    return AppsListResponse()
+    return wire.AppsListResponse()
 
 
-async def app_installed(source: ConfigSource, params: AppsInstalledParams) -> AppsInstalledResponse:
-    return AppsInstalledResponse()
+async def nothing(result: Result, params: WireModel) -> Result:
+    """Answer with what is so for every request."""
+    return result
 
 
-async def plugin_list(source: ConfigSource, params: PluginListParams) -> PluginListResponse:
-    return PluginListResponse()
-
-
-async def plugin_installed(source: ConfigSource, params: PluginInstalledParams) -> PluginInstalledResponse:
-    return PluginInstalledResponse()
-
-
-async def windows_sandbox_readiness(
-    source: ConfigSource, params: NoParams
-) -> WindowsSandboxReadinessResponse:
-    return WindowsSandboxReadinessResponse(status=WindowsSandboxReadiness.NOT_CONFIGURED)
-
-
-def extension_routes(services: ServerServices) -> tuple[Route, ...]:
-    config = services.config
-    return (
-        route(wire.HOOKS_LIST, hooks_list, config),
-        route(wire.APP_LIST, app_list, config),
-        route(wire.APP_INSTALLED, app_installed, config),
-        route(wire.PLUGIN_LIST, plugin_list, config),
-        route(wire.PLUGIN_INSTALLED, plugin_installed, config),
-        route(wire.WINDOWS_SANDBOX_READINESS, windows_sandbox_readiness, config),
-    )
-
-
-def skills_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    catalog = services.skills.get()
-    context = SkillsContext(services.config, catalog, notifier)
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    config, catalog = services.server.config, services.server.skills.get()
+    context = SkillsContext(config, catalog, services.notifier)
     catalog.on_change = context.announce_change
+    readiness = wire.WindowsSandboxReadinessResponse(status=wire.WindowsSandboxReadiness.NOT_CONFIGURED)
     return (
         route(wire.SKILLS_LIST, skills_list, context),
         route(wire.SKILLS_EXTRA_ROOTS_SET, skills_extra_roots_set, context),
         route(wire.SKILLS_CONFIG_WRITE, skills_config_write, context),
+        route(wire.HOOKS_LIST, hooks_list, config),
+        route(wire.APP_LIST, app_list, config),
+        route(wire.APP_INSTALLED, nothing, wire.AppsInstalledResponse()),
+        route(wire.PLUGIN_LIST, nothing, wire.PluginListResponse()),
+        route(wire.PLUGIN_INSTALLED, nothing, wire.PluginInstalledResponse()),
+        route(wire.WINDOWS_SANDBOX_READINESS, nothing, readiness),
     )

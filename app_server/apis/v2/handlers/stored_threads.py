@@ -10,14 +10,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import Struct
-
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
-from app_server.apis.v2.handlers.reading import FoundThread, ReadingContext
-from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.loaded_threads import FoundThread
+from app_server.apis.v2.services import ThreadContext, ThreadServices
+from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
-from app_server.conversations.manager import ConversationManager
 from app_server.core.errors import ConversationError, RolloutNotFound
 from app_server.core.git.repository import Revision
 from app_server.core.rollout.archive import (
@@ -29,7 +27,6 @@ from app_server.core.rollout.archive import (
 )
 from app_server.core.rollout.disk import RolloutBusy, describe
 from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import find_archived, find_thread
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
@@ -75,86 +72,55 @@ MOST_NAME = 4096
 GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repository_url"}
 
 
-class StoredThreadContext(Struct, frozen=True):
-    reading: ReadingContext
-    conversations: ConversationManager
-    notifier: ThreadNotifier
-    notes: ThreadNotes
-
-    @property
-    def home(self) -> Path:
-        return self.reading.config.home
-
-    def is_ephemeral(self, id: ConversationId) -> bool:
-        loaded = self.reading.live.summary(id)
-        return loaded is not None and loaded.ephemeral
-
-    async def end(self, id: ConversationId, rollout: Path) -> None:
-        """Ends the thread if it is open here. Raises RolloutBusy if it is open in another server."""
-        if self.conversations.find(id) is None:
-            await run_in_thread(require_unused, rollout)
-        elif await self.conversations.shut_down(id):
-            status = NotLoadedThreadStatus()
-            self.notifier.notify(
-                THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=id, status=status)
-            )
-
-    def afterwards(self, row: AnyServerNotification, params: Written) -> Callable[[], Awaitable[None]]:
-        async def notify() -> None:
-            self.notifier.notify(row, params)
-
-        return notify
-
-
 async def thread_archive(
-    context: StoredThreadContext, params: ThreadArchiveParams
+    context: ThreadContext, params: ThreadArchiveParams
 ) -> HandlerResult[ThreadArchiveResponse]:
     id = parse_thread_id(params.thread_id)
     rollout = await _stored(context, id)
     with _failures(id, "archive"):
-        await run_in_thread(archivable, context.home, id, rollout)
-        await context.end(id, rollout)
-        await run_in_thread(archive_rollout, context.home, id, rollout)
+        await run_in_thread(archivable, context.config.home, id, rollout)
+        await _end(context, id, rollout)
+        await run_in_thread(archive_rollout, context.config.home, id, rollout)
     archived = ThreadArchivedNotification(thread_id=id)
-    return HandlerResult(ThreadArchiveResponse(), context.afterwards(THREAD_ARCHIVED, archived))
+    return HandlerResult(ThreadArchiveResponse(), _notified(context, THREAD_ARCHIVED, archived))
 
 
 async def thread_unarchive(
-    context: StoredThreadContext, params: ThreadUnarchiveParams
+    context: ThreadContext, params: ThreadUnarchiveParams
 ) -> HandlerResult[ThreadUnarchiveResponse]:
     id = parse_thread_id(params.thread_id)
-    rollout = await run_in_thread(find_archived, context.home, id)
+    rollout = await run_in_thread(find_archived, context.config.home, id)
     if rollout is None:
         raise archived_not_found(id)
     with _failures(id, "unarchive"):
-        path = await run_in_thread(unarchive_rollout, context.home, rollout)
+        path = await run_in_thread(unarchive_rollout, context.config.home, rollout)
         thread = await _shown(context, FoundThread(id, path, None))
     unarchived = ThreadUnarchivedNotification(thread_id=id)
     response = ThreadUnarchiveResponse(thread=thread)
-    return HandlerResult(response, context.afterwards(THREAD_UNARCHIVED, unarchived))
+    return HandlerResult(response, _notified(context, THREAD_UNARCHIVED, unarchived))
 
 
 async def thread_delete(
-    context: StoredThreadContext, params: ThreadDeleteParams
+    context: ThreadContext, params: ThreadDeleteParams
 ) -> HandlerResult[ThreadDeleteResponse]:
     id = parse_thread_id(params.thread_id)
-    if context.is_ephemeral(id):
+    if _is_ephemeral(context, id):
         raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
     rollout = await _stored_anywhere(context, id)
 
     def delete() -> None:
         delete_rollout(rollout)
-        context.notes.forget(id)
+        context.reading.notes.forget(id)
 
     with _failures(id, "delete"):
-        await context.end(id, rollout)
+        await _end(context, id, rollout)
         await run_in_thread(delete)
     deleted = ThreadDeletedNotification(thread_id=id)
-    return HandlerResult(ThreadDeleteResponse(), context.afterwards(THREAD_DELETED, deleted))
+    return HandlerResult(ThreadDeleteResponse(), _notified(context, THREAD_DELETED, deleted))
 
 
 async def thread_name_set(
-    context: StoredThreadContext, params: ThreadSetNameParams
+    context: ThreadContext, params: ThreadSetNameParams
 ) -> HandlerResult[ThreadSetNameResponse]:
     id, name = parse_thread_id(params.thread_id), params.name.strip()
     if not name:
@@ -163,13 +129,13 @@ async def thread_name_set(
     _require_stored(context, id)
     await _stored(context, id)
     with _failures(id, "name"):
-        await run_in_thread(context.notes.set_name, id, name)
+        await run_in_thread(context.reading.notes.set_name, id, name)
     named = ThreadNameUpdatedNotification(thread_id=id, thread_name=name)
-    return HandlerResult(ThreadSetNameResponse(), context.afterwards(THREAD_NAME_UPDATED, named))
+    return HandlerResult(ThreadSetNameResponse(), _notified(context, THREAD_NAME_UPDATED, named))
 
 
 async def thread_metadata_update(
-    context: StoredThreadContext, params: ThreadMetadataUpdateParams
+    context: ThreadContext, params: ThreadMetadataUpdateParams
 ) -> ThreadMetadataUpdateResponse:
     id, update = parse_thread_id(params.thread_id), params.git_info
     if update is None:
@@ -182,8 +148,33 @@ async def thread_metadata_update(
         raise rollout_not_found(id)
     before = (await context.reading.summary(thread)).origin.git_info or Revision(None, None, None)
     with _failures(id, "change"):
-        await run_in_thread(context.notes.set_revision, id, replace(before, **changes))
+        await run_in_thread(context.reading.notes.set_revision, id, replace(before, **changes))
     return ThreadMetadataUpdateResponse(thread=await _shown(context, thread))
+
+
+def _is_ephemeral(context: ThreadContext, id: ConversationId) -> bool:
+    loaded = context.reading.live.summary(id)
+    return loaded is not None and loaded.ephemeral
+
+
+async def _end(context: ThreadContext, id: ConversationId, rollout: Path) -> None:
+    """End the thread if it is open here. Raises RolloutBusy if it is open in another server."""
+    if context.conversations.find(id) is None:
+        await run_in_thread(require_unused, rollout)
+    elif await context.conversations.shut_down(id):
+        status = ThreadStatusChangedNotification(thread_id=id, status=NotLoadedThreadStatus())
+        context.notifier.notify(THREAD_STATUS_CHANGED, status)
+
+
+def _notified(
+    context: ThreadContext, row: AnyServerNotification, params: Written
+) -> Callable[[], Awaitable[None]]:
+    """Return what sends the notification, once the response was written."""
+
+    async def notify() -> None:
+        context.notifier.notify(row, params)
+
+    return notify
 
 
 def _git_changes(update: ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:
@@ -210,30 +201,30 @@ def _require_short(text: str, field: str, what: str) -> None:
         raise invalid_request(f"{what} must be at most {MOST_NAME} characters long", "invalid_params", field)
 
 
-def _require_stored(context: StoredThreadContext, id: ConversationId) -> None:
-    if context.is_ephemeral(id):
+def _require_stored(context: ThreadContext, id: ConversationId) -> None:
+    if _is_ephemeral(context, id):
         raise invalid_request(f"ephemeral thread does not support metadata updates: {id}", "ephemeral")
 
 
-async def _stored(context: StoredThreadContext, id: ConversationId) -> Path:
+async def _stored(context: ThreadContext, id: ConversationId) -> Path:
     """Where it is stored, outside the archive. Raises RpcError."""
     try:
-        return await run_in_thread(find_rollout, context.home, id)
+        return await run_in_thread(find_rollout, context.config.home, id)
     except RolloutNotFound:
         raise rollout_not_found(id) from None
 
 
-async def _stored_anywhere(context: StoredThreadContext, id: ConversationId) -> Path:
+async def _stored_anywhere(context: ThreadContext, id: ConversationId) -> Path:
     """The same, also in the archive."""
     try:
-        return await run_in_thread(find_thread, context.home, id)
+        return await run_in_thread(find_thread, context.config.home, id)
     except RolloutNotFound:
         raise rollout_not_found(id) from None
 
 
-async def _shown(context: StoredThreadContext, thread: FoundThread) -> Thread:
-    status = context.reading.rendering.status(context.reading.live.status(thread.id))
-    return thread_view(await context.reading.summary(thread), status)
+async def _shown(context: ThreadContext, thread: FoundThread) -> Thread:
+    status = context.reading.live.status(thread.id)
+    return thread_view(await context.reading.summary(thread), thread_status(status))
 
 
 @contextmanager
@@ -249,11 +240,12 @@ def _failures(id: ConversationId, verb: str) -> Iterator[None]:
         raise internal_error(f"failed to {verb} thread {id}: {describe(error)}", "storage") from error
 
 
-def stored_routes(context: StoredThreadContext) -> tuple[Route, ...]:
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    threads = services.threads.get()
     return (
-        route(THREAD_ARCHIVE, thread_archive, context),
-        route(THREAD_UNARCHIVE, thread_unarchive, context),
-        route(THREAD_DELETE, thread_delete, context),
-        route(THREAD_NAME_SET, thread_name_set, context),
-        route(THREAD_METADATA_UPDATE, thread_metadata_update, context),
+        route(THREAD_ARCHIVE, thread_archive, threads),
+        route(THREAD_UNARCHIVE, thread_unarchive, threads),
+        route(THREAD_DELETE, thread_delete, threads),
+        route(THREAD_NAME_SET, thread_name_set, threads),
+        route(THREAD_METADATA_UPDATE, thread_metadata_update, threads),
     )

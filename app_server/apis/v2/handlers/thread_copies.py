@@ -7,11 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from app_server.apis.route import HandlerResult
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers.threads import (
     SUBSCRIPTION,
-    ThreadContext,
     all_turns,
     loaded,
     settings_errors,
@@ -21,9 +20,11 @@ from app_server.apis.v2.handlers.threads import (
     usage_so_far,
 )
 from app_server.apis.v2.opening import overrides_of, reopened
+from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
+from app_server.conversations.manager import operation_numbers
 from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.disk import describe
 from app_server.core.rollout.rollout_names import parse_rollout_name
@@ -40,8 +41,8 @@ from protocol.v2.thread import (
     ThreadStartedNotification,
     ThreadStatusChangedNotification,
 )
-from protocol.v2.thread_open import ThreadForkParams, ThreadForkResponse
-from protocol.v2.thread_store import ThreadRevertParams, ThreadRevertResponse
+from protocol.v2.thread_open import THREAD_FORK, ThreadForkParams, ThreadForkResponse
+from protocol.v2.thread_store import THREAD_REVERT, ThreadRevertParams, ThreadRevertResponse
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     with settings_errors():
         config = await run_in_thread(reopened, context.config, path, overrides_of(params))
     origin = Fork(path, keeps, params.ephemeral)
-    live, opened = await context.conversations.open(config, origin, context.operation_ids())
+    live, opened = await context.conversations.open(config, origin, operation_numbers())
     live.session.restore_usage(opened.initial_messages)
     with live.kept():
         live.unloads = True
@@ -93,9 +94,7 @@ async def thread_revert(
     await before.hand_over()
     _notify_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.facts.settings))
-    live, opened = await context.conversations.open(
-        before.session.facts.config, origin, context.operation_ids()
-    )
+    live, opened = await context.conversations.open(before.session.facts.config, origin, operation_numbers())
     live.session.restore_usage(opened.initial_messages)
     with live.kept():
         live.unloads = True
@@ -154,7 +153,7 @@ async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str,
         return (await _cut(context, id, path, params.before_turn_id)).keeps
     if params.last_turn_id is None:
         return None
-    running = context.loaded.running(id)
+    running = context.reading.live.running(id)
     if running is not None and running.id == params.last_turn_id:
         text = f"lastTurnId '{running.id}' identifies an in-progress turn"
         raise invalid_request(text, "turn_in_progress", "lastTurnId")
@@ -182,3 +181,11 @@ async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | N
 def _notify_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
     changed = ThreadStatusChangedNotification(thread_id=id, status=thread_status(status))
     context.notifier.notify(THREAD_STATUS_CHANGED, changed)
+
+
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    threads = services.threads.get()
+    return (
+        route(THREAD_FORK, thread_fork, threads),
+        route(THREAD_REVERT, thread_revert, threads),
+    )

@@ -1,6 +1,4 @@
-"""Stored threads by pages: all of them, or those in which something was said. With the routes of all that reads
-threads.
-"""
+"""Stored threads by pages: all of them, or those in which something was said."""
 
 from __future__ import annotations
 
@@ -8,27 +6,28 @@ import os
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import parse_thread_id
-from app_server.apis.v2.handlers import reading
-from app_server.apis.v2.handlers.reading import ReadingContext
+from app_server.apis.v2.loaded_threads import ReadingContext
+from app_server.apis.v2.services import ThreadServices
+from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.core.real_path import real_path
 from app_server.core.rollout.thread_listing import ThreadLists, search_threads
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
+from app_server.core.rollout.thread_summary import ThreadSummary
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import sound_path
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2.fields import SortDirection
+from protocol.v2.thread import Thread
 from protocol.v2.thread_store import (
-    THREAD_ITEMS_LIST,
     THREAD_LIST,
-    THREAD_LOADED_LIST,
-    THREAD_READ,
     THREAD_SEARCH,
-    THREAD_TURNS_LIST,
     ThreadListParams,
     ThreadListResponse,
     ThreadSearchParams,
@@ -64,7 +63,15 @@ SOURCES = {
 MOST_EXCLUDED = 100
 
 
-async def thread_list(context: ReadingContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
+class ListContext(Struct, frozen=True):
+    reading: ReadingContext
+    lists: ThreadLists
+
+    def view(self, summary: ThreadSummary) -> Thread:
+        return thread_view(summary, thread_status(self.reading.live.status(summary.id)))
+
+
+async def thread_list(context: ListContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
     if params.sort_key is ThreadSortKey.SECTION_POSITION:
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
     if params.originators:
@@ -76,10 +83,10 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
     request = ListRequest(
         filter=ThreadFilter(
             sources=list_sources(params.source_kinds),
-            default_provider=(provider := context.config.load().provider.id),
+            default_provider=(provider := context.reading.config.load().provider.id),
             providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
             or None,
-            cwds=await _cwds(context, params),
+            cwds=await _cwds(context.reading.config, params),
             excluded=_excluded(params),
             search=params.search_term or None,
         ),
@@ -94,9 +101,7 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = ThreadListResponse(
-        data=tuple(
-            thread_view(each, context.rendering.status(context.live.status(each.id))) for each in page.threads
-        ),
+        data=tuple(map(context.view, page.threads)),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
@@ -128,7 +133,7 @@ async def read_lists_ahead(lists: ThreadLists) -> None:
         lists.reads_ahead = False
 
 
-async def _cwds(context: ReadingContext, params: ThreadListParams) -> frozenset[str] | None:
+async def _cwds(config: ConfigSource, params: ThreadListParams) -> frozenset[str] | None:
     """The directories as threads may have them: as they are named, and without links."""
     if params.cwd is None:
         return None
@@ -137,7 +142,7 @@ async def _cwds(context: ReadingContext, params: ThreadListParams) -> frozenset[
         named = tuple(map(sound_path, named))
     except ValueError as error:
         raise invalid_request(f"invalid cwd: {error}", "invalid_params", "cwd") from None
-    base = str(context.config.cwd)
+    base = str(config.cwd)
 
     def resolve() -> frozenset[str]:
         paths = [os.path.normpath(os.path.join(base, each)) for each in named]
@@ -158,7 +163,7 @@ MOST_CHARACTERS = 1024
 
 
 async def thread_search(
-    context: ReadingContext, params: ThreadSearchParams
+    context: ListContext, params: ThreadSearchParams
 ) -> HandlerResult[ThreadSearchResponse]:
     term = params.search_term
     if not term.strip():
@@ -168,7 +173,8 @@ async def thread_search(
         raise invalid_request(message, "invalid_params", "searchTerm")
     request = ListRequest(
         filter=ThreadFilter(
-            sources=list_sources(params.source_kinds), default_provider=context.config.load().provider.id
+            sources=list_sources(params.source_kinds),
+            default_provider=context.reading.config.load().provider.id,
         ),
         archived=bool(params.archived),
         by_change=params.sort_key in (ThreadSearchSortKey.UPDATED_AT, ThreadSearchSortKey.RECENCY_AT),
@@ -179,17 +185,13 @@ async def thread_search(
     lists = context.lists
     try:
         page = await run_in_thread(
-            search_threads, lists, request, term, context.live.loaded(), abandon_on_cancel=True
+            search_threads, lists, request, term, context.reading.live.loaded(), abandon_on_cancel=True
         )
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = ThreadSearchResponse(
         data=tuple(
-            ThreadSearchResult(
-                thread=thread_view(each, context.rendering.status(context.live.status(each.id))),
-                snippet=words,
-            )
-            for each, words in page.found
+            ThreadSearchResult(thread=context.view(each), snippet=words) for each, words in page.found
         ),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
@@ -202,12 +204,11 @@ async def thread_search(
     return HandlerResult(response, read_ahead)
 
 
-def reading_routes(context: reading.ReadingContext) -> tuple[Route, ...]:
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    reading = services.threads.get().reading
+    clock = services.server.machine.wall_clock
+    context = ListContext(reading, ThreadLists(reading.config.home, reading.notes, clock))
     return (
-        route(THREAD_READ, reading.thread_read, context),
-        route(THREAD_TURNS_LIST, reading.thread_turns_list, context),
-        route(THREAD_ITEMS_LIST, reading.thread_items_list, context),
         route(THREAD_LIST, thread_list, context),
         route(THREAD_SEARCH, thread_search, context),
-        route(THREAD_LOADED_LIST, reading.thread_loaded_list, context),
     )

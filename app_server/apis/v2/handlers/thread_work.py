@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
-
 from app_server.apis.route import Route, route
 from app_server.apis.services import require_client_rights
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
-from app_server.apis.v2.handlers import thread_copies
-from app_server.apis.v2.handlers.threads import ThreadContext, loaded
+from app_server.apis.v2.handlers.threads import loaded
 from app_server.apis.v2.inbound import response_items
 from app_server.apis.v2.news import goal_status, shown_goal
+from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import review_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import RolloutNotFound
-from app_server.core.git.snapshot import Git
 from app_server.core.git.upstream import merge_base
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.rollout.last_state import last_goal
@@ -42,8 +39,6 @@ from protocol.v2.settings import (
     ThreadSettingsUpdateParams,
     ThreadSettingsUpdateResponse,
 )
-from protocol.v2.thread_open import THREAD_FORK
-from protocol.v2.thread_store import THREAD_REVERT
 from protocol.v2.thread_work import (
     ThreadBackgroundTerminal,
     ThreadBackgroundTerminalsCleanParams,
@@ -65,33 +60,28 @@ SHELL_TIMEOUT_MS = 60 * 60 * 1000
 """The user can interrupt; this is for what was forgotten."""
 
 
-class WorkContext(Struct, frozen=True):
-    threads: ThreadContext
-    git: Git
-
-
 async def thread_compact_start(
-    context: WorkContext, params: ThreadCompactStartParams
+    context: ThreadContext, params: ThreadCompactStartParams
 ) -> ThreadCompactStartResponse:
     """A turn of its own; it ends the one that runs."""
-    live = loaded(context.threads, params.thread_id)
-    live.submit(CompactOp(), via=context.threads.make_adapter)
+    live = loaded(context, params.thread_id)
+    live.submit(CompactOp(), via=context.make_adapter)
     return ThreadCompactStartResponse()
 
 
 async def thread_inject_items(
-    context: WorkContext, params: ThreadInjectItemsParams
+    context: ThreadContext, params: ThreadInjectItemsParams
 ) -> ThreadInjectItemsResponse:
-    live = loaded(context.threads, params.thread_id)
+    live = loaded(context, params.thread_id)
     live.session.submit(live.new_operation(), AddItems(response_items(params.items, "items")))
     return ThreadInjectItemsResponse()
 
 
 async def thread_shell_command(
-    context: WorkContext, params: ThreadShellCommandParams
+    context: ThreadContext, params: ThreadShellCommandParams
 ) -> ThreadShellCommandResponse:
-    live = loaded(context.threads, params.thread_id)
-    require_client_rights(context.threads.config, "thread/shellCommand")
+    live = loaded(context, params.thread_id)
+    require_client_rights(context.config, "thread/shellCommand")
     if not params.command.strip():
         raise invalid_request("command must not be empty", "invalid_params", "command")
     timeout = SHELL_TIMEOUT_MS if params.timeout_ms is None else params.timeout_ms
@@ -99,30 +89,30 @@ async def thread_shell_command(
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "timeoutMs"})
     request = RunShell(params.command.strip(), timeout)
-    live.session.submit(live.new_operation(context.threads.make_adapter), request)
+    live.session.submit(live.new_operation(context.make_adapter), request)
     return ThreadShellCommandResponse()
 
 
 async def thread_settings_update(
-    context: WorkContext, params: ThreadSettingsUpdateParams
+    context: ThreadContext, params: ThreadSettingsUpdateParams
 ) -> ThreadSettingsUpdateResponse:
     """They hold from the next turn on; `thread/settings/updated` says what is in force where something changed."""
-    live = loaded(context.threads, params.thread_id)
+    live = loaded(context, params.thread_id)
     change = settings_change(params, live.session.facts)
     live.session.submit(live.new_operation(), ChangeSettings(change))
     return ThreadSettingsUpdateResponse()
 
 
-async def review_start(context: WorkContext, params: ReviewStartParams) -> ReviewStartResponse:
+async def review_start(context: ThreadContext, params: ReviewStartParams) -> ReviewStartResponse:
     """A turn of its own; it ends the one that runs."""
-    live = loaded(context.threads, params.thread_id)
+    live = loaded(context, params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
-    operation = live.new_operation(context.threads.make_adapter)
+    operation = live.new_operation(context.make_adapter)
     turn_id = live.session.submit(operation, ReviewOp(review_request=request))
     return ReviewStartResponse(turn=review_turn(turn_id, request.user_facing_hint), review_thread_id=live.id)
 
 
-async def _review_request(context: WorkContext, target: turn.ReviewTarget, cwd: str) -> ReviewRequest:
+async def _review_request(context: ThreadContext, target: turn.ReviewTarget, cwd: str) -> ReviewRequest:
     match target:
         case turn.UncommittedChangesReviewTarget():
             return review_texts.uncommitted_changes()
@@ -155,7 +145,7 @@ async def terminals_list(
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
     rest = [each for each in live.session.terminals.running_on() if each.number > after]
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
-    adapter = context.loaded.adapter(live)
+    adapter = context.reading.live.adapter(live)
     usages = await run_in_thread(look_at_terminals, page, abandon_on_cancel=True)
     return ThreadBackgroundTerminalsListResponse(
         data=tuple(
@@ -257,16 +247,14 @@ def _with_goals(live: LiveConversation) -> LiveConversation:
     return live
 
 
-def work_routes(context: WorkContext) -> tuple[Route, ...]:
-    threads = context.threads
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    threads = services.threads.get()
     return (
-        route(THREAD_FORK, thread_copies.thread_fork, threads),
-        route(THREAD_REVERT, thread_copies.thread_revert, threads),
-        route(wire.THREAD_COMPACT_START, thread_compact_start, context),
-        route(wire.THREAD_INJECT_ITEMS, thread_inject_items, context),
-        route(wire.THREAD_SHELL_COMMAND, thread_shell_command, context),
-        route(THREAD_SETTINGS_UPDATE, thread_settings_update, context),
-        route(turn.REVIEW_START, review_start, context),
+        route(wire.THREAD_COMPACT_START, thread_compact_start, threads),
+        route(wire.THREAD_INJECT_ITEMS, thread_inject_items, threads),
+        route(wire.THREAD_SHELL_COMMAND, thread_shell_command, threads),
+        route(THREAD_SETTINGS_UPDATE, thread_settings_update, threads),
+        route(turn.REVIEW_START, review_start, threads),
         route(wire.THREAD_GOAL_SET, thread_goal_set, threads),
         route(wire.THREAD_GOAL_GET, thread_goal_get, threads),
         route(wire.THREAD_GOAL_CLEAR, thread_goal_clear, threads),

@@ -5,49 +5,58 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+import anyio
 
-from app_server.apis.route import HandlerResult
-from app_server.apis.services import ConfigSource
+from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
-from app_server.apis.v2.handlers.reading import ReadingContext
 from app_server.apis.v2.inbound import response_items
-from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads
-from app_server.apis.v2.news import shown_goal, token_usage
+from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
+from app_server.apis.v2.news import SentOnce, shown_goal, token_usage
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.opening import client_tools, in_force, overrides_of, reopened
+from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import collaboration_mode, thread_status
 from app_server.apis.v2.turns import thread_view, whole_turns
-from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.config.toml_file import UNREADABLE
 from app_server.core.errors import BeyondClientRights, ConfigError, RolloutNotFound
-from app_server.core.lazy import Lazy
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import find_archived
+from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import PageRequest
-from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
 from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
 from protocol.v2.thread import (
+    THREAD_CLOSED,
+    THREAD_GOAL_UPDATED,
     THREAD_STARTED,
     THREAD_STATUS_CHANGED,
     THREAD_TOKEN_USAGE_UPDATED,
+    NotLoadedThreadStatus,
     Thread,
+    ThreadClosedNotification,
+    ThreadGoalUpdatedNotification,
     ThreadStartedNotification,
     ThreadStatusChangedNotification,
     ThreadTokenUsageUpdatedNotification,
 )
 from protocol.v2.thread_open import (
+    THREAD_RESUME,
+    THREAD_START,
+    THREAD_UNSUBSCRIBE,
     ThreadResumeParams,
     ThreadResumeResponse,
     ThreadStartParams,
@@ -56,24 +65,10 @@ from protocol.v2.thread_open import (
     ThreadUnsubscribeResponse,
     ThreadUnsubscribeStatus,
 )
-from protocol.v2.thread_work import THREAD_GOAL_UPDATED, ThreadGoalUpdatedNotification
 from protocol.v2.turn import Turn
 
 SUBSCRIPTION = "threads"
 """The one subscription that a connection has to a thread over this API."""
-
-
-class ThreadContext(Struct, frozen=True):
-    config: ConfigSource
-    conversations: ConversationManager
-    notifier: ThreadNotifier
-    make_adapter: AdapterFactory
-    reading: ReadingContext
-    loaded: LoadedThreads
-    seeds: ItemIdSeeds
-    unloader: IdleUnloader
-    skills: Lazy[SkillCatalog]
-    operation_ids: Callable[[], Callable[[], str]] = operation_numbers
 
 
 async def thread_start(
@@ -82,7 +77,7 @@ async def thread_start(
     with settings_errors():
         config = context.config.load(overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
-    live, _ = await context.conversations.open(config, origin, context.operation_ids())
+    live, _ = await context.conversations.open(config, origin, operation_numbers())
     with live.kept():
         live.unloads = True
         thread = await shown_thread(context, live)
@@ -181,7 +176,7 @@ async def _reopen(
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
             origin = StoredRollout(path)
             config = await run_in_thread(reopened, context.config, path, given)
-    live, opened = await context.conversations.open(config, origin, context.operation_ids())
+    live, opened = await context.conversations.open(config, origin, operation_numbers())
     live.session.restore_usage(opened.initial_messages)
     try:
         turns = await context.seeds.follow(live, context.make_adapter)
@@ -220,7 +215,7 @@ async def usage_so_far(
     usage = live.session.facts.usage
     if usage is None or live.rollout_path is None:
         return None
-    if stored is not None and context.loaded.running_turn(live.id) is None:
+    if stored is not None and context.reading.live.running_turn(live.id) is None:
         turns = stored[-1:]
     else:
         newest = PageRequest(limit=1, newest_first=True)
@@ -244,13 +239,12 @@ async def all_turns(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None = None
 ) -> tuple[Turn, ...]:
     """Oldest first; one that runs is the last, with the items that go on. `stored`: what was read already."""
-    show = context.reading.rendering.turn
     if stored is None:
         thread = await context.reading.find(live.id)
-        turns = await context.reading.read(thread, lambda history: whole_turns(history.all_turns(), show))
+        turns = await context.reading.read(thread, lambda history: whole_turns(history.all_turns()))
     else:
-        turns = await run_in_thread(whole_turns, stored, show)
-    running = context.loaded.running_turn(live.id)
+        turns = await run_in_thread(whole_turns, stored)
+    running = context.reading.live.running_turn(live.id)
     if running is None:
         return turns
     return (*(turn for turn in turns if turn.id != running.id), running)
@@ -270,3 +264,54 @@ async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path
         if await run_in_thread(find_archived, context.config.home, thread_id) is not None:
             raise thread_archived(thread_id) from None
         raise rollout_not_found(thread_id) from None
+
+
+def thread_context(services: ServerServices, notifier: ThreadNotifier, once: SentOnce) -> ThreadContext:
+    """Build what handlers need for threads, and begin to unload those that nobody uses."""
+    config, client, conversations = services.config, services.handshake.client, services.conversations
+    machine = services.machine
+    indexes = TurnIndexes()
+    seeds = ItemIdSeeds(indexes)
+
+    def make_adapter(thread_id: str) -> ThreadAdapter:
+        return ThreadAdapter(
+            thread_id, machine.wall_clock, client.opted_out, seeds.take(thread_id), once=once
+        )
+
+    loaded = LoadedThreads(conversations, make_adapter, services.handshake.user_agent)
+    return ThreadContext(
+        config=config,
+        conversations=conversations,
+        notifier=notifier,
+        make_adapter=make_adapter,
+        reading=ReadingContext(config, loaded, indexes, ThreadNotes(config.home, machine.wall_clock)),
+        seeds=seeds,
+        unloader=_idle_unloader(conversations, notifier, machine.monotonic),
+        skills=services.skills,
+        git=services.host.git,
+    )
+
+
+def _idle_unloader(
+    conversations: ConversationManager, notifier: ThreadNotifier, clock: Callable[[], float]
+) -> IdleUnloader:
+    """Start to end threads that nobody uses, in the background."""
+
+    def closed(thread_id: str) -> None:
+        notifier.notify(THREAD_CLOSED, ThreadClosedNotification(thread_id=thread_id))
+        status = ThreadStatusChangedNotification(thread_id=thread_id, status=NotLoadedThreadStatus())
+        notifier.notify(THREAD_STATUS_CHANGED, status)
+
+    unloader = IdleUnloader(conversations, clock, closed)
+    conversations.wait_for_room = unloader.wait_for_room
+    conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
+    return unloader
+
+
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    threads = services.threads.get()
+    return (
+        route(THREAD_START, thread_start, threads),
+        route(THREAD_RESUME, thread_resume, threads),
+        route(THREAD_UNSUBSCRIBE, thread_unsubscribe, threads),
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from app_server.apis.route import Route, route
 from app_server.apis.v2.errors import parse_thread_id
-from app_server.apis.v2.handlers.threads import ThreadContext, loaded
+from app_server.apis.v2.handlers.threads import loaded
 from app_server.apis.v2.inbound import UnsupportedInput, user_inputs
+from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
@@ -17,6 +19,9 @@ from protocol.base import Json
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2.item_parts import TextUserInput, UserInput
 from protocol.v2.turn import (
+    TURN_INTERRUPT,
+    TURN_START,
+    TURN_STEER,
     TurnInterruptParams,
     TurnInterruptResponse,
     TurnStartParams,
@@ -55,7 +60,6 @@ async def turn_start(context: ThreadContext, params: TurnStartParams) -> TurnSta
 
 
 async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSteerResponse:
-
     live = loaded(context, params.thread_id)
     if not params.expected_turn_id:
         raise invalid_request("expectedTurnId must not be empty", "invalid_params", "expectedTurnId")
@@ -129,3 +133,12 @@ def _refused(error: CoreError) -> RpcError:
             return RpcError(refused.code, refused.message, data)
         case _:
             return invalid_request(str(error), "conversation")
+
+
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    threads = services.threads.get()
+    return (
+        route(TURN_START, turn_start, threads),
+        route(TURN_STEER, turn_steer, threads),
+        route(TURN_INTERRUPT, turn_interrupt, threads),
+    )
