@@ -5,88 +5,26 @@ Import it late: the parser that keeps comments is slow to load, and most servers
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import tomli
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
-from app_server.core.config.edit import SettingEdit, UnsafeEdit, edited, same_settings
-from app_server.core.config.key_path import value_at
-from app_server.core.errors import InvalidSettings
+from app_server.core.config.edit import UnsafeEdit, same_settings
 from protocol.base import Json
-
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
-"""Where a table may begin; a line of a list or text may look so too."""
 
 
 def edited_text(text: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
-    """Return a text that says `after`, from one that says `before`. Raises UnsafeEdit; the caller checks the result.
-
-    The parser that keeps comments takes a second for 80 kB. Where values of one table change, it gets the text of that.
-    """
-    changed = [SettingEdit(key, value_at(after, key)) for key in _changed(before, after, ())]
-    tables = {edit.key[:-1] for edit in changed}
-    if any(_holds_tables(value_at(settings, edit.key)) for settings in (before, after) for edit in changed):
-        tables.clear()  # their place is chosen in view of the whole text
-    if len(tables) == 1 and (span := _span_of_table(text, tables.pop())) is not None:
-        start, end = span
-        try:
-            known = tomli.loads(text[start:end])
-            new = text[:start] + _edited_document(text[start:end], known, edited(known, changed)) + text[end:]
-            if same_settings(tomli.loads(new), after):
-                return new
-        except (UnsafeEdit, InvalidSettings, tomli.TOMLDecodeError, RecursionError):
-            pass  # the whole text shows whether it can be edited
-    return _edited_document(text, before, after)
-
-
-def _changed(
-    before: Mapping[str, Json], after: Mapping[str, Json], above: tuple[str, ...]
-) -> Iterator[tuple[str, ...]]:
-    """Yield the keys whose values differ."""
-    for name in dict.fromkeys((*before, *after)):
-        one, other = before.get(name), after.get(name)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            yield from _changed(one, other, (*above, name))
-        elif not same_settings(one, other):
-            yield (*above, name)
-
-
-def _holds_tables(value: Json) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and any(map(_holds_tables, value)))
-
-
-def _span_of_table(text: str, key: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return where the text of a table seems to begin and end.
-
-    Settings outside of tables come first; their text has the header behind it too, from which new ones keep a distance.
-    """
-    starts = [found.start() for found in _HEADER.finditer(text)]
-    if not key:
-        return 0, text.find("\n", starts[0]) + 1 or len(text) if starts else len(text)
-    for start, end in pairwise((*starts, len(text))):
-        header = text[start:end].partition("\n")[0]
-        if key[-1] in header and _is_header(header, key):
-            return start, end
-    return None
-
-
-def _is_header(line: str, key: tuple[str, ...]) -> bool:
-    try:
-        return bool(value_at(tomli.loads(line), key) == {})
-    except (tomli.TOMLDecodeError, RecursionError):
-        return False
-
-
-def _edited_document(text: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
+    """Return a text that says `after`, from one that says `before`. Raises UnsafeEdit; the caller checks the result."""
     try:
         document = tomlkit.parse(text)
         _change(document, before, after)
-        document = tomlkit.parse(tomlkit.dumps(document))
+        new = tomlkit.dumps(document)
+        if same_settings(tomli.loads(new), after):
+            return new
+        document = tomlkit.parse(new)
         _add_empty_tables(document, after)
         return tomlkit.dumps(document)
     except (
@@ -120,7 +58,7 @@ def _change(
 
 
 def _add_empty_tables(document: MutableMapping[str, Json], after: Mapping[str, Json]) -> None:
-    """A table without a header of its own is gone with its last setting."""
+    """Add tables that are gone with their last setting, because they had no header of their own."""
     for name, value in after.items():
         if not isinstance(value, Mapping):
             continue
@@ -131,7 +69,7 @@ def _add_empty_tables(document: MutableMapping[str, Json], after: Mapping[str, J
 
 
 def _change_tables(tables: AoT, before: Sequence[Json], after: Sequence[Json]) -> None:
-    """Entries that stay keep their text; new ones come behind them."""
+    """Change entries of a list of tables: those that stay keep their text, new ones come behind them."""
     kept = 0
     for n, entry in enumerate(before):
         stays = kept < len(after) and same_settings(entry, after[kept])
@@ -144,7 +82,7 @@ def _change_tables(tables: AoT, before: Sequence[Json], after: Sequence[Json]) -
 
 
 def _item(value: Json) -> Json:
-    """A table that only holds tables needs no header of its own."""
+    """Return a value to insert. A table that only holds tables needs no header of its own."""
     if not isinstance(value, Mapping) or not value:
         return value
     table = tomlkit.table(is_super_table=all(isinstance(part, Mapping) and part for part in value.values()))
