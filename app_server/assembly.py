@@ -34,7 +34,7 @@ from app_server.core.session.services import TurnCompleted
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.export import TelemetryExport, open_export
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationFacts, ConversationTelemetry
-from app_server.core.tools import tool_names
+from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import ModelHttp
 from protocol.engine.events import McpServerStateChanged
@@ -146,7 +146,7 @@ class EngineAdapters:
 
         runtime = self._mcp_runtime(config)
         runtime = replace(runtime, elicit=elicit if self._client.elicitation else None, on_state=on_state)
-        return McpManager(config.mcp_servers, runtime, tool_names.BUILTIN.get)
+        return McpManager(config.mcp_servers, runtime, lambda: BUILTIN_NAMES)
 
     def mcp_alone(self, config: Config) -> McpManager:
         """The servers of no conversation: nobody can be asked what they want to know."""

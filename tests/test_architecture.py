@@ -110,6 +110,7 @@ PURE_MODULES = {
     },
     "app_server.core.patch": {
         *("changes", "diff", "hunks", "parse", "patch_plan", "planner", "safety", "shell_forms"),
+        "turn_patches",
     },
     "app_server.core.rollout": {
         *("records", "rollout_lines", "rollout_names", "stored_calls", "thread_query"),
@@ -138,7 +139,11 @@ LATE_IMPORTS = {
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
     "app_server.core.session.operations": "all of a turn, with the first operation or when nobody waits",
-    "app_server.core.tools.registry": "the names of tools, where an MCP server or a client has some, too",
+    "app_server.core.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
+    "app_server.core.patch.changes": "the diff of a turn, with its first patch",
+    "app_server.core.shell.dangerous_commands": "with the first command that somebody may be asked about",
+    "app_server.core.shell.safe_commands": "the same",
+    "app_server.core.tools.builtin": "with the first call of a tool of the module",
     "app_server.core.session.schema_problem": "imports jsonschema, for turns whose answer has a schema",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
     "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
@@ -624,7 +629,7 @@ def test_the_engine_is_imported_late() -> None:
 
 
 def test_a_conversation_is_opened_without_what_only_turns_need() -> None:
-    late = {"app_server.core.turn.loop", "app_server.core.tools.registry", "app_server.core.tools.runtime"}
+    late = {"app_server.core.turn.loop", "app_server.core.tools.runtime"}
     assert modules().keys() >= late
     assert modules_loaded_by("import app_server.assembly") & late == set()
 

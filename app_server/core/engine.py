@@ -57,9 +57,9 @@ from app_server.core.session.session import PERFORM, Session
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.threads import run_in_thread
-from app_server.core.tools import tool_names
 from app_server.core.tools.client_tool import checked_tools
 from app_server.core.tools.contract import ApprovalServices, CommandServices
+from app_server.core.tools.registry import RESERVED_NAMES
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
@@ -127,7 +127,7 @@ class Engine:
         match origin:
             case NewConversation(ephemeral=ephemeral):
                 given = origin.client_tools
-                tools = checked_tools(given, tool_names.RESERVED.get()) if given else ()
+                tools = checked_tools(given, RESERVED_NAMES) if given else ()
                 return await self._begin(config, None, tools, ephemeral=ephemeral)
             case GivenHistory():
                 return await self._begin(config, origin.items)

@@ -13,12 +13,28 @@ from typing import assert_never
 from msgspec import Struct
 
 from app_server.core.approvals.consent import Rights
-from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
-from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.approvals.rules_text import PrefixRule, RuleDecision
+from app_server.core.lazy import Lazy
 from app_server.core.shell.quote import join
-from app_server.core.shell.safe_commands import is_known_safe
 from app_server.core.shell.script import as_typed
 from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
+
+Judge = Callable[..., bool]
+
+
+def _load_dangerous() -> Judge:
+    from app_server.core.shell.dangerous_commands import is_dangerous  # noqa: PLC0415  not where nobody is asked
+
+    return is_dangerous
+
+
+def _load_safe() -> Judge:
+    from app_server.core.shell.safe_commands import is_known_safe  # noqa: PLC0415  the same
+
+    return is_known_safe
+
+
+_IS_DANGEROUS, _IS_KNOWN_SAFE = Lazy(_load_dangerous), Lazy(_load_safe)
 
 POLICY_NAMES = {
     AskForApproval.UNTRUSTED: "UnlessTrusted",
@@ -72,7 +88,7 @@ def policy_rejection(
     if kinds is not None and not kinds.sandbox_approval:
         if leaves_sandbox(request, sandbox):
             return "the user is not asked about the sandbox; reject command — do not ask for escalated permissions"
-        if is_dangerous(request.argv):
+        if _IS_DANGEROUS.get()(request.argv):
             return "the command destroys, and the user is not asked about that; reject command"
     return None
 
@@ -116,16 +132,16 @@ def decide(
         case AskForApproval.ON_REQUEST:
             if leaves_sandbox(request, sandbox):
                 return Verdict.ASK
-            if not is_dangerous(
+            if not _IS_DANGEROUS.get()(
                 request.argv
             ):  # a sandbox leaves the user's own work in its roots to the command
                 return Verdict.RUN
-            known = is_known_safe(request.argv, trusts=trusts, allowed=allowed)
+            known = _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, allowed=allowed)
             return Verdict.RUN if known else Verdict.ASK
         case AskForApproval.UNTRUSTED:
             # Without a sandbox, another command could change the repository between our check and git's own.
             plain = None if isinstance(sandbox, DangerFullAccess) else git_is_plain
-            safe = is_known_safe(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
+            safe = _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
             return Verdict.RUN if safe else Verdict.ASK
         case _:
             assert_never(approval)
@@ -154,7 +170,7 @@ def decide_input(
         case AskForApproval.ON_FAILURE:
             return InputVerdict.ASK if wider else InputVerdict.TYPE
         case AskForApproval.ON_REQUEST:
-            destroys = is_dangerous(("bash", "-c", as_typed(text)))
+            destroys = _IS_DANGEROUS.get()(("bash", "-c", as_typed(text)))
             ask = InputVerdict.ASK if kinds is None or kinds.sandbox_approval else InputVerdict.REFUSE
             return ask if wider or destroys else InputVerdict.TYPE
         case AskForApproval.UNTRUSTED:

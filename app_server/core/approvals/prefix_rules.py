@@ -11,10 +11,8 @@ others, and never for what destroys. A user who wants more writes it into the ru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
 
-from msgspec import Struct
-
+from app_server.core.approvals.rules_text import PrefixRule, RuleDecision, rule_for
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.git_commands import after_options
 from app_server.core.shell.program_arguments import program_name, programs_named
@@ -22,34 +20,6 @@ from app_server.core.shell.quote import word_set
 from app_server.core.shell.reachable_commands import commands_of
 from app_server.core.shell.safe_commands import is_known_safe
 from app_server.core.shell.script import script_of, split_script
-
-
-class RuleDecision(IntEnum):
-    """From the mildest to the strictest."""
-
-    ALLOW = 0
-    PROMPT = 1
-    FORBIDDEN = 2
-
-
-class PrefixRule(Struct, frozen=True):
-    """Applies to commands that begin with these words."""
-
-    pattern: tuple[tuple[str, ...], ...]
-    """For each position the words that fit; never empty."""
-    decision: RuleDecision = RuleDecision.ALLOW
-    justification: str | None = None
-    """The user's reason, which the model is sent."""
-
-    def matches(self, words: Sequence[str]) -> bool:
-        return len(words) >= len(self.pattern) and all(
-            word in fitting for word, fitting in zip(words, self.pattern, strict=False)
-        )
-
-    def says_danger(self) -> bool:
-        """Whether the rule itself names what is destroyed, so that its author has seen it."""
-        return is_dangerous(tuple(fitting[0] for fitting in self.pattern))
-
 
 UNCLEAR = PrefixRule((("",),), RuleDecision.PROMPT, "it is too long to be inspected")
 """Stands for the rules of a command line that cannot be searched for them."""
@@ -73,7 +43,7 @@ class PrefixRules:
         A rule covers a command that destroys only where it says so itself: who allowed `rm` did not mean `rm -rf`.
         """
         found = [rule for rule in self._allowing if rule.matches(words)]
-        return bool(found) and (not is_dangerous(words) or any(rule.says_danger() for rule in found))
+        return bool(found) and (not is_dangerous(words) or any(map(_says_danger, found)))
 
     def restriction(self, argv: Sequence[str]) -> PrefixRule | None:
         """The strictest rule that asks about, or forbids, anything in this command line."""
@@ -93,6 +63,30 @@ class PrefixRules:
                 ):
                     found = rule
         return found
+
+    def proposal(self, argv: Sequence[str], trusts: Callable[[str], bool]) -> tuple[str, ...] | None:
+        """Return the words of the one command in `argv` that needs the approval, if a rule with them would make this
+        approval unnecessary and may be proposed; otherwise None. `trusts` as in `is_known_safe`.
+        """
+        script = script_of(argv)
+        commands = (tuple(argv),) if script is None else split_script(script) or ()
+        asking = [
+            words
+            for words in commands
+            if not (words[0] == "cd" or is_known_safe(words, trusts=trusts, allowed=self.allows))
+        ]
+        if len(set(asking)) != 1 or not _may_be_proposed(asking[0]):
+            return None
+        rule = rule_for(asking[0])
+        saved = is_known_safe(
+            argv, trusts=trusts, allowed=lambda words: rule.matches(words) or self.allows(words)
+        )
+        return asking[0] if saved else None
+
+
+def _says_danger(rule: PrefixRule) -> bool:
+    """Tell whether the rule itself names what is destroyed, so that its author has seen it."""
+    return is_dangerous(tuple(fitting[0] for fitting in rule.pattern))
 
 
 def _fits(rule: PrefixRule, words: Sequence[str]) -> bool:
@@ -118,32 +112,6 @@ they are, as for secrets, it is better to be asked each time.
 MAX_WORDS = 32
 MAX_CHARACTERS = 512
 FOLDERS = ("/usr/bin/", "/bin/")
-
-
-def proposed_prefix(
-    argv: Sequence[str], rules: PrefixRules, *, trusts: Callable[[str], bool]
-) -> tuple[str, ...] | None:
-    """The words of the one command in `argv` that needs the approval, if a rule with them would make this approval
-    unnecessary and may be proposed; otherwise None. `trusts` as in `is_known_safe`.
-    """
-    script = script_of(argv)
-    commands = (tuple(argv),) if script is None else split_script(script) or ()
-    asking = [words for words in commands if not _runs(words, rules, trusts)]
-    if len(set(asking)) != 1 or not _may_be_proposed(asking[0]):
-        return None
-    rule = rule_for(asking[0])
-    saved = is_known_safe(
-        argv, trusts=trusts, allowed=lambda words: rule.matches(words) or rules.allows(words)
-    )
-    return asking[0] if saved else None
-
-
-def rule_for(words: Sequence[str]) -> PrefixRule:
-    return PrefixRule(tuple((word,) for word in words))
-
-
-def _runs(words: tuple[str, ...], rules: PrefixRules, trusts: Callable[[str], bool]) -> bool:
-    return words[0] == "cd" or is_known_safe(words, trusts=trusts, allowed=rules.allows)
 
 
 def _may_be_proposed(words: tuple[str, ...]) -> bool:

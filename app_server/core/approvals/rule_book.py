@@ -16,12 +16,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, proposed_prefix, rule_for
-from app_server.core.approvals.rules_text import RulesText, parse_rules, rule_line
+from app_server.core.approvals.rules_text import (
+    PrefixRule,
+    RuleDecision,
+    RulesText,
+    parse_rules,
+    rule_for,
+    rule_line,
+)
+from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from app_server.core.approvals.prefix_rules import PrefixRules
 
 FOLDER = "rules"
 DEFAULT = "default.rules"
@@ -184,31 +195,51 @@ def _is_link(error: OSError) -> bool:
 log = logging.getLogger(__name__)
 
 
+def _load_rules() -> type[PrefixRules]:
+    from app_server.core.approvals.prefix_rules import PrefixRules  # noqa: PLC0415  reads commands as shells do
+
+    return PrefixRules
+
+
+_RULES = Lazy(_load_rules)
+
+
 class RuleBook:
     """Rules, and where new ones are stored; without a home they last as long as the conversation."""
 
     def __init__(self, home: Path | None = None) -> None:
         self._home = home
-        found = None if home is None else read_rules(home)
-        self._rules = PrefixRules(() if found is None else found.rules)
-        self.problems = () if found is None else found.problems
+        found = FoundRules() if home is None else read_rules(home)
+        self._found = list(found.rules)
+        self._rules: PrefixRules | None = None
+        self.problems = found.problems
         """What the user should know about the files, in sentences."""
 
-    def allows(self, words: Sequence[str]) -> bool:
-        return self._rules.allows(words)
-
     def restriction(self, argv: Sequence[str]) -> PrefixRule | None:
-        return self._rules.restriction(argv)
+        """Return the strictest rule that asks about, or forbids, anything in this command line."""
+        restricts = any(rule.decision is not RuleDecision.ALLOW for rule in self._found)
+        return self._applied().restriction(argv) if restricts else None
+
+    def allows(self, words: Sequence[str]) -> bool:
+        """Tell whether this one command, without a shell around it, needs no approval."""
+        return bool(self._found) and self._applied().allows(words)
 
     def proposal(self, argv: Sequence[str], trusts: Callable[[str], bool]) -> tuple[str, ...] | None:
-        """The rule that an approval of this command may propose."""
-        return proposed_prefix(argv, self._rules, trusts=trusts)
+        """Return the rule that an approval of this command may propose."""
+        return self._applied().proposal(argv, trusts)
+
+    def _applied(self) -> PrefixRules:
+        if self._rules is None:
+            self._rules = _RULES.get()(self._found)
+        return self._rules
 
     async def keep(self, words: Sequence[str]) -> str | None:
-        """Allows commands that begin with `words`, here and in conversations that are opened later. Returns why the
+        """Allow commands that begin with `words`, here and in conversations that are opened later. Return why the
         latter cannot be, if it cannot.
         """
-        self._rules.add(rule_for(words))
+        rule = rule_for(words)
+        self._applied().add(rule)
+        self._found.append(rule)
         home = self._home
         if home is None:
             return None

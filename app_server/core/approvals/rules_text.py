@@ -1,4 +1,4 @@
-"""The text of a rules file: calls of `prefix_rule`, in the syntax that Python and Starlark share. Pure; nothing is run.
+"""Rules about commands, and their text: calls of `prefix_rule`, in the syntax that Python and Starlark share. Pure.
 
 A file with anything else in it is damaged. Its allowing rules do not hold then, because what follows may have been
 meant to limit them; rules that ask or forbid hold wherever they can be read.
@@ -11,11 +11,35 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from itertools import pairwise
 
 from msgspec import Struct
 
-from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
+
+class RuleDecision(IntEnum):
+    """From the mildest to the strictest."""
+
+    ALLOW = 0
+    PROMPT = 1
+    FORBIDDEN = 2
+
+
+class PrefixRule(Struct, frozen=True):
+    """Applies to commands that begin with these words."""
+
+    pattern: tuple[tuple[str, ...], ...]
+    """For each position the words that fit; never empty."""
+    decision: RuleDecision = RuleDecision.ALLOW
+    justification: str | None = None
+    """The user's reason, which the model is sent."""
+
+    def matches(self, words: Sequence[str]) -> bool:
+        """Tell whether a command with these words begins with the pattern."""
+        return len(words) >= len(self.pattern) and all(
+            word in fitting for word, fitting in zip(words, self.pattern, strict=False)
+        )
+
 
 DECISIONS = {
     "allow": RuleDecision.ALLOW,
@@ -48,6 +72,11 @@ def parse_rules(text: str) -> RulesText:
     except _Damage as damage:
         return RulesText(tuple(rule for rule in _readable(text) if rule.decision), str(damage))
     return RulesText(tuple(rules))
+
+
+def rule_for(words: Sequence[str]) -> PrefixRule:
+    """Make the rule that allows commands which begin with these words."""
+    return PrefixRule(tuple((word,) for word in words))
 
 
 def rule_line(words: Sequence[str]) -> str:

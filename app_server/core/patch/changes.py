@@ -1,7 +1,7 @@
 """What patches changed, as clients display it: the files of one patch, and the diff of all patches of a turn so far.
 
-The tracker of a turn keeps each file as it was before the first patch changed it, and compares it with the disk, so a
-later command's change to such a file appears too. It computes object ids itself and does not run git.
+The diff of a turn has each file as it was before the first patch changed it, and compares it with the disk, so a later
+command's change to such a file appears too. Object ids are computed here; git is not run.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import os
 import os.path
 import stat
+from collections.abc import Sequence
 from typing import assert_never
 
 from app_server.core.patch.diff import unified_hunks
@@ -90,32 +91,30 @@ class _Tracked:
     """Where patches moved it."""
 
 
-class TurnDiffTracker:
-    """One per turn. Call `record` before a patch is written. `unified_diff` blocks while it reads the disk."""
+def turn_diff(plans: Sequence[PatchPlan], home: str | None, base: str | None) -> str | None:
+    """Compare the files that these patches changed with the disk; None where nothing differs. Blocks.
 
-    def __init__(self, home: str | None = None, base: str | None = None) -> None:
-        """`home` is the server's, whose credentials are not shown. `base`: a directory to whose repository all names
-        are relative, or to itself where it is in none; without one each name is relative to its file's repository.
-        """
-        self._home = home
-        self._base = base
+    `home` is the server's, whose credentials are not shown. `base`: a directory to whose repository all names are
+    relative, or to itself where it is in none; without one each name is relative to its file's repository.
+    """
+    return _TurnDiff(plans, home, base).text()
+
+
+class _TurnDiff:
+    """The files that patches changed, as they were before the first of them."""
+
+    def __init__(self, plans: Sequence[PatchPlan], home: str | None, base: str | None) -> None:
+        self._home, self._base = home, base
         self._files: list[_Tracked] = []
         self._at: dict[str, _Tracked] = {}
         self._roots: dict[str, str | None] = {}
-
-    @property
-    def touched(self) -> bool:
-        """Whether any patch was recorded; without one there is no diff to compute."""
-        return bool(self._files)
-
-    def record(self, plan: PatchPlan) -> None:
-        for edit in plan.edits:
+        for edit in (edit for plan in plans for edit in plan.edits):
             tracked = self._track(edit)
             if edit.to is not None:
                 self._follow(tracked, edit.place, edit.to)
 
-    def unified_diff(self) -> str | None:
-        """None where nothing differs."""
+    def text(self) -> str | None:
+        """Return the diff; None where nothing differs."""
         by_new_name = self._base is None
         parts = sorted(
             (self._name(tracked.now if by_new_name else tracked.first), n, tracked)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from app_server.core.patch.changes import TurnDiffTracker
+from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.services import Services, SessionState
 from app_server.core.tools.contract import ToolTurn, TurnSettings
 from app_server.core.tools.runtime import ToolRuntime

@@ -13,7 +13,7 @@ import anyio
 from app_server.core.context.compacted_history import message_text
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.patch.changes import TurnDiffTracker
+from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.compaction import Compactor
 from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.model_calls import shape_of, tool_settings, tool_turn_of, visible_call

@@ -16,7 +16,7 @@ from app_server.core.context.environment_context import user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.patch.changes import TurnDiffTracker
+from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of, tool_turn_of, visible_call
 from app_server.core.session.review_texts import findings_block
 from app_server.core.session.services import Services, SessionState

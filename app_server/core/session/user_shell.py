@@ -10,7 +10,7 @@ from __future__ import annotations
 from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.injected_messages import USER_SHELL_HEAD
-from app_server.core.patch.changes import TurnDiffTracker
+from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of, tool_turn_of
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask

@@ -1,4 +1,4 @@
-"""Arguments of tools: one pydantic model per tool gives the schema for the LLM, the validation and the types.
+"""Arguments of tools: one struct for each tool gives the schema for the LLM, the validation and the types.
 
 The rules are the same for every tool. Null for an optional argument means that it is absent. Unknown fields are
 ignored. A value of a wrong type is an error that names its path. Nothing is converted: the text "5" is not a number.
@@ -11,15 +11,16 @@ import types
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+from math import isfinite
+from typing import Annotated, Any, ClassVar, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BeforeValidator, ConfigDict, FailFast, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, from_json
+import msgspec
+from msgspec import Meta
+from pydantic_core import from_json
 
-from app_server.core.model.prompt import FunctionTool
 from app_server.core.tools.contract import ToolFailure
-from protocol.base import Json, Model
+from protocol.base import Json
+from protocol.structs import Struct
 
 PREFIX = "failed to parse function arguments: "
 MAX_QUOTED = 200
@@ -27,31 +28,34 @@ MAX_QUOTED = 200
 _NAMES: Final[Mapping[object, str]] = {str: "string", bool: "boolean", float: "number", int: "number"}
 
 
-class ToolArguments(Model):
+class ToolArguments(Struct):
     """The arguments of one tool. A field without a default is required; the default of any other is None."""
 
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    told: ClassVar[str] = ""
+    """What the model is told of the tool."""
 
-
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Whole = Annotated[int, BeforeValidator(_whole)]
-"""A number without a fraction."""
-
-Words = Annotated[tuple[str, ...], FailFast()]
 
 Arguments = TypeVar("Arguments", bound=ToolArguments)
+
+
+def _number(text: str) -> float | str:
+    """Convert a number with a fraction; one that is out of range stays text, which no field accepts."""
+    value = float(text)
+    return int(value) if value.is_integer() else value if isfinite(value) else text
+
+
+_DECODER: Final = msgspec.json.Decoder(float_hook=_number)
 
 
 def parse_arguments(text: str, kind: type[Arguments]) -> Arguments:
     """Parse and validate; an empty text means no arguments. Raises ToolFailure with the path and the expected type."""
     try:
-        return kind.model_validate_json(text.strip() or "{}")
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise ToolFailure(PREFIX + _described(problem)) from error
+        return msgspec.convert(_DECODER.decode(text.strip() or "{}"), kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `")
+        raise ToolFailure(f"{PREFIX}{place.rstrip('`') or '$'}: {_short(problem)}") from error
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _not_json(error) from error
 
 
 def parse_json(text: str) -> Json:
@@ -61,35 +65,26 @@ def parse_json(text: str) -> Json:
     try:
         return from_json(text.encode(), allow_inf_nan=False)
     except ValueError as error:
-        raise ToolFailure(f"{PREFIX}not JSON: {_short(str(error))}") from error
-
-
-def function_tool(name: str, arguments: type[ToolArguments], description: str) -> FunctionTool:
-    """What the LLM is sent about a tool."""
-    return FunctionTool(name=name, description=description, parameters=parameters(arguments))
+        raise _not_json(error) from error
 
 
 @cache
 def parameters(kind: type[ToolArguments]) -> dict[str, Json]:
-    """The JSON Schema for the LLM. It is derived from the fields alone, so that pydantic builds no validator for a tool
-    that is never called. Raises TypeError for a field type that it does not support."""
-    required = [name for name, field in kind.model_fields.items() if field.is_required()]
-    optional = [name for name in kind.model_fields if name not in required]
-    properties = {name: _property(name, kind.model_fields[name]) for name in (*required, *optional)}
+    """Return the JSON Schema for the LLM. Raises TypeError for a field type that it does not support."""
+    known = get_type_hints(kind, include_extras=True)
+    hints = {name: known[name] for name in kind.__struct_fields__}
+    optional = {name: inner for name, hint in hints.items() if (inner := _without_none(hint)) is not None}
+    required = [name for name in hints if name not in optional]
+    properties = {name: _schema(optional.get(name, hints[name])) for name in (*required, *optional)}
     schema: dict[str, Json] = {"type": "object", "properties": properties}
     return schema | ({"required": required} if required else {}) | {"additionalProperties": False}
-
-
-def _property(name: str, field: FieldInfo) -> dict[str, Json]:
-    kind = field.annotation if field.is_required() else _without_none(name, field.annotation)
-    schema = _schema(kind)
-    return schema if field.description is None else schema | {"description": field.description}
 
 
 def _schema(annotation: Any) -> dict[str, Json]:
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _schema(get_args(annotation)[0])
+        inner, meta = get_args(annotation)
+        return _schema(inner) | ({"description": meta.description} if isinstance(meta, Meta) else {})
     if origin is tuple:
         return {"type": "array", "items": _schema(get_args(annotation)[0])}
     if annotation in _NAMES:
@@ -101,27 +96,18 @@ def _schema(annotation: Any) -> dict[str, Json]:
     raise TypeError(f"no schema for {annotation!r}")
 
 
-def _without_none(name: str, annotation: Any) -> Any:
-    """`X` of `X | None`."""
+def _without_none(annotation: Any) -> Any:
+    """Return `X` of `X | None`, None for any other annotation."""
     kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
     match [kind for kind in kinds if kind is not types.NoneType]:
         case [kind] if len(kinds) == 2:
             return kind
         case _:
-            raise TypeError(f"the optional argument {name} must accept null")
+            return None
 
 
-def _described(problem: ErrorDetails) -> str:
-    place, message = problem["loc"], _short(problem["msg"])
-    if place:
-        return f"{_path(place)}: {message}"
-    if problem["type"] == "model_type":
-        return "expected an object"
-    return f"not JSON: {message.removeprefix('Invalid JSON: ')}"
-
-
-def _path(place: tuple[int | str, ...]) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+def _not_json(error: Exception) -> ToolFailure:
+    return ToolFailure(f"{PREFIX}not JSON: {_short(str(error))}")
 
 
 def _short(text: str) -> str:

@@ -21,7 +21,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.goals import TurnGoals
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
-from app_server.core.patch.changes import TurnDiffTracker
+from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.editor_access import EditorAccess
@@ -147,9 +147,12 @@ class ToolTurn:
 class Tool(Protocol):
     """One tool. Stateless: each call brings its turn."""
 
-    name: str
-    parallel: bool
-    """Whether its calls may run concurrently with other calls."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def parallel(self) -> bool:
+        """Whether its calls may run concurrently with other calls."""
+        ...
 
     def spec(self) -> ToolSpec: ...
 

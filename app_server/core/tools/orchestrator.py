@@ -29,7 +29,7 @@ from app_server.core.approvals.decide import (
     policy_rejection,
 )
 from app_server.core.approvals.planted import ProgramSearch, exposed_folders, git_is_plain
-from app_server.core.approvals.prefix_rules import PrefixRule
+from app_server.core.approvals.rules_text import PrefixRule
 from app_server.core.context.text_for_model import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult

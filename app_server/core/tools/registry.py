@@ -1,39 +1,76 @@
-"""The tools of a turn, in the order of the model's tool list: by configuration and model family."""
+"""The tools of a turn, in the order of the model's tool list: by configuration and model family.
+
+A tool is its name, what the model is told of it, and the module that serves its calls, which is loaded with the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
 from msgspec import Struct
 
 from app_server.core.config.types import Config
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import ModelFamily, PatchToolKind, ShellToolKind
-from app_server.core.model.prompt import ToolSpec, WebSearchTool
-from app_server.core.tools.builtin.apply_patch import ApplyPatchTool
-from app_server.core.tools.builtin.exec_command import ExecCommandTool, WriteStdinTool
-from app_server.core.tools.builtin.goals import GOAL_TOOLS
-from app_server.core.tools.builtin.mcp import RESOURCE_TOOLS, mcp_tools
-from app_server.core.tools.builtin.reading import GrepFilesTool, ListDirTool, ReadFileTool, ViewImageTool
-from app_server.core.tools.builtin.shell import ShellCommandTool, ShellTool
-from app_server.core.tools.builtin.user import PlanTool, RequestUserInputTool
+from app_server.core.model.prompt import FreeformTool, FunctionTool, LocalShellTool, ToolSpec, WebSearchTool
+from app_server.core.tools import schemas
+from app_server.core.tools.arguments import ToolArguments, parameters
 from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn
 from protocol.engine.questions import ClientTool
 from protocol.policy import TurnMode
 
+Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
+"""Serves the calls of the tools of one module."""
 
-class ProviderWebSearch:
-    name = "web_search"
-    parallel = True
 
-    def spec(self) -> ToolSpec:
-        return WebSearchTool()
+def _load_shell() -> Invoke:
+    from app_server.core.tools.builtin import shell  # noqa: PLC0415  with the first call
 
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        raise ToolFailure("web_search is run by the provider and cannot be called as a function")
+    return shell.invoke
+
+
+def _load_terminals() -> Invoke:
+    from app_server.core.tools.builtin import exec_command  # noqa: PLC0415  the same
+
+    return exec_command.invoke
+
+
+def _load_patch() -> Invoke:
+    from app_server.core.tools.builtin import apply_patch  # noqa: PLC0415  the same
+
+    return apply_patch.invoke
+
+
+def _load_reading() -> Invoke:
+    from app_server.core.tools.builtin import reading  # noqa: PLC0415  the same
+
+    return reading.invoke
+
+
+def _load_user() -> Invoke:
+    from app_server.core.tools.builtin import user  # noqa: PLC0415  the same
+
+    return user.invoke
+
+
+def _load_goals() -> Invoke:
+    from app_server.core.tools.builtin import goals  # noqa: PLC0415  the same
+
+    return goals.invoke
+
+
+def _load_mcp() -> Invoke:
+    from app_server.core.tools.builtin import mcp  # noqa: PLC0415  the same
+
+    return mcp.invoke
+
+
+SHELL, TERMINALS, PATCH = Lazy(_load_shell), Lazy(_load_terminals), Lazy(_load_patch)
+READING, USER, GOALS, MCP = Lazy(_load_reading), Lazy(_load_user), Lazy(_load_goals), Lazy(_load_mcp)
 
 
 Condition = Callable[[Config, ModelFamily], bool]
@@ -45,16 +82,6 @@ def _always(config: Config, family: ModelFamily) -> bool:
 
 def _never(config: Config, family: ModelFamily) -> bool:
     return False
-
-
-class Entry(Struct, frozen=True):
-    """A built-in tool, and the condition for it."""
-
-    tool: Tool
-    offered: Condition = _always
-    """Whether the model's tool list has it."""
-    accepted: bool = False
-    """Also run if it is not offered: some models call it from training."""
 
 
 class Shell(Enum):
@@ -98,30 +125,96 @@ def _where_switched(feature: str) -> Condition:
     return lambda config, family: config.features.enabled(feature)
 
 
-REQUEST_USER_INPUT: Final = RequestUserInputTool()
+class BuiltinTool(Struct, frozen=True):
+    """A tool of this server: its name, what a model is told of it, and the module that serves its calls."""
+
+    name: str
+    module: Lazy[Invoke] | None
+    """None: the provider serves them."""
+    told: type[ToolArguments] | ToolSpec
+    """Its arguments; or all that the model is told, where these are not checked here."""
+    offered: Condition = _always
+    """Whether the model's tool list has it."""
+    accepted: bool = False
+    """Also run if it is not offered: some models call it from training."""
+    parallel: bool = False
+
+    def spec(self) -> ToolSpec:
+        """Return what the model is told."""
+        if isinstance(self.told, type):
+            return FunctionTool(self.name, self.told.told, parameters(self.told))
+        return self.told
+
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        """Serve a call."""
+        if self.module is None:
+            raise ToolFailure(f"{self.name} is run by the provider and cannot be called as a function")
+        return await self.module.get()(call, turn)
+
+
+GRAMMAR = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+"""
+FREEFORM_PATCH: Final = FreeformTool(
+    "apply_patch",
+    f"{schemas.PatchArguments.told} The input is the patch itself, not JSON.",
+    {"type": "grammar", "syntax": "lark", "definition": GRAMMAR},
+)
+"""For models that were trained on the format of patches."""
+
+ASKING: Final = BuiltinTool("request_user_input", USER, schemas.UserInputArguments, _never, accepted=True)
 """Offered in plan mode only. Otherwise a call is answered with that."""
 
-ENTRIES: Final[tuple[Entry, ...]] = (
-    Entry(ExecCommandTool(), _where_shell_is(Shell.TERMINAL)),
-    Entry(WriteStdinTool(), _where_shell_is(Shell.TERMINAL)),
-    Entry(ShellCommandTool(), _where_shell_is(Shell.LINE), accepted=True),
-    Entry(ShellTool("local_shell", provider_side=True), _where_shell_is(Shell.PROVIDER), accepted=True),
-    Entry(ShellTool(), _where_shell_is(Shell.VECTOR), accepted=True),
-    Entry(ShellTool("container.exec"), _never, accepted=True),
-    *(Entry(tool) for tool in RESOURCE_TOOLS),
-    Entry(PlanTool()),
-    Entry(ApplyPatchTool(freeform=True), _where_patch_is(PatchToolKind.FREEFORM)),
-    Entry(ApplyPatchTool(freeform=False), _where_patch_is(PatchToolKind.FUNCTION)),
-    Entry(GrepFilesTool(), _where_named("grep_files")),
-    Entry(ReadFileTool(), _where_named("read_file")),
-    Entry(ListDirTool(), _where_named("list_dir")),
-    Entry(ProviderWebSearch(), _where_switched("web_search_request")),
-    Entry(ViewImageTool(), _where_switched("view_image_tool")),
-    Entry(REQUEST_USER_INPUT, _never, accepted=True),
+GOAL_TOOLS: Final = (
+    BuiltinTool("get_goal", GOALS, schemas.NoArguments, parallel=True),
+    BuiltinTool("create_goal", GOALS, schemas.NewGoal),
+    BuiltinTool("update_goal", GOALS, schemas.GoalReport),
 )
-"""Every built-in tool, in the order of the tool list. A new tool needs one line here."""
+"""Offered in turns of APIs that know goals."""
 
-BUILTIN_NAMES: Final = frozenset(tool.name for tool in (*(entry.tool for entry in ENTRIES), *GOAL_TOOLS))
+TOOLS: Final = (
+    BuiltinTool("exec_command", TERMINALS, schemas.ExecCommandArguments, _where_shell_is(Shell.TERMINAL)),
+    BuiltinTool("write_stdin", TERMINALS, schemas.WriteStdinArguments, _where_shell_is(Shell.TERMINAL)),
+    BuiltinTool("shell_command", SHELL, schemas.ShellCommandArguments, _where_shell_is(Shell.LINE), True),
+    BuiltinTool("local_shell", SHELL, LocalShellTool(), _where_shell_is(Shell.PROVIDER), True),
+    BuiltinTool("shell", SHELL, schemas.ShellArguments, _where_shell_is(Shell.VECTOR), True),
+    BuiltinTool("container.exec", SHELL, schemas.ShellArguments, _never, True),
+    # Also without servers, as in codex 0.58, so that the list of tools is stable.
+    BuiltinTool("list_mcp_resources", MCP, schemas.ListingArguments, parallel=True),
+    BuiltinTool("list_mcp_resource_templates", MCP, schemas.TemplateArguments, parallel=True),
+    BuiltinTool("read_mcp_resource", MCP, schemas.ReadingArguments, parallel=True),
+    BuiltinTool("update_plan", USER, schemas.PlanArguments),
+    BuiltinTool("apply_patch", PATCH, FREEFORM_PATCH, _where_patch_is(PatchToolKind.FREEFORM)),
+    BuiltinTool("apply_patch", PATCH, schemas.PatchArguments, _where_patch_is(PatchToolKind.FUNCTION)),
+    BuiltinTool("grep_files", READING, schemas.GrepFilesArguments, _where_named("grep_files"), parallel=True),
+    BuiltinTool("read_file", READING, schemas.ReadFileArguments, _where_named("read_file"), parallel=True),
+    BuiltinTool("list_dir", READING, schemas.ListDirArguments, _where_named("list_dir"), parallel=True),
+    BuiltinTool("web_search", None, WebSearchTool(), _where_switched("web_search_request"), parallel=True),
+    BuiltinTool(
+        "view_image", READING, schemas.ViewImageArguments, _where_switched("view_image_tool"), parallel=True
+    ),
+    ASKING,
+)
+"""Every other built-in tool, in the order of the tool list. A new tool needs one line here."""
+
+BUILTIN_NAMES: Final = frozenset(tool.name for tool in (*TOOLS, *GOAL_TOOLS))
 """Names that MCP tools cannot take, whether or not a turn has the tool."""
 
 RESERVED_NAMES: Final = BUILTIN_NAMES - {"grep_files", "read_file", "list_dir", "web_search", "view_image"}
@@ -156,14 +249,18 @@ def build_tools(
     """
     brought = dynamic_tools(client_tools)
     replaced = {tool.name for tool in brought}
-    tools = [entry.tool for entry in ENTRIES if entry.offered(config, family)]
+    tools: list[Tool] = [tool for tool in TOOLS if tool.offered(config, family)]
     if goals:
         tools += GOAL_TOOLS
     if mode is TurnMode.PLAN:
-        tools.append(REQUEST_USER_INPUT)
+        tools.append(ASKING)
     tools = [*(tool for tool in tools if tool.name not in replaced), *brought]
     if mcp is not None:
-        tools += [tool for tool in mcp_tools(mcp) if tool.name not in BUILTIN_NAMES]
-    accepted = [entry.tool for entry in ENTRIES if entry.accepted]
+        tools += [
+            BuiltinTool(name, MCP, FunctionTool(name, offered.description, offered.input_schema))
+            for name, offered in mcp.tools().items()
+            if name not in BUILTIN_NAMES
+        ]
+    accepted: list[Tool] = [tool for tool in TOOLS if tool.accepted]
     accepted += without_namespaces(client_tools, BUILTIN_NAMES)
     return ToolSet(tuple(tools), tuple(accepted))

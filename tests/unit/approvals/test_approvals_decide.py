@@ -11,7 +11,8 @@ from app_server.core.approvals.decide import (
     decide_input,
     policy_rejection,
 )
-from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, RuleDecision, rule_for
+from app_server.core.approvals.prefix_rules import PrefixRules
+from app_server.core.approvals.rules_text import PrefixRule, RuleDecision, rule_for
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,

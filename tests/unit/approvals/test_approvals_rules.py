@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.approvals.prefix_rules import (
-    UNCLEAR,
-    PrefixRule,
-    PrefixRules,
-    RuleDecision,
-    proposed_prefix,
-    rule_for,
-)
-from app_server.core.approvals.rules_text import parse_rules, rule_line
+from app_server.core.approvals.prefix_rules import UNCLEAR, PrefixRules
+from app_server.core.approvals.rules_text import PrefixRule, RuleDecision, parse_rules, rule_for, rule_line
 from app_server.core.shell.reachable_commands import MAX_DEPTH, MAX_WORK, PARSING
 from app_server.core.shell.safe_commands import is_known_safe
 
@@ -163,7 +156,7 @@ def test_a_written_rule_is_one_rule_with_these_words(words: list[str]) -> None:
     ],
 )
 def test_the_words_of_the_command_that_needs_approval_are_proposed(script: str, words: str) -> None:
-    assert proposed_prefix(line(script), PrefixRules(), trusts=trusted) == tuple(shlex.split(words))
+    assert PrefixRules().proposal(line(script), trusted) == tuple(shlex.split(words))
 
 
 @pytest.mark.parametrize(
@@ -185,18 +178,18 @@ def test_the_words_of_the_command_that_needs_approval_are_proposed(script: str, 
     ],
 )
 def test_nothing_is_proposed_for_what_destroys_or_can_run_other_programs(script: str) -> None:
-    assert proposed_prefix(line(script), PrefixRules(), trusts=trusted) is None
+    assert PrefixRules().proposal(line(script), trusted) is None
 
 
 def test_nothing_is_proposed_that_would_not_save_the_question() -> None:
-    assert proposed_prefix(line("touch a"), PrefixRules(), trusts=lambda program: program != "touch") is None
-    assert proposed_prefix(line("touch a"), PrefixRules(), trusts=lambda program: program != "bash") is None
+    assert PrefixRules().proposal(line("touch a"), lambda program: program != "touch") is None
+    assert PrefixRules().proposal(line("touch a"), lambda program: program != "bash") is None
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=5))
 def test_what_is_proposed_saves_the_question(words: list[str]) -> None:
     argv = ("touch", *words)
-    proposed = proposed_prefix(argv, PrefixRules(), trusts=trusted)
+    proposed = PrefixRules().proposal(argv, trusted)
     if proposed is not None:
         rules = PrefixRules([rule_for(proposed)])
         assert is_known_safe((*argv, "more"), trusts=trusted, allowed=rules.allows)

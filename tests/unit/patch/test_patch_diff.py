@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app_server.core.patch.changes import TurnDiffTracker
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.hunks import Haystack, apply_hunks, decode
 from app_server.core.patch.parse import PatchError, UpdateFile, parse_patch
+from app_server.core.patch.turn_patches import TurnDiffTracker
 from tests.unit.patch.worlds import plan, wrap, write
 
 ALPHABET = st.lists(st.sampled_from("ab\nc"), max_size=30).map("".join)

@@ -18,7 +18,7 @@ from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.patch.changes import TurnDiffTracker
+from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
 from app_server.core.tools.contract import ApprovalServices, CommandServices, ToolTurn, TurnSettings
 from app_server.core.tools.terminals import Terminals

@@ -6,22 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pydantic import Field, ValidationError
 
 from app_server.core.model.prompt import FunctionTool
 from app_server.core.tools.arguments import (
     ToolArguments,
-    Whole,
     parameters,
     parse_arguments,
     parse_json,
 )
-from app_server.core.tools.builtin.exec_command import WriteStdinArguments
-from app_server.core.tools.builtin.reading import ReadFileArguments
-from app_server.core.tools.builtin.shell import ShellArguments
-from app_server.core.tools.builtin.user import PlanArguments
 from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.registry import ENTRIES
+from app_server.core.tools.registry import TOOLS
+from app_server.core.tools.schemas import PlanArguments, ShellArguments, WriteStdinArguments
 from protocol.base import Json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
@@ -75,16 +70,6 @@ def test_what_is_accepted_is_what_the_schema_says(kind: type[ToolArguments], val
     assert Draft202012Validator(lenient(parameters(kind))).is_valid(value)
 
 
-@pytest.mark.parametrize("kind", [ShellArguments, PlanArguments, ReadFileArguments])
-def test_the_schema_names_what_pydantic_checks(kind: type[ToolArguments]) -> None:
-    """Ours is made from the fields; the library's own is made from the validators."""
-    theirs, ours = kind.model_json_schema(), parameters(kind)
-    assert ours["properties"].keys() == theirs["properties"].keys()
-    assert ours.get("required") == theirs.get("required")
-    described = {name: each.get("description") for name, each in theirs["properties"].items()}
-    assert {name: each.get("description") for name, each in ours["properties"].items()} == described
-
-
 @pytest.mark.parametrize("kind", every_model())
 def test_null_is_the_same_as_leaving_out(kind: type[ToolArguments]) -> None:
     schema = parameters(kind)
@@ -99,22 +84,17 @@ def test_null_is_the_same_as_leaving_out(kind: type[ToolArguments]) -> None:
 
 
 def test_every_function_tool_has_a_schema_that_is_one() -> None:
-    for entry in ENTRIES:
-        spec = entry.tool.spec()
+    for tool in TOOLS:
+        spec = tool.spec()
         if isinstance(spec, FunctionTool):
             Draft202012Validator.check_schema(spec.parameters)
             assert spec.parameters["additionalProperties"] is False
 
 
-def test_optional_arguments_have_to_accept_null() -> None:
-    class Forgetful(ToolArguments):
-        limit: int = Field(5)
-
+def test_arguments_of_other_kinds_have_no_schema() -> None:
     class Odd(ToolArguments):
         many: dict[str, str]
 
-    with pytest.raises(TypeError, match="limit must accept null"):
-        parameters(Forgetful)
     with pytest.raises(TypeError, match="no schema"):
         parameters(Odd)
 
@@ -134,7 +114,7 @@ def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
 @pytest.mark.parametrize("text", ["", "  ", "{}"])
 def test_no_arguments_are_an_empty_object(text: str) -> None:
     class Nothing(ToolArguments):
-        limit: Whole | None = None
+        limit: int | None = None
 
     assert parse_arguments(text, Nothing).limit is None
 
@@ -142,21 +122,21 @@ def test_no_arguments_are_an_empty_object(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "not JSON: EOF"),
-        ("[1]", "expected an object"),
-        ("null", "expected an object"),
+        ("{", "not JSON: "),
+        ("[1]", "$: Expected `object`"),
+        ("null", "$: Expected `object`"),
         ('{"command": "ls"}', "$.command: "),
         ('{"command": ["ls", 5]}', "$.command[1]: "),
         ('{"command": null}', "$.command: "),
         ('{"command": ["ls"], "timeout_ms": -1}', "$.timeout_ms: "),
         ('{"command": ["ls"], "timeout_ms": true}', "$.timeout_ms: "),
         ('{"command": ["ls"], "timeout_ms": "5"}', "$.timeout_ms: "),
-        ('{"command": ["ls"], "timeout_ms": NaN}', "$.timeout_ms: "),
+        ('{"command": ["ls"], "timeout_ms": NaN}', "not JSON"),
         ('{"command": ["ls"], "timeout_ms": 1e999}', "$.timeout_ms: "),
         ('{"command": ["ls"], "with_escalated_permissions": "yes"}', "$.with_escalated_permissions: "),
         ('{"command": ["\\ud800"]}', "not JSON"),
         ('{"command": ["\ud800"]}', "not JSON"),
-        ("{}", "$.command: Field required"),
+        ("{}", "$: Object missing required field `command`"),
         ("[" * 100_000, "not JSON"),
     ],
 )
@@ -165,14 +145,6 @@ def test_an_error_names_its_place(text: str, told: str) -> None:
         parse_arguments(text, ShellArguments)
     assert str(raised.value).startswith("failed to parse function arguments: " + told)
     assert len(str(raised.value)) < 400
-
-
-def test_a_list_full_of_mistakes_is_judged_by_its_first() -> None:
-    with pytest.raises(ToolFailure) as raised:
-        parse_arguments(json.dumps({"command": [5] * 1000}), ShellArguments)
-    cause = raised.value.__cause__
-    assert isinstance(cause, ValidationError)
-    assert cause.error_count() == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import os.path
 
 import anyio
 from msgspec import Struct
-from pydantic import Field
 
 from app_server.core.approvals.consent import rights_of
 from app_server.core.context.text_for_model import estimate_tokens, shorten, within_tokens
@@ -18,14 +17,14 @@ from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, looks_denied
 from app_server.core.exec.streams import HeadTail
 from app_server.core.exec.terminal import SESSION_CAP
-from app_server.core.model.prompt import ToolSpec
-from app_server.core.tools.arguments import ToolArguments, Whole, function_tool, parse_arguments
-from app_server.core.tools.builtin.shell import apply_if_patch
+from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.builtin.shell import applied
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import check_input, policy_rights
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
 from app_server.core.tools.orchestrator import Command, run_with_approval
+from app_server.core.tools.schemas import ExecCommandArguments, WriteStdinArguments
 from app_server.core.tools.terminals import Terminal
 from protocol.engine.events import TerminalInput
 
@@ -97,76 +96,51 @@ def render_snapshot(snapshot: TerminalSnapshot, chunk_id: str, max_tokens: int) 
 YIELD_MS = 10_000
 """How long a call waits if the model does not say."""
 
-
-class ExecCommandArguments(ToolArguments):
-    cmd: str = Field(description="A line for the shell.")
-    workdir: str | None = Field(None, description="Where to run it; relative to the working directory.")
-    shell: str | None = Field(None, description="The shell's path; the user's shell by default.")
-    login: bool | None = Field(None, description="Whether it is a login shell; it is by default.")
-    yield_time_ms: float | None = Field(
-        None, ge=0, description="Milliseconds to wait for output before you are answered; 10000 by default."
-    )
-    max_output_tokens: float | None = Field(
-        None, ge=0, description="How much of the output you want to see; 10000 by default."
-    )
-    with_escalated_permissions: bool | None = Field(
-        None, description="Ask the user to run it outside of the sandbox; give a justification."
-    )
-    justification: str | None = Field(
-        None, description="One sentence for the user: why it must leave the sandbox."
-    )
+LOOK_MS = 250
+"""How long a call waits if the model does not say."""
 
 
-class ExecCommandTool:
-    name = "exec_command"
-    parallel = False
+async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    """Open a terminal, or type into one."""
+    return await (_write_stdin if call.name == "write_stdin" else _exec_command)(call, turn)
 
-    def spec(self) -> ToolSpec:
-        return function_tool(
-            self.name,
-            ExecCommandArguments,
-            (
-                "Runs a line of shell on a terminal. If it has not ended when the time is up, it goes on, and "
-                "you are given a session ID for `write_stdin`."
-            ),
+
+async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    arguments = parse_arguments(call.arguments, ExecCommandArguments)
+    command = as_command(call.call_id, arguments, turn)
+    if (output := await applied(command, turn)) is not None:
+        return output
+    yield_ms = arguments.yield_time_ms
+
+    async def execute(spec: CommandSpec) -> TerminalSnapshot:
+        began, policy = turn.clock(), policy_rights(turn)
+        if (surplus := await turn.commands.terminals.make_room()) is not None:
+            surplus.tell_end()
+        pty = await turn.commands.runner.open_session(spec)
+        terminal = turn.commands.terminals.add(
+            command.item(),
+            turn.items,
+            pty,
+            began=began,
+            line=arguments.cmd,
+            cwd=command.cwd,
+            rights=rights_of(spec.sandbox),
+            policy=policy,
+            clock=turn.clock,
         )
+        snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms)
+        if snapshot.denied or pty.failure is not None:
+            await turn.commands.terminals.forget(terminal.number)
+        if pty.failure is not None:
+            raise LaunchError(pty.failure)
+        return snapshot
 
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        arguments = parse_arguments(call.arguments, ExecCommandArguments)
-        command = as_command(call.call_id, arguments, turn)
-        if (output := await apply_if_patch(command, turn)) is not None:
-            return output
-        yield_ms = arguments.yield_time_ms
-
-        async def execute(spec: CommandSpec) -> TerminalSnapshot:
-            began, policy = turn.clock(), policy_rights(turn)
-            if (surplus := await turn.commands.terminals.make_room()) is not None:
-                surplus.tell_end()
-            pty = await turn.commands.runner.open_session(spec)
-            terminal = turn.commands.terminals.add(
-                command.item(),
-                turn.items,
-                pty,
-                began=began,
-                line=arguments.cmd,
-                cwd=command.cwd,
-                rights=rights_of(spec.sandbox),
-                policy=policy,
-                clock=turn.clock,
-            )
-            snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms)
-            if snapshot.denied or pty.failure is not None:
-                await turn.commands.terminals.forget(terminal.number)
-            if pty.failure is not None:
-                raise LaunchError(pty.failure)
-            return snapshot
-
-        snapshot = await run_with_approval(command, turn, execute)
-        if snapshot.exit_code is not None:
-            await turn.commands.terminals.forget(snapshot.terminal.number)
-        else:
-            snapshot.terminal.detach()
-        return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
+    snapshot = await run_with_approval(command, turn, execute)
+    if snapshot.exit_code is not None:
+        await turn.commands.terminals.forget(snapshot.terminal.number)
+    else:
+        snapshot.terminal.detach()
+    return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
 
 
 def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) -> Command:
@@ -184,44 +158,18 @@ def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) ->
     )
 
 
-LOOK_MS = 250
-"""How long a call waits if the model does not say."""
-
-
-class WriteStdinArguments(ToolArguments):
-    session_id: Whole = Field(description="The session ID that `exec_command` gave.")
-    chars: str | None = Field(
-        None, description="What to type, control characters as they are; nothing, to read only."
-    )
-    yield_time_ms: float | None = Field(
-        None, ge=0, description="Milliseconds to wait for output before you are answered; 250 by default."
-    )
-    max_output_tokens: float | None = Field(
-        None, ge=0, description="How much of the output you want to see; 10000 by default."
-    )
-
-
-class WriteStdinTool:
-    name = "write_stdin"
-    parallel = False
-
-    def spec(self) -> ToolSpec:
-        return function_tool(
-            self.name, WriteStdinArguments, "Types into a running session and returns what it says."
-        )
-
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        arguments = parse_arguments(call.arguments, WriteStdinArguments)
-        number = arguments.session_id
-        await confinement(turn)  # ends terminals with more rights than this turn's policy grants
-        terminal = turn.commands.terminals.find(number)
-        if terminal is None:
-            raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
-        if text := arguments.chars or "":
-            await check_input(text, terminal, turn)
-            await terminal.pty.write(text.encode())
-            process_id = terminal.item.process_id or ""
-            turn.items.emit_under(terminal.turn_id, TerminalInput(terminal.item.id, process_id, text))
-        yield_ms = arguments.yield_time_ms
-        snapshot = await poll_terminal(terminal, LOOK_MS if yield_ms is None else yield_ms)
-        return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
+async def _write_stdin(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    arguments = parse_arguments(call.arguments, WriteStdinArguments)
+    number = arguments.session_id
+    await confinement(turn)  # ends terminals with more rights than this turn's policy grants
+    terminal = turn.commands.terminals.find(number)
+    if terminal is None:
+        raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
+    if text := arguments.chars or "":
+        await check_input(text, terminal, turn)
+        await terminal.pty.write(text.encode())
+        process_id = terminal.item.process_id or ""
+        turn.items.emit_under(terminal.turn_id, TerminalInput(terminal.item.id, process_id, text))
+    yield_ms = arguments.yield_time_ms
+    snapshot = await poll_terminal(terminal, LOOK_MS if yield_ms is None else yield_ms)
+    return await report_snapshot(snapshot, arguments.max_output_tokens, turn)

@@ -10,6 +10,7 @@ import pytest
 
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.tools.contract import Tool, ToolCall
+from app_server.core.tools.registry import TOOLS
 from protocol.base import Json
 from protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, SandboxPolicy
 from tests.unit.tools.conftest import MakeScene, Scene
@@ -40,6 +41,10 @@ async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
         yield make
         for one in made:
             await one.turn.commands.terminals.close()
+
+
+def builtin(name: str) -> Tool:
+    return next(tool for tool in TOOLS if tool.name == name)
 
 
 async def run(tool: Tool, scene: Scene, call_id: str = "c1", **arguments: Json) -> str:

@@ -25,8 +25,6 @@ from app_server.core.files.model_reads import (
 )
 from app_server.core.model.families import find_family
 from app_server.core.pictures import BROKEN
-from app_server.core.tools.builtin.reading import GrepFilesTool, ListDirTool, ReadFileTool, ViewImageTool
-from app_server.core.tools.builtin.shell import ShellCommandTool, ShellTool
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
 from protocol.base import Json
@@ -35,11 +33,11 @@ from protocol.policy import ReadOnly, ReviewDecision
 from protocol.responses import InputImage, MessageItem
 from protocol.structs import replace
 from tests.support.pictures import png
-from tests.unit.tools.builtin.conftest import MakeLive, run
+from tests.unit.tools.builtin.conftest import MakeLive, builtin, run
 from tests.unit.tools.conftest import MakeScene, Scene
 
 BLOCK = {"file_path": __file__, "mode": "indentation"}
-READ, LIST, GREP = ReadFileTool(), ListDirTool(), GrepFilesTool()
+READ, LIST, GREP = builtin("read_file"), builtin("list_dir"), builtin("grep_files")
 
 
 # --- lines
@@ -237,7 +235,7 @@ async def test_an_image_is_attached_whole(live: MakeLive) -> None:
     scene = live()
     (scene.ws / "a.png").write_bytes(PNG)
     call = ToolCall("c1", "view_image", '{"path": "a.png", "detail": "high"}')
-    output = await ViewImageTool().invoke(call, scene.turn)
+    output = await builtin("view_image").invoke(call, scene.turn)
     assert output.payload.content == "attached local image path"
     (message,) = output.followup_items
     assert isinstance(message, MessageItem)
@@ -254,7 +252,7 @@ async def test_what_commands_cannot_read_is_not_shown(live: MakeLive) -> None:
     secret = scene.root / "home" / "auth.json"
     secret.write_bytes(PNG)
     with pytest.raises(ToolFailure, match="unable to locate image at"):
-        await run(ViewImageTool(), scene, path=str(secret))
+        await run(builtin("view_image"), scene, path=str(secret))
     assert scene.said == []
 
 
@@ -277,7 +275,7 @@ async def test_a_file_that_is_no_image_is_rejected_early(live: MakeLive, name: s
     prepare(scene.ws)
     path = os.path.join(scene.ws, name)
     with anyio.fail_after(20), pytest.raises(ToolFailure) as raised:
-        await run(ViewImageTool(), scene, path=name)
+        await run(builtin("view_image"), scene, path=name)
     assert str(raised.value) == told.format(path=path)
     assert scene.said == []
 
@@ -303,7 +301,7 @@ def begun(scene: Scene) -> ExecCommandBeginEvent:
 async def test_an_argument_vector_is_run_without_a_shell(live: MakeLive) -> None:
     scene = live()
     told = json.loads(
-        await run(ShellTool(), scene, command=["printf", "%s", "$HOME"], timeout_ms=None, other=1)
+        await run(builtin("shell"), scene, command=["printf", "%s", "$HOME"], timeout_ms=None, other=1)
     )
     assert told["output"] == "$HOME"
 
@@ -311,19 +309,23 @@ async def test_an_argument_vector_is_run_without_a_shell(live: MakeLive) -> None
 async def test_a_line_is_run_by_the_users_shell(live: MakeLive) -> None:
     scene = live()
     (scene.ws / "sub").mkdir()
-    told = json.loads(await run(ShellCommandTool(), scene, command="echo $((1 + 1)); pwd", workdir="sub"))
+    told = json.loads(
+        await run(builtin("shell_command"), scene, command="echo $((1 + 1)); pwd", workdir="sub")
+    )
     assert told["output"].splitlines() == ["2", str(scene.ws / "sub")]
     assert begun(scene).command == ("/bin/sh", "-lc", "echo $((1 + 1)); pwd")
 
 
 async def test_a_line_keeps_its_time_limit(live: MakeLive) -> None:
-    told = json.loads(await run(ShellCommandTool(), live(), command="sleep 30", timeout_ms=50))
+    told = json.loads(await run(builtin("shell_command"), live(), command="sleep 30", timeout_ms=50))
     assert told["metadata"]["exit_code"] == 124
 
 
 async def test_a_line_can_ask_to_leave_the_sandbox(scene: MakeScene) -> None:
     asked = scene(answers=[ReviewDecision.APPROVED])
-    await run(ShellCommandTool(), asked, command="true", with_escalated_permissions=True, justification="why")
+    await run(
+        builtin("shell_command"), asked, command="true", with_escalated_permissions=True, justification="why"
+    )
     (question,) = asked.questions()
     assert question.reason == "why"
     assert asked.runner.confined == [False]
@@ -333,17 +335,18 @@ async def test_a_line_can_ask_to_leave_the_sandbox(scene: MakeScene) -> None:
 async def test_a_patch_in_a_line_is_applied_as_a_patch(live: MakeLive, script: str) -> None:
     scene = live()
     scene.turn.commands.shell_path = "/bin/bash"
-    told = json.loads(await run(ShellCommandTool(), scene, command=script))
+    told = json.loads(await run(builtin("shell_command"), scene, command=script))
     assert told["output"] == "Success. Updated the following files:\nA new\n"
     assert Path(scene.ws, "new").read_text() == "x\n"
     assert scene.kinds() == ["patch_apply_begin", "exec_command_output_delta", "patch_apply_end"]
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments"), [(ShellTool(), {"command": "ls"}), (ShellCommandTool(), {"command": ["ls"]})]
+    ("tool", "arguments"),
+    [(builtin("shell"), {"command": "ls"}), (builtin("shell_command"), {"command": ["ls"]})],
 )
 async def test_one_form_is_not_taken_for_the_other(
-    scene: MakeScene, tool: ShellTool | ShellCommandTool, arguments: dict[str, Json]
+    scene: MakeScene, tool: Tool, arguments: dict[str, Json]
 ) -> None:
     with pytest.raises(ToolFailure, match=r"\$\.command: "):
         await run(tool, scene(), **arguments)

@@ -7,7 +7,6 @@ import pytest
 
 from app_server.core.approvals.consent import EVERYTHING
 from app_server.core.exec.terminal import PtySession
-from app_server.core.tools.builtin.exec_command import ExecCommandTool, WriteStdinTool
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminals
@@ -23,10 +22,10 @@ from protocol.policy import (
     WorkspaceWrite,
 )
 from protocol.structs import replace
-from tests.unit.tools.builtin.conftest import MakeLive, run
+from tests.unit.tools.builtin.conftest import MakeLive, builtin, run
 from tests.unit.tools.conftest import Scene
 
-EXEC, WRITE = ExecCommandTool(), WriteStdinTool()
+EXEC, WRITE = builtin("exec_command"), builtin("write_stdin")
 SHORT: dict[str, Json] = {"login": False, "shell": "/bin/sh"}
 
 

@@ -1,0 +1,239 @@
+"""What models may pass to the built-in tools, with what they are told of each argument.
+
+Apart from the code of the tools, which is loaded with the first call.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from app_server.core.tools.arguments import ToolArguments
+from protocol.events.tools import StepStatus
+
+
+def says(description: str, *, ge: int | None = None) -> Meta:
+    """Describe an argument to the model; `ge` is the least value."""
+    return Meta(description=description, ge=ge)
+
+
+WORKDIR = says("Where to run it; relative to the working directory.")
+TIMEOUT = says("Milliseconds after which it is ended; 10000 by default.", ge=0)
+ESCALATED = says("Ask the user to run it outside of the sandbox; give a justification.")
+JUSTIFICATION = says("One sentence for the user: why it must leave the sandbox.")
+SHOWN_TOKENS = says("How much of the output you want to see; 10000 by default.", ge=0)
+WAIT = "Milliseconds to wait for output before you are answered; {} by default."
+
+
+# --- commands
+class RunArguments(ToolArguments):
+    """The arguments that `shell` and `shell_command` share."""
+
+    workdir: Annotated[str, WORKDIR] | None = None
+    timeout_ms: Annotated[float, TIMEOUT] | None = None
+    with_escalated_permissions: Annotated[bool, ESCALATED] | None = None
+    justification: Annotated[str, JUSTIFICATION] | None = None
+
+
+class ShellArguments(RunArguments):
+    told = "Runs a command and returns its output and exit code."
+    command: Annotated[
+        tuple[str, ...],
+        says('The program and its arguments. For shell syntax pass ["bash", "-lc", SCRIPT].'),
+    ]
+
+
+class ShellCommandArguments(RunArguments):
+    told = "Runs a line of shell and returns its output and exit code."
+    command: Annotated[str, says("A line for the user's shell.")]
+
+
+class ExecCommandArguments(ToolArguments):
+    told = (
+        "Runs a line of shell on a terminal. If it has not ended when the time is up, it goes on, and "
+        "you are given a session ID for `write_stdin`."
+    )
+    cmd: Annotated[str, says("A line for the shell.")]
+    workdir: Annotated[str, WORKDIR] | None = None
+    shell: Annotated[str, says("The shell's path; the user's shell by default.")] | None = None
+    login: Annotated[bool, says("Whether it is a login shell; it is by default.")] | None = None
+    yield_time_ms: Annotated[float, says(WAIT.format(10000), ge=0)] | None = None
+    max_output_tokens: Annotated[float, SHOWN_TOKENS] | None = None
+    with_escalated_permissions: Annotated[bool, ESCALATED] | None = None
+    justification: Annotated[str, JUSTIFICATION] | None = None
+
+
+class WriteStdinArguments(ToolArguments):
+    told = "Types into a running session and returns what it says."
+    session_id: Annotated[int, says("The session ID that `exec_command` gave.")]
+    chars: (
+        Annotated[str, says("What to type, control characters as they are; nothing, to read only.")] | None
+    ) = None
+    yield_time_ms: Annotated[float, says(WAIT.format(250), ge=0)] | None = None
+    max_output_tokens: Annotated[float, SHOWN_TOKENS] | None = None
+
+
+class PatchArguments(ToolArguments):
+    told = "Adds, changes, moves and deletes files. All of the patch is applied, or nothing of it."
+    input: Annotated[str, says("The whole patch, from *** Begin Patch to *** End Patch.")]
+
+
+# --- files
+class Mode(StrEnum):
+    """Which lines of a file are read."""
+
+    SLICE = "slice"
+    INDENTATION = "indentation"
+
+
+class BlockArguments(ToolArguments):
+    anchor_line: Annotated[int, says("A line of the block; the offset by default.")] | None = None
+    max_levels: (
+        Annotated[
+            int, says("How many enclosing blocks to go up from there; as far as it goes by default.", ge=0)
+        ]
+        | None
+    ) = None
+    include_siblings: (
+        Annotated[bool, says("Also what stands beside the block, indented like it; not by default.")] | None
+    ) = None
+    include_header: (
+        Annotated[bool, says("Also comments and attributes right above the block; they are by default.")]
+        | None
+    ) = None
+    max_lines: (
+        Annotated[int, says("How many lines at most, those nearest to the anchor; the limit by default.")]
+        | None
+    ) = None
+
+
+class ReadFileArguments(ToolArguments):
+    told = "Reads lines of a text file; each comes with its number."
+    file_path: Annotated[str, says("The file's absolute path.")]
+    offset: Annotated[int, says("The first line, counted from 1.")] | None = None
+    limit: Annotated[int, says("How many lines at most; 2000 by default.")] | None = None
+    mode: (
+        Annotated[
+            Mode,
+            Meta(
+                description="`slice`, the default, for the lines from offset on; `indentation` for the block that a "
+                "line belongs to."
+            ),
+        ]
+        | None
+    ) = None
+    indentation: Annotated[BlockArguments, says("What the block is, in the mode `indentation`.")] | None = (
+        None
+    )
+
+
+class ListDirArguments(ToolArguments):
+    told = "Lists a folder's entries: `/` marks folders, `@` links."
+    dir_path: Annotated[str, says("The folder's absolute path.")]
+    offset: Annotated[int, says("The first entry, counted from 1.")] | None = None
+    limit: Annotated[int, says("How many entries at most; 25 by default.")] | None = None
+    depth: Annotated[int, says("How deep to go; 2 by default, 1 is the folder only.")] | None = None
+
+
+class GrepFilesArguments(ToolArguments):
+    told = "Lists the files with a line that matches, the one changed last first."
+    pattern: Annotated[str, says("A regular expression, tried on each line.")]
+    include: Annotated[str, says('Only files whose name fits, such as "*.{ts,tsx}".')] | None = None
+    path: Annotated[str, says("File or folder; the working directory by default.")] | None = None
+    limit: Annotated[int, says("How many files at most; 100 by default.")] | None = None
+
+
+class ViewImageArguments(ToolArguments):
+    told = "Attaches an image file, so that you can look at it."
+    path: Annotated[str, says("The file; relative to the working directory.")]
+
+
+# --- resources of MCP servers
+class ListingArguments(ToolArguments):
+    told = "Lists what MCP servers offer to read, such as files or schemas."
+    server: Annotated[str, says("The server's name; without it those of all servers are listed.")] | None = (
+        None
+    )
+    cursor: Annotated[str, says("Where to go on: the `nextCursor` of the page before.")] | None = None
+
+
+class TemplateArguments(ListingArguments):
+    told = "Lists the URI templates of what MCP servers offer to read."
+
+
+class ReadingArguments(ToolArguments):
+    told = "Reads one resource of an MCP server."
+    server: Annotated[str, says("The server's name in the configuration.")]
+    uri: Annotated[str, says("The resource, as it was listed.")]
+
+
+# --- the user
+class PlanStep(ToolArguments):
+    step: str
+    status: StepStatus
+
+
+class PlanArguments(ToolArguments):
+    told = "Shows the user the steps of the task and how far each is. Send the whole plan each time."
+    explanation: str | None = None
+    plan: Annotated[tuple[PlanStep, ...], says("All steps, in order; at most one is in progress.")]
+
+
+class UserInputChoice(ToolArguments):
+    label: Annotated[str, says("One to five words.")]
+    description: Annotated[str, says("What choosing it means, in a sentence.")]
+
+
+class UserInputInquiry(ToolArguments):
+    id: Annotated[str, says("Names the question in the result; snake_case.")]
+    header: Annotated[str, says("At most twelve characters.")]
+    question: Annotated[str, says("One sentence.")]
+    options: Annotated[
+        tuple[UserInputChoice, ...],
+        Meta(
+            description="Two or three answers that exclude each other, the recommended one first. "
+            "The user can always write another one, so do not offer that."
+        ),
+    ]
+
+
+class UserInputArguments(ToolArguments):
+    told = "Asks the user and waits for the answers. Ask only what you cannot find out yourself."
+    questions: Annotated[tuple[UserInputInquiry, ...], says("One to three questions.")]
+
+
+# --- goals
+class NoArguments(ToolArguments):
+    told = "The goal of this thread: its objective, status, and what it has used of its budget."
+
+
+class NewGoal(ToolArguments):
+    told = (
+        "Gives this thread a goal, for which turns are begun until it is reached. Only where the user asked for a "
+        "goal: an ordinary task is none. Fails where there is one that is not complete."
+    )
+    objective: Annotated[str, says("What is to be reached, concretely.")]
+    token_budget: (
+        Annotated[int, says("How many tokens may be used for it. Only where the user named a budget.")] | None
+    ) = None
+
+
+class ReportedStatus(StrEnum):
+    """What a model may say of the goal."""
+
+    COMPLETE = "complete"
+    BLOCKED = "blocked"
+    PAUSED = "paused"
+
+
+class GoalReport(ToolArguments):
+    told = "Says that the goal of this thread is complete, blocked or paused; no more turns begin then."
+    status: Annotated[
+        ReportedStatus,
+        Meta(
+            description="complete: every part is done and checked. blocked: nothing useful can be done without the "
+            "user. paused: the user asked for a pause."
+        ),
+    ]
