@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from protocol.structs import Json as Json
 from protocol.structs import Struct, escaped_json
@@ -25,7 +25,7 @@ class Model(BaseModel):
     def to_json(self) -> bytes:
         """Compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
         try:
-            return self.model_dump_json(by_alias=True).encode()
+            return to_json(self, by_alias=True)
         except PydanticSerializationError:
             return self.escaped_json()
 

@@ -1,20 +1,16 @@
-"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`.
-
-Reading is tolerant: a line of an unknown type, or a damaged one, parses to None and the caller skips it.
-"""
+"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`."""
 
 import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, omit_none
 from protocol.engine.questions import ClientTool
-from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
+from protocol.events.msg import EVENTS, EventMsg
 from protocol.fields import StoredSandboxPolicy
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import (
@@ -24,7 +20,7 @@ from protocol.policy import (
     TurnMode,
 )
 from protocol.records import dataclass
-from protocol.responses import ResponseItem, parse_response_item
+from protocol.responses import ResponseItem
 
 
 class SubAgentKind(StrEnum):
@@ -129,21 +125,10 @@ RolloutItem = SessionMetaLine | ResponseItem | CompactedItem | TurnContextItem |
 LineType = Literal["session_meta", "response_item", "compacted", "turn_context", "event_msg"]
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutLine:
-    """One stored line."""
-
-    timestamp: str
-    type: LineType
-    payload: RolloutItem
-
-    @classmethod
-    def of(cls, timestamp: str, payload: RolloutItem) -> "RolloutLine":
-        return cls(timestamp, line_type(payload), payload)
-
-    def to_json(self) -> bytes:
-        head = f'{{"timestamp":{json.dumps(self.timestamp)},"type":"{self.type}","payload":'
-        return head.encode() + self.payload.to_json() + b"}"
+def stored_line(timestamp: str, payload: RolloutItem) -> bytes:
+    """Return one line of a stored conversation, without its end."""
+    head = f'{{"timestamp":{json.dumps(timestamp)},"type":"{line_type(payload)}","payload":'
+    return head.encode() + payload.to_json() + b"}"
 
 
 def line_type(payload: RolloutItem) -> LineType:
@@ -158,32 +143,3 @@ def line_type(payload: RolloutItem) -> LineType:
             return "event_msg"
         case _:
             return "event_msg" if EVENTS.get(payload.type) is type(payload) else "response_item"
-
-
-def parse_rollout_line(raw: Json) -> RolloutLine | None:
-    """The stored line that `raw` (parsed JSON) describes; None if it is unknown or damaged."""
-    match raw:
-        case {"timestamp": str(timestamp), "type": str(kind), "payload": Mapping() as payload}:
-            item = _parse_payload(kind, payload)
-            return None if item is None else RolloutLine.of(timestamp, item)
-        case _:
-            return None
-
-
-def _parse_payload(kind: str, payload: Mapping[str, Json]) -> RolloutItem | None:
-    try:
-        match kind:
-            case "session_meta":
-                return SessionMetaLine.model_validate(payload)
-            case "response_item":
-                return parse_response_item(payload)
-            case "compacted":
-                return CompactedItem.model_validate(payload)
-            case "turn_context":
-                return TurnContextItem.model_validate(payload)
-            case "event_msg":
-                return parse_event_msg(payload)
-            case _:
-                return None
-    except ValidationError:
-        return None

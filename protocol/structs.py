@@ -72,8 +72,8 @@ class _Keywords(msgspec.StructMeta):
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Struct(msgspec.Struct, frozen=True, metaclass=_Keywords):
-    """What every shape that goes out has in common."""
+class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
+    """What every shape that goes out has in common. No shape holds what leads back to it."""
 
     def to_json(self) -> bytes:
         """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
@@ -180,7 +180,9 @@ def _plain(value: Json, depth: int = 0) -> Json:
 
 
 def _raw(value: Json) -> Json:
-    return msgspec.Raw(value.to_json()) if isinstance(value, Written) else str(value)
+    # Many values come here, and asking whether one is `Written` would take longer than writing it.
+    to_json = getattr(value, "to_json", None)
+    return str(value) if to_json is None else msgspec.Raw(to_json())
 
 
 def _builtin(value: Json) -> Json:

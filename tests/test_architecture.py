@@ -113,7 +113,15 @@ PURE_MODULES = {
         "turn_patches",
     },
     "app_server.core.rollout": {
-        *("records", "rollout_lines", "rollout_names", "stored_calls", "thread_query"),
+        *(
+            "record",
+            "rollout_names",
+            "stored_calls",
+            "stored_events",
+            "thread_query",
+            "turn_events",
+            "turn_fold",
+        ),
     },
     "app_server.core.sandbox": {"macos", "plan"},
     "app_server.core.skills": {"front_matter", "skill"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,10 +39,17 @@ from app_server.core.opening import (
     ProcessEnvironment,
     StoredRollout,
 )
+from app_server.core.rollout.conversation import (
+    Rebuild,
+    StoredConversation,
+    copy_lines,
+    read_for_fork,
+    rebuild_history,
+    reopen,
+)
 from app_server.core.rollout.disk import REAL_DISK
 from app_server.core.rollout.history_file import MessageHistory, SharedMessages
-from app_server.core.rollout.records import revert_line
-from app_server.core.rollout.resume import Rebuild, copy_lines, read_for_fork, rebuild_history, reopen
+from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.services import (
@@ -65,7 +73,6 @@ from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
 from protocol.engine.events import McpServerStateChanged
 from protocol.engine.questions import ClientTool
-from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
 from protocol.policy import AskForApproval
@@ -152,7 +159,7 @@ class Engine:
         conversation_id, instructions, writer = self._new_rollout(config, client_tools, ephemeral=ephemeral)
         telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(
-            config, conversation_id, writer, instructions, (), telemetry, client_tools=client_tools
+            config, conversation_id, writer, instructions, telemetry, client_tools=client_tools
         )
         items = given if given is not None else self._opening(config, instructions)
         opened.session.begin_with(OPENING_ID, items)
@@ -168,9 +175,8 @@ class Engine:
         if isinstance(writer, RolloutWriter):
             await run_in_thread(copy_lines, stored, writer)
         telemetry = await self._ports.telemetry(config, conversation_id)
-        messages = stored.initial_messages
         opened = self._session(
-            config, conversation_id, writer, instructions, messages, telemetry, client_tools=client_tools
+            config, conversation_id, writer, instructions, telemetry, stored, client_tools=client_tools
         )
         items = (*stored.items, *stored.leftover)
         opened.session.restore(rebuild_history(items, self._rebuild(config, instructions)), None)
@@ -179,7 +185,17 @@ class Engine:
     async def _resume(self, config: Config, origin: StoredRollout) -> Opened:
         revert = origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
-        reopened = await run_in_thread(reopen, origin.path, self._process.now, REAL_DISK, line)
+        reopened = await run_in_thread(
+            partial(
+                reopen,
+                origin.path,
+                self._process.now,
+                REAL_DISK,
+                line,
+                messages=origin.messages,
+                turns=origin.turns,
+            )
+        )
         stored, instructions = reopened.stored, self._instructions(config)
         telemetry = await self._ports.telemetry(config, stored.meta.id)
         opened = self._session(
@@ -187,8 +203,8 @@ class Engine:
             stored.meta.id,
             reopened.writer,
             instructions,
-            stored.initial_messages,
             telemetry,
+            stored,
             client_tools=stored.meta.client_tools or (),
         )
         items = rebuild_history(stored.items, self._rebuild(config, instructions))
@@ -221,8 +237,8 @@ class Engine:
         conversation_id: ConversationId,
         writer: RolloutWriter | NoRollout,
         instructions: Instructions,
-        messages: tuple[EventMsg, ...],
         telemetry: ConversationTelemetry,
+        stored: StoredConversation | None = None,
         *,
         client_tools: tuple[ClientTool, ...],
     ) -> Opened:
@@ -267,7 +283,7 @@ class Engine:
             model=config.model.name,
             effort=config.model.effort,
             rollout_path=writer.path,
-            initial_messages=messages,
+            stored=stored,
         )
 
     def _clock_and_ids(self) -> ClockAndIds:

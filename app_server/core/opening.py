@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from protocol.engine.questions import ClientTool
-from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
 if TYPE_CHECKING:
+    from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.session.session import Session
     from app_server.core.turn.settings import Settings
 
@@ -47,6 +47,10 @@ class StoredRollout(Struct, frozen=True):
 
     path: Path
     revert: Revert | None = None
+    messages: bool = False
+    """Whether the client is shown what was said as events."""
+    turns: bool = False
+    """Whether it is shown turns."""
 
 
 class GivenHistory(Struct, frozen=True):
@@ -77,7 +81,8 @@ class Opened(Struct, frozen=True, kw_only=True):
     rollout_path: Path | None
     """None: it is not stored."""
     forked_from: str | None = None
-    initial_messages: tuple[EventMsg, ...] = ()
+    stored: StoredConversation | None = None
+    """What it goes on from; None for a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 from protocol.engine.errors import TurnError
 from protocol.engine.events import TurnKind
 from protocol.engine.items import Item
-from protocol.records import dataclass
 
 
 class TurnState(StrEnum):
@@ -17,8 +18,7 @@ class TurnState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class EndedItem:
+class EndedItem(Struct, frozen=True, gc=False):
     """An item that came to its end, well or not. Its id is unique within the conversation."""
 
     item: Item
@@ -28,16 +28,14 @@ class EndedItem:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRenamed:
+class TurnRenamed(Struct, frozen=True, gc=False):
     """A stored turn whose first lines do not name it: its id was `before` to whoever read them."""
 
     before: str
     after: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRecord:
+class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     id: str
     kind: TurnKind = TurnKind.REGULAR
     state: TurnState = TurnState.IN_PROGRESS

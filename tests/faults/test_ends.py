@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.conversation import read_rollout
 from tests.faults.rig import Place, Served, served
 from tests.support.client import Refused
 from tests.support.invariants import rollout, unstored, violated_invariants

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.conversation import read_rollout
 from protocol.base import Json
 from tests.support.client import Client
 from tests.support.invariants import orphans

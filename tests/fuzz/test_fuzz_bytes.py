@@ -20,7 +20,7 @@ from app_server.core.patch.changes import shown_changes
 from app_server.core.patch.parse import PatchError, parse_patch
 from app_server.core.patch.planner import NoSnapshot, Snapshot, plan_patch
 from app_server.core.patch.shell_forms import find_patch
-from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.conversation import read_rollout
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import split_script

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from app_server.apis.v2.turns import shown_turn
 from app_server.core.rollout.disk import open_for_reading
+from app_server.core.rollout.lines import counting_lines
+from app_server.core.rollout.record import read_record
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.turn_events import TurnReader
-from app_server.core.rollout.turn_fold import TurnFold
-from app_server.core.rollout.turn_lines import counting_lines, turn_line
+from app_server.core.rollout.turn_events import StoredTurns
 from app_server.inspector.rules.order import OrderChecker, Requests
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
 from protocol.base import Json
@@ -53,13 +53,12 @@ def stored_otherwise(received: Sequence[Json], rollouts: Sequence[Path]) -> list
 
 def stored_items(thread: str, path: Path) -> dict[tuple[str, str], Json]:
     """What a later server shows of the thread, by the ids of turn and item."""
-    reader, fold = TurnReader(thread), TurnFold()
+    turns = StoredTurns(thread)
     with open(open_for_reading(path), "rb") as file:
         for raw in counting_lines(file.fileno()):
-            if (line := turn_line(raw)) is not None:
-                fold.apply_all(reader.read_line(*line))
-    fold.apply_all(reader.finish())
-    shown = (shown_turn(turn, TurnItemsView.FULL).to_value() for turn in fold.turns)
+            if (record := read_record(raw.data)) is not None:
+                turns.take(raw.number, record)
+    shown = (shown_turn(turn, TurnItemsView.FULL).to_value() for turn in turns.finish().turns)
     return {(turn["id"], item["id"]): item for turn in shown for item in turn["items"]}
 
 

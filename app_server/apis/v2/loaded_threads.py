@@ -28,9 +28,9 @@ from app_server.core.rollout.thread_summary import (
     find_thread,
     read_thread_summary,
 )
-from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
 from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import InvalidCursor, TurnHistory, WholeHistory, open_history
+from app_server.core.rollout.turn_pages import InvalidCursor, TurnHistory, open_history
 from app_server.core.threads import run_in_thread
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
@@ -167,17 +167,18 @@ class ItemIdSeeds:
         self._indexes = indexes
         self._found: dict[str, ItemIds] = {}
 
-    async def follow(self, live: LiveConversation, make_adapter: AdapterFactory) -> tuple[TurnRecord, ...]:
-        """Follow a thread that was just loaded from a file; return its turns, which were read for it."""
-        turns: tuple[TurnRecord, ...] = ()
+    async def follow(
+        self, live: LiveConversation, make_adapter: AdapterFactory, found: WholeHistory | None = None
+    ) -> tuple[TurnRecord, ...]:
+        """Follow a thread that was just loaded from a file; return its turns. `found`: where they were read already."""
         if live.rollout_path is not None:
             try:
-                found = await run_in_thread(self._read, live.rollout_path, live.id)
-                turns, self._found[live.id] = found.turns, found.ids
+                found = found or await run_in_thread(self._read, live.rollout_path, live.id)
             except RolloutUnreadable:
-                self._found[live.id] = ItemIds()  # it cannot be stored at the moment
+                found = None  # it cannot be stored at the moment
+            self._found[live.id] = ItemIds() if found is None else found.ids
         live.adapter(make_adapter)
-        return turns
+        return () if found is None else found.turns
 
     def take(self, thread_id: str) -> ItemIds | None:
         return self._found.pop(thread_id, None)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -42,8 +43,6 @@ class DiskCalls(Struct, frozen=True):
 
 
 MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
-
-
 REAL_DISK = DiskCalls()
 
 
@@ -74,15 +73,26 @@ def open_for_reading(path: Path) -> int:
     return fd
 
 
-def open_to_read_all(path: Path) -> int:
-    """Open a rollout that is to be read from its begin to its end. Raises `OSError`, and `RolloutUnreadable` also for
-    a file that is too long: the bytes of a sparse one cost nothing before somebody reads them.
+@contextmanager
+def opened(path: Path, *, whole: bool = False) -> Iterator[int]:
+    """Hold a stored file open for reading. Raises `RolloutUnreadable`, also for what fails while it is read; its text
+    never has anything of the file. `whole`: one that is too long is refused, since the bytes of a sparse file cost
+    nothing before somebody reads them.
     """
-    fd = open_for_reading(path)
-    if (size := os.fstat(fd).st_size) > MAX_ROLLOUT_BYTES:
+    try:
+        fd = open_for_reading(path)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    except ValueError:
+        raise RolloutUnreadable("the path cannot be one of a file") from None
+    try:
+        if whole and (size := os.fstat(fd).st_size) > MAX_ROLLOUT_BYTES:
+            raise RolloutUnreadable(f"{path} is too large to be read ({size} bytes)")
+        yield fd
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    finally:
         os.close(fd)
-        raise RolloutUnreadable(f"{path} is too large to be read ({size} bytes)")
-    return fd
 
 
 def require_regular(fd: int, path: Path) -> None:

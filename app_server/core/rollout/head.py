@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.disk import RolloutUnreadable, describe, open_for_reading
-from app_server.core.rollout.rollout_lines import parse_record
+from app_server.core.rollout.disk import RolloutUnreadable, opened
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import read_record
 from app_server.core.rollout.rollout_names import conversation_of
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.records import dataclass
@@ -17,7 +19,6 @@ from protocol.records import dataclass
 if TYPE_CHECKING:
     from protocol.base import Json
 
-FIRST_READ_BYTES = 16 * 1024
 MAX_HEAD_BYTES = 8 * 1024 * 1024
 """Instructions and a first message with images may be long; a summary reads at most this much."""
 MAX_HEAD_LINES = 64
@@ -52,38 +53,27 @@ class StoredSummary:
 
 def read_summary(path: Path, default_provider: str) -> StoredSummary:
     """Raises `RolloutUnreadable`, whose text contains nothing of the file."""
-    try:
-        fd = open_for_reading(path)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-    except ValueError:
-        raise RolloutUnreadable("the path cannot be one of a file") from None
-    try:
+    with opened(path) as fd:
         return summarise(path, fd, default_provider)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-    finally:
-        os.close(fd)
 
 
 def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
-    """The same of an open file. Raises `RolloutUnreadable` and `OSError`."""
+    """Read the summary from an open rollout. Raises `RolloutUnreadable` and `OSError`."""
     # No validators: a list is often the first request, and building them takes longer than the page.
     meta: dict[str, Json] | None = None
     preview: str | None = None
-    for line in _head_lines(fd):
-        match parse_record(line):
-            case {"type": "session_meta", "payload": dict() as found} if meta is None and is_session_meta(
-                found
-            ):
-                meta = found
-            case {
-                "type": "event_msg",
-                "payload": {"type": "user_message", "message": str(text)} as event,
-            } if preview is None:
-                preview = _preview(text, event.get("images"))
-            case _:
-                pass
+    end = min(os.fstat(fd).st_size, MAX_HEAD_BYTES)
+    for raw in islice(raw_lines(fd, end=end), MAX_HEAD_LINES):
+        record = read_record(raw.data)
+        if record is None:
+            continue
+        if meta is None and record.kind == "session_meta":
+            found = record.value()
+            meta = found if found is not None and is_session_meta(found) else None
+        elif preview is None and record.kind == "event_msg" and record.name == "user_message":
+            event = record.value() or {}
+            text = _text(event, "message")
+            preview = None if text is None else _preview(text, event.get("images"))
         if meta and preview is not None:
             break
     if meta is None:
@@ -144,20 +134,3 @@ def _preview(text: str, images: Json) -> str:
 def request_in(text: str) -> str:
     _, mark, request = text.partition(_REQUEST)
     return request.strip() if mark else text
-
-
-def _head_lines(fd: int) -> Iterator[bytes]:
-    """The first complete lines."""
-    rest = b""
-    size = FIRST_READ_BYTES
-    total = count = 0
-    while total < MAX_HEAD_BYTES and (chunk := os.read(fd, size)):
-        total += len(chunk)
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line
-            if (count := count + 1) == MAX_HEAD_LINES:
-                return
-        size = 1024 * 1024
-    if rest:
-        yield rest

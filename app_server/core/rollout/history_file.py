@@ -28,7 +28,7 @@ from app_server.core.rollout.disk import (
     open_for_reading,
 )
 from app_server.core.rollout.locks import history_lock
-from app_server.core.rollout.rollout_lines import parse_object
+from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread
 from protocol.events.notices import HistoryEntry
 

@@ -21,8 +21,8 @@ from app_server.core.rollout.disk import (
     open_for_append,
     open_for_reading,
 )
-from app_server.core.rollout.records import parse_journal_line
-from app_server.core.rollout.rollout_lines import cut_line
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import parse_journal_line, read_record
 from app_server.core.rollout.rollout_names import utc_timestamp
 from protocol.responses import ResponseItem
 
@@ -109,9 +109,6 @@ def leftover_items(journal: Path, rollout_fd: int) -> list[ResponseItem]:
 
 
 def _payloads_from(fd: int, offset: int) -> Counter[bytes]:
-    """The payloads of the lines that begin at or after `offset`, with their counts."""
-    parts = []
-    while part := os.pread(fd, 1 << 20, offset):
-        parts.append(part)
-        offset += len(part)
-    return Counter(cut_line(line)[1] for line in b"".join(parts).split(b"\n"))
+    """Count the payloads of the lines that begin at or after `offset`."""
+    records = (read_record(raw.data) for raw in raw_lines(fd, 1, offset))
+    return Counter(record.payload for record in records if record is not None)

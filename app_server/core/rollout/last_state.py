@@ -1,41 +1,39 @@
-"""What a stored conversation last worked with and for: the settings of its last turn and its goal, read from the end of
-the file.
+"""What a stored conversation last worked with and for: the settings of its last turn, its goal and its count of tokens,
+the first two also from the end of the file alone.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from app_server.core.rollout.disk import RolloutUnreadable, describe, open_for_reading
-from app_server.core.rollout.records import parse_line
-from app_server.core.rollout.rollout_lines import cut_line, lines_from_the_end, parse_object
+from pydantic import ValidationError
+
+from app_server.core.rollout.disk import opened
+from app_server.core.rollout.lines import MOST_BYTES, lines_from_the_end
+from app_server.core.rollout.record import StoredRecord, read_record
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from protocol.base import Json
 from protocol.engine.events import Goal, GoalStatus
+from protocol.events.turn import TokenUsageInfo
 from protocol.rollout import TurnContextItem
 
-GOAL_LINES = (GOAL_UPDATED.encode(), GOAL_CLEARED.encode())
+GOAL_KINDS: Final = (GOAL_UPDATED, GOAL_CLEARED)
+_GOAL_MARK: Final = b'"goal_'
 
 
 def last_goal(path: Path) -> Goal | None:
-    """None where there is none, and where the line is damaged. Raises OSError."""
-    fd = open_for_reading(path)
-    try:
-        for line in lines_from_the_end(fd):
-            kind, payload, name = cut_line(line)
-            if kind == b"event_msg" and name in GOAL_LINES:
-                return goal_of(payload)
-        return None
-    finally:
-        os.close(fd)
+    """Read the goal; None where there is none, and where the line is damaged. Raises RolloutUnreadable."""
+    with opened(path) as fd:
+        records = _records(fd, _GOAL_MARK)
+        found = next((each for each in records if each.name in GOAL_KINDS), None)
+        return goal_in(None if found is None else found.value())
 
 
-def goal_of(payload: bytes | None) -> Goal | None:
-    """The goal that the payload of such a line says."""
-    found = parse_object(payload) if payload else None
-    match found:
+def goal_in(payload: Json) -> Goal | None:
+    """Return the goal that the payload of such a line says."""
+    match payload:
         case {"goal": Mapping() as goal}:
             return _goal(goal)
         case _:
@@ -58,23 +56,36 @@ def _goal(value: Mapping[str, Json]) -> Goal | None:
         return None
 
 
-MARK = b'"type":"turn_context"'
+def usage_in(counts: Sequence[StoredRecord]) -> TokenUsageInfo | None:
+    """Return the last of these counts of tokens that says how many there are."""
+    for record in reversed(counts):
+        info = (record.value() or {}).get("info")
+        if info is not None:
+            try:
+                return TokenUsageInfo.model_validate(info)
+            except ValidationError:
+                continue
+    return None
 
 
 def last_turn_context(path: Path) -> TurnContextItem | None:
-    """None where no turn was stored. Raises RolloutUnreadable."""
-    try:
-        fd = open_for_reading(path)
-        try:
-            for line in lines_from_the_end(fd):
-                if (
-                    MARK in line
-                    and (stored := parse_line(line))
-                    and isinstance(stored.payload, TurnContextItem)
-                ):
-                    return stored.payload
-            return None
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    """Read the settings of the last turn; None where no turn was stored. Raises RolloutUnreadable."""
+    with opened(path) as fd:
+        for value in turn_contexts(fd):
+            try:
+                return TurnContextItem.model_validate(value)
+            except ValidationError:
+                continue
+        return None
+
+
+def turn_contexts(fd: int, most: int = MOST_BYTES) -> Iterator[dict[str, Json]]:
+    """Yield the settings of turns, the last first, as the end of the file has them."""
+    for record in _records(fd, b'"turn_context"', most):
+        if record.kind == "turn_context" and (value := record.value()) is not None:
+            yield value
+
+
+def _records(fd: int, mark: bytes, most: int = MOST_BYTES) -> Iterator[StoredRecord]:
+    found = (read_record(line) for line in lines_from_the_end(fd, mark, most))
+    return (record for record in found if record is not None)

@@ -5,13 +5,13 @@ Output of commands, tool calls and reasoning are not searched. Turns that were t
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
-from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
+from app_server.core.rollout.disk import opened
 from app_server.core.rollout.head import request_in
-from app_server.core.rollout.turn_lines import counting_lines, turn_line
+from app_server.core.rollout.lines import counting_lines
+from app_server.core.rollout.record import read_record
 
 SEARCHED_CHARACTERS: Final = 256 * 1024
 """Of one conversation; what was said later is not found."""
@@ -22,16 +22,22 @@ _MESSAGE: Final = b'_message"'
 
 def read_message_text(path: Path) -> str:
     """The messages in their order, a line end between two. Raises `RolloutUnreadable`."""
-    try:
-        fd = open_to_read_all(path)
-        try:
-            return _messages(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-    except ValueError:
-        raise RolloutUnreadable("the path cannot be one of a file") from None
+    texts, length = list[str](), 0
+    with opened(path, whole=True) as fd:
+        for raw in counting_lines(fd):
+            if _MESSAGE not in raw.data or (record := read_record(raw.data)) is None:
+                continue
+            match record.name if record.kind == "event_msg" else None, record.value():
+                case "user_message", {"message": str(words)}:
+                    texts.append(request_in(words))
+                case "agent_message", {"message": str(words)}:
+                    texts.append(words)
+                case _:
+                    continue
+            length += len(texts[-1]) + 1
+            if length >= SEARCHED_CHARACTERS:
+                break
+    return "\n".join(texts)[:SEARCHED_CHARACTERS]
 
 
 def snippet(text: str, term: str) -> str | None:
@@ -47,24 +53,6 @@ def snippet(text: str, term: str) -> str | None:
     first, last = max(0, begin - BEFORE), min(len(text), end + AFTER)
     words = " ".join(text[first:last].split())
     return f"{'…' if first > 0 else ''}{words}{'…' if last < len(text) else ''}"
-
-
-def _messages(fd: int) -> str:
-    texts, length = list[str](), 0
-    for raw in counting_lines(fd):
-        if _MESSAGE not in raw.data or (line := turn_line(raw)) is None:
-            continue
-        match line:
-            case (_, "event_msg", {"type": "user_message", "message": str(words)}):
-                texts.append(request_in(words))
-            case (_, "event_msg", {"type": "agent_message", "message": str(words)}):
-                texts.append(words)
-            case _:
-                continue
-        length += len(texts[-1]) + 1
-        if length >= SEARCHED_CHARACTERS:
-            break
-    return "\n".join(texts)[:SEARCHED_CHARACTERS]
 
 
 def _place(text: str, folded_place: int) -> int:

@@ -21,7 +21,7 @@ from app_server.core.patch.parse import (
     parse_patch,
 )
 from app_server.core.patch.shell_forms import PatchCall, find_patch
-from app_server.core.rollout.rollout_lines import parse_object
+from app_server.core.rollout.record import parse_object
 from app_server.core.shell.summaries import parse_command
 from protocol.base import Json
 from protocol.engine.items import (

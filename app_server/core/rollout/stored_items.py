@@ -14,8 +14,10 @@ import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
-from app_server.core.rollout.rollout_lines import cut_line, parse_object, parse_record
+from app_server.core.rollout.disk import opened
+from app_server.core.rollout.last_state import usage_in
+from app_server.core.rollout.lines import counting_lines
+from app_server.core.rollout.record import StoredRecord, parse_object, read_record
 from app_server.core.rollout.stored_calls import (
     CALLS,
     OUTPUTS,
@@ -27,7 +29,6 @@ from app_server.core.rollout.stored_calls import (
 from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.rollout.turn_lines import RawLine, counting_lines, turn_line
 from protocol.base import Json
 from protocol.engine.events import ItemCompleted, SessionEvent
 from protocol.engine.items import Item, WebSearch
@@ -55,31 +56,22 @@ class _ItemCollector(Struct):
     stored: Counter[str] = msgspec.field(default_factory=Counter)
     """How many calls of an id are stored as items, before or behind their entries of the history."""
     plan: Json = None
-    usage: bytes | None = None
+    counts: list[StoredRecord] = msgspec.field(default_factory=list)
 
-    def take(self, raw: RawLine) -> None:
-        kind, payload, name = cut_line(raw.data)
-        if kind == b"response_item":
-            if name is None or name.decode() in CALLS | OUTPUTS:
-                self._history(parse_object(payload) or {})
-            return
-        if kind == b"event_msg" and name == b"token_count":
-            self.usage = payload
-        if kind in (b"session_meta", b"turn_context", b""):
-            self._other(raw.data)
-        line = turn_line(raw)
-        if line is not None:
-            self._events(self.reader.read_line(*line))
-
-    def _other(self, data: bytes) -> None:
-        """A line of another kind, or in another form than ours."""
-        match parse_record(data):
-            case {"type": "session_meta" | "turn_context", "payload": {"cwd": str(cwd)}}:
-                self.cwd = cwd if os.path.isabs(cwd) else self.cwd
-            case {"type": "response_item", "payload": dict() as payload}:
-                self._history(payload)
+    def take(self, number: int, record: StoredRecord) -> None:
+        match record.kind:
+            case "response_item":
+                if record.name in CALLS or record.name in OUTPUTS:
+                    self._history(record.value() or {})
+                return
+            case "session_meta" | "turn_context":
+                cwd = (record.value() or {}).get("cwd")
+                self.cwd = cwd if isinstance(cwd, str) and os.path.isabs(cwd) else self.cwd
+            case "event_msg" if record.name == "token_count":
+                self.counts.append(record)
             case _:
                 pass
+        self._events(self.reader.take(number, record))
 
     def _history(self, payload: Mapping[str, Json]) -> None:
         kind, id = payload.get("type"), payload.get("call_id")
@@ -115,24 +107,18 @@ class _ItemCollector(Struct):
                 continue
             item = kept_item(ended_item(each.item, outputs[n])) if n in outputs else each.item
             items.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id))))
-        return StoredItems(tuple(items), ids, _plan(self.plan), _usage(self.usage))
+        return StoredItems(tuple(items), ids, _plan(self.plan), usage_in(self.counts))
 
 
 def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
     """Blocks. Raises `RolloutUnreadable`."""
-    try:
-        fd = open_to_read_all(path)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-    try:
+    with opened(path, whole=True) as fd:
         collector = _ItemCollector(TurnReader(conversation_id))
         for raw in counting_lines(fd):
-            collector.take(raw)
+            record = read_record(raw.data)
+            if record is not None:
+                collector.take(raw.number, record)
         return collector.finish()
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-    finally:
-        os.close(fd)
 
 
 def _call_id(item: Item) -> str:
@@ -143,14 +129,5 @@ def _plan(arguments: Json) -> PlanUpdateEvent | None:
     raw = parse_object(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
     try:
         return None if raw is None else PlanUpdateEvent.model_validate(raw)
-    except ValidationError:
-        return None
-
-
-def _usage(payload: bytes | None) -> TokenUsageInfo | None:
-    raw = None if payload is None else parse_object(payload)
-    try:
-        info = None if raw is None else raw.get("info")
-        return None if info is None else TokenUsageInfo.model_validate(info)
     except ValidationError:
         return None

@@ -22,7 +22,7 @@ from msgspec import Struct
 from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import REAL_DISK, RolloutUnreadable, open_for_append, open_for_reading
 from app_server.core.rollout.locks import lines_lock
-from app_server.core.rollout.rollout_lines import parse_object
+from app_server.core.rollout.record import parse_object
 
 if TYPE_CHECKING:
     from protocol.base import Json

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from app_server.core.errors import RolloutNotFound
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.disk import RolloutUnreadable, describe, open_for_reading
+from app_server.core.rollout.disk import opened
 from app_server.core.rollout.head import StoredSummary, summarise
+from app_server.core.rollout.last_state import turn_contexts
 from app_server.core.rollout.listing import find, find_rollout
-from app_server.core.rollout.rollout_lines import parse_record
 from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.records import dataclass
@@ -29,7 +29,6 @@ TAIL_BYTES = 256 * 1024
 
 
 _MOST = 2**63 - 1
-_SETTINGS = b'"turn_context"'
 
 
 class ThreadOrigin(Struct, frozen=True, kw_only=True):
@@ -115,18 +114,15 @@ def read_thread_summary(path: Path, default_provider: str, notes: ThreadNotes) -
 
 def read_stored_thread(path: Path) -> StoredThread:
     """Raises `RolloutUnreadable`; its text says nothing that the file says."""
-    try:
-        fd = open_for_reading(path)
-        try:
-            head = summarise(path, fd, "")
-            model, effort = _last_model(fd)
-            return StoredThread(head, model, effort, FileState.of(os.fstat(fd)))
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-    except ValueError:
-        raise RolloutUnreadable("the path cannot be one of a file") from None
+    with opened(path) as fd:
+        head, settings = summarise(path, fd, ""), next(turn_contexts(fd, TAIL_BYTES), {})
+        model, effort = settings.get("model"), settings.get("further_effort") or settings.get("effort")
+        return StoredThread(
+            head,
+            model if isinstance(model, str) else None,
+            effort if isinstance(effort, str) else None,
+            FileState.of(os.fstat(fd)),
+        )
 
 
 def thread_summary(stored: StoredThread, default_provider: str, noted: NotedNow) -> ThreadSummary:
@@ -166,29 +162,6 @@ def find_thread(home: Path, conversation_id: ConversationId) -> Path:
 def find_archived(home: Path, conversation_id: ConversationId) -> Path | None:
     """Where that conversation is stored in the archive."""
     return find(home, conversation_id, archived=True)
-
-
-def _last_model(fd: int) -> tuple[str | None, str | None]:
-    """Model and effort of the last turn, where the end of the file still says them."""
-    start = max(0, os.fstat(fd).st_size - TAIL_BYTES)
-    tail = os.pread(fd, TAIL_BYTES, start)
-    at = len(tail)
-    while (at := tail.rfind(_SETTINGS, 0, at)) >= 0:
-        begin, end = tail.rfind(b"\n", 0, at) + 1, tail.find(b"\n", at)
-        settings = _settings(tail[begin : end if end >= 0 else len(tail)])
-        if settings is not None:
-            model, effort = settings.get("model"), settings.get("further_effort") or settings.get("effort")
-            return model if isinstance(model, str) else None, effort if isinstance(effort, str) else None
-        at = begin
-    return None, None
-
-
-def _settings(line: bytes) -> dict[str, Json] | None:
-    match parse_record(line):
-        case {"type": "turn_context", "payload": dict() as found}:
-            return found
-        case _:
-            return None
 
 
 def _seconds(timestamp: str | None, default: int) -> int:

@@ -1,4 +1,4 @@
-"""Converts stored lines into events, for the fold of turns. Pure.
+"""Converts stored records into events, for the fold of turns. Pure.
 
 Lines that were stored with identity contain ids and times. Older files have neither: there, a turn begins with a user
 message, and ids are derived from the conversation's id and the line number, so that every reading yields the same ids.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 from msgspec import Struct
 
+from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.stored_events import TURN_ITEM
+from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
     ItemCompleted,
-    ItemStarted,
     SessionEvent,
     TurnEnded,
     TurnKind,
@@ -88,47 +90,73 @@ def _hashed_space(conversation_id: str) -> hashlib._Hash:
     return hashlib.sha1(space, usedforsecurity=False)
 
 
-Line = tuple[int, str, Mapping[str, Json]]
-"""Number in the file from 0, `type`, `payload`."""
-
-
 _Events = list[SessionEvent | TurnRenamed]
 
+OF_TURNS: Final = frozenset(
+    (
+        *("task_started", "task_complete", "turn_aborted", TURN_ITEM, "user_message", "agent_message"),
+        *("agent_reasoning", "agent_reasoning_raw_content", "entered_review_mode", "exited_review_mode"),
+    )
+)
+"""Events whose content is looked into. What the model remembers is most of a file, and says nothing of turns."""
 
-def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[SessionEvent | TurnRenamed]:
-    """The events of all turns, each with an end. A turn without a stored end was interrupted; in old files, which
-    store no ends, it counts as completed.
-    """
-    reader = TurnReader(conversation_id)
-    for line in lines:
-        yield from reader.read_line(*line)
-    yield from reader.finish()
+
+class StoredTurns:
+    """All turns of a conversation in one pass over its records."""
+
+    def __init__(self, conversation_id: str) -> None:
+        self._reader, self._fold = TurnReader(conversation_id), TurnFold()
+
+    def take(self, number: int, record: StoredRecord) -> None:
+        self._fold.apply_all(self._reader.take(number, record))
+
+    def finish(self) -> WholeHistory:
+        self._fold.apply_all(self._reader.finish())
+        return WholeHistory(tuple(self._fold.turns), self._fold.ids)
+
+
+class _OpenReasoning(Struct):
+    """The reasoning whose parts are being read."""
+
+    id: str
+    times: tuple[int, int]
+    summary: list[str] = []
+    content: list[str] = []
+
+    def item(self) -> Reasoning:
+        return Reasoning(self.id, tuple(self.summary), tuple(self.content), bool(self.content))
+
+    def copy(self) -> _OpenReasoning:
+        return replace(self, summary=[*self.summary], content=[*self.content])
 
 
 class TurnReader(Struct):
-    """Reads the lines of one conversation in order. What it keeps of a file is small, so that a reader can start in
-    the middle: see `copy`.
+    """Reads the records of one conversation in order; each turn gets an end. A turn without a stored end was
+    interrupted; in old files, which store no ends, it counts as completed. What a reader keeps of a file is small, so
+    that another can go on from the middle: see `copy`.
     """
 
     conversation_id: str
     _turn: str | None = None
-    _explicit: bool = False
+    explicit: bool = False
     """Whether the open turn has a stored start."""
-    _reasoning: tuple[str, list[str], list[str]] | None = None
-    """Id, summary and raw content of the current reasoning."""
-    _reasoning_times: tuple[int, int] = (0, 0)
+    _reasoning: _OpenReasoning | None = None
     _after_compaction: bool = False
     _turn_started: float | None = None
 
-    def read_line(self, number: int, kind: str, payload: Mapping[str, Json]) -> _Events:
-        name = payload.get("type") if kind == "event_msg" else None
+    def take(self, number: int, record: StoredRecord) -> _Events:
+        """Return the events of the record with this number in the file, from 0."""
+        name = record.name if record.kind == "event_msg" else None
         if name is None and self._reasoning is None and not self._after_compaction:
-            self._after_compaction = kind == "compacted"
+            self._after_compaction = record.kind == "compacted"
+            return []
+        payload = record.value() if name in OF_TURNS else {}
+        if payload is None:
             return []
         out: _Events = []
         if name not in ("agent_reasoning", "agent_reasoning_raw_content"):
             self._end_reasoning(out)
-        after_compaction, self._after_compaction = self._after_compaction, kind == "compacted"
+        after_compaction, self._after_compaction = self._after_compaction, record.kind == "compacted"
         match name:
             case "user_message" | "agent_message" | "entered_review_mode" | "exited_review_mode":
                 if "item_id" not in payload or "turn_id" in payload:  # else a whole item follows
@@ -136,9 +164,11 @@ class TurnReader(Struct):
             case "task_started":
                 self._turn_start(out, number, payload)
             case "task_complete":
-                self._turn_complete(out, payload)
+                error = stored_error(payload.get("error"))
+                status = TurnStatus.COMPLETED if error is None else TurnStatus.FAILED
+                self._turn_end(out, payload, status, error=error)
             case "turn_aborted":
-                self._turn_aborted(out, payload)
+                self._turn_end(out, payload, TurnStatus.INTERRUPTED, reason=_reason(payload))
             case str() if name == TURN_ITEM:
                 self._whole_item(out, payload)
             case "agent_reasoning" | "agent_reasoning_raw_content":
@@ -151,20 +181,11 @@ class TurnReader(Struct):
         return out
 
     def copy(self) -> TurnReader:
-        """A reader that goes on from here on its own."""
-        other = replace(self)
-        if self._reasoning is not None:
-            id, summary, content = self._reasoning
-            other._reasoning = (id, [*summary], [*content])
-        return other
-
-    @property
-    def explicit(self) -> bool:
-        """Whether the open turn began with a line of its own."""
-        return self._explicit
+        """Return a reader that goes on from here on its own."""
+        return replace(self, _reasoning=None if self._reasoning is None else self._reasoning.copy())
 
     def finish(self) -> _Events:
-        """At the end of the file."""
+        """Return the events at the end of the file."""
         out: _Events = []
         self._end_reasoning(out)
         self._close(out)
@@ -177,7 +198,7 @@ class TurnReader(Struct):
             return
         if payload.get("late") and self._turn is not None:
             out.append(TurnRenamed(self._turn, turn_id))
-            self._turn, self._explicit = turn_id, True
+            self._turn, self.explicit = turn_id, True
             return
         self._close(out)
         self._begin(out, turn_id, _kind(payload.get("kind")), number_of(payload, "started_at"), explicit=True)
@@ -185,20 +206,8 @@ class TurnReader(Struct):
     def _begin(
         self, out: _Events, turn_id: str, kind: TurnKind, started_at: float | None, *, explicit: bool
     ) -> None:
-        self._turn, self._explicit, self._turn_started = turn_id, explicit, started_at
+        self._turn, self.explicit, self._turn_started = turn_id, explicit, started_at
         out.append(self._event(TurnStarted(kind, None, started_at or 0.0)))
-
-    def _turn_complete(self, out: _Events, payload: Mapping[str, Json]) -> None:
-        error = stored_error(payload.get("error"))
-        status = TurnStatus.COMPLETED if error is None else TurnStatus.FAILED
-        self._turn_end(out, payload, status, error=error)
-
-    def _turn_aborted(self, out: _Events, payload: Mapping[str, Json]) -> None:
-        try:
-            reason = TurnAbortReason(str(payload.get("reason")))
-        except ValueError:
-            reason = TurnAbortReason.INTERRUPTED
-        self._turn_end(out, payload, TurnStatus.INTERRUPTED, reason=reason)
 
     def _turn_end(
         self,
@@ -229,8 +238,8 @@ class TurnReader(Struct):
         """Ends a turn without a stored end."""
         if self._turn is None:
             return
-        status = TurnStatus.INTERRUPTED if self._explicit else TurnStatus.COMPLETED
-        reason = TurnAbortReason.INTERRUPTED if self._explicit else None
+        status = TurnStatus.INTERRUPTED if self.explicit else TurnStatus.COMPLETED
+        reason = TurnAbortReason.INTERRUPTED if self.explicit else None
         ended = TurnEnded(
             status=status, started_at=self._turn_started, ended_at=0.0, seconds=None, reason=reason
         )
@@ -241,65 +250,53 @@ class TurnReader(Struct):
     def _whole_item(self, out: _Events, payload: Mapping[str, Json]) -> None:
         item = item_from_value(payload.get("item"))
         if item is not None:
-            started, ended = times_of(payload)
             turn_id = text_of(payload, "turn_id") or self._turn
-            self._item(out, item, started, ended, turn_id, cut=payload.get("cut") is True)
+            self._item(out, item, times_of(payload), turn_id, cut=payload.get("cut") is True)
 
     def _older_item(
         self, out: _Events, number: int, payload: Mapping[str, Json], *, after_compaction: bool
     ) -> None:
         name = payload["type"]
         opens = name in ("user_message", "entered_review_mode")
-        if self._turn is None or (opens and not self._explicit):
+        if self._turn is None or (opens and not self.explicit):
             self._close(out)
             kind = TurnKind.REVIEW if name == "entered_review_mode" else TurnKind.REGULAR
             self._begin(out, self._derived("turn", number), kind, None, explicit=False)
         id = text_of(payload, "item_id") or self._derived("item", number)
         item = _older(id, payload, after_compaction=after_compaction)
         if item is not None:
-            started, ended = times_of(payload)
-            self._item(out, item, started, ended, text_of(payload, "turn_id") or self._turn)
+            self._item(out, item, times_of(payload), text_of(payload, "turn_id") or self._turn)
 
     def _reasoning_part(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
         if "item_id" in payload and "turn_id" not in payload:
             return
-        id = text_of(payload, "item_id")
-        if (
-            self._reasoning is not None
-            and id is not None
-            and (id != self._reasoning[0] or times_of(payload) != self._reasoning_times)
-        ):
+        id, times, before = text_of(payload, "item_id"), times_of(payload), self._reasoning
+        if before is not None and id is not None and (id, times) != (before.id, before.times):
             self._end_reasoning(out)
         if self._turn is None:
             self._begin(out, self._derived("turn", number), TurnKind.REGULAR, None, explicit=False)
         if self._reasoning is None:
-            self._reasoning = (id or self._derived("item", number), [], [])
-            self._reasoning_times = times_of(payload)
+            self._reasoning = _OpenReasoning(id or self._derived("item", number), times)
         text = text_of(payload, "text")
         if text is not None:
-            _, summary, content = self._reasoning
-            (summary if name == "agent_reasoning" else content).append(text)
+            reasoning = self._reasoning
+            (reasoning.summary if name == "agent_reasoning" else reasoning.content).append(text)
 
     def _end_reasoning(self, out: _Events) -> None:
-        if self._reasoning is None:
-            return
-        id, summary, content = self._reasoning
-        self._reasoning = None
-        item = Reasoning(id, tuple(summary), tuple(content), bool(content))
-        self._item(out, item, *self._reasoning_times, self._turn)
+        if self._reasoning is not None:
+            self._item(out, self._reasoning.item(), self._reasoning.times, self._turn)
+            self._reasoning = None
 
     def _item(
         self,
         out: _Events,
         item: Item,
-        started_ms: int,
-        ended_ms: int,
+        times: tuple[int, int],
         turn_id: str | None,
         *,
         cut: bool = False,
     ) -> None:
-        out.append(SessionEvent("", turn_id, ItemStarted(item, started_ms)))
-        out.append(SessionEvent("", turn_id, ItemCompleted(item, started_ms, ended_ms, cut)))
+        out.append(SessionEvent("", turn_id, ItemCompleted(item, *times, cut)))
 
     def _event(self, event: EngineEvent) -> SessionEvent:
         return SessionEvent("", self._turn, event)
@@ -329,6 +326,13 @@ def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> I
 def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
     event = parse_event_msg(dict(payload))
     return getattr(event, "review_output", None)
+
+
+def _reason(payload: Mapping[str, Json]) -> TurnAbortReason:
+    try:
+        return TurnAbortReason(str(payload.get("reason")))
+    except ValueError:
+        return TurnAbortReason.INTERRUPTED
 
 
 def _kind(value: Json) -> TurnKind:

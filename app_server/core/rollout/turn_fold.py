@@ -69,6 +69,12 @@ class ItemIds(Struct):
         return unique
 
 
+class WholeHistory(Struct, frozen=True):
+    turns: tuple[TurnRecord, ...]
+    ids: ItemIds
+    """Of all items, also of those that were taken back."""
+
+
 class _Draft(Struct):
     """A turn while its events are applied. Records are made at the end: a long file has tens of thousands of events."""
 

@@ -18,14 +18,13 @@ from msgspec import Struct
 
 from app_server.core.errors import ConversationError
 from app_server.core.injected_messages import ENVIRONMENT_HEAD
-from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
-from app_server.core.rollout.records import TakenBack
-from app_server.core.rollout.rollout_lines import parse_record
-from app_server.core.rollout.turn_events import Line, TurnReader
+from app_server.core.rollout.disk import opened
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record
+from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.rollout.turn_lines import RawLine, find_reverts, raw_lines, turn_line
 from protocol.base import Json
-from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent, TurnEnded, TurnStarted
+from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnStarted
 from protocol.engine.turns import TurnRenamed
 from protocol.structs import replace
 
@@ -87,16 +86,18 @@ class TurnIndex(Struct):
 
     def take(self, raw: RawLine) -> None:
         self.lines, self.size = raw.number + 1, raw.end
-        line = turn_line(raw)
+        record = read_record(raw.data)
         if raw.number in self.taken_back:
-            self._use_ids(line)
-            return
-        if line is None:
-            return
-        self._gone = None
-        before = self._reader.copy()
-        for event in self._reader.read_line(*line):
-            self._take_event(event, raw, before)
+            # Items that were taken back have been shown under these ids.
+            self._gone = self._gone or TurnReader(self.conversation_id)
+            for event in () if record is None else self._gone.take(raw.number, record):
+                if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
+                    self._ids.end(event.event.item.id)
+        elif record is not None:
+            self._gone = None
+            before = self._reader.copy()
+            for event in self._reader.take(raw.number, record):
+                self._take_event(event, raw, before)
 
     def closed(self, rest: RawLine | None) -> tuple[TurnPlace, ...]:
         """The places as the end of the file leaves them, where `rest` is a last line without an end. This index stays
@@ -124,19 +125,6 @@ class TurnIndex(Struct):
             other._take_event(event, end, before, to_the_end=True)
         return tuple(other.places)
 
-    def _use_ids(self, line: Line | None) -> None:
-        """Items that were taken back have been shown under these ids."""
-        if self._gone is None:
-            self._gone = TurnReader(self.conversation_id)
-        for event in () if line is None else self._gone.read_line(*line):
-            match event:
-                case SessionEvent(event=ItemStarted(item=item)):
-                    self._ids.begin(item.id)
-                case SessionEvent(event=ItemCompleted(item=item)):
-                    self._ids.end(item.id)
-                case _:
-                    pass
-
     @property
     def ids(self) -> ItemIds:
         """Of all items so far."""
@@ -150,9 +138,6 @@ class TurnIndex(Struct):
             self._rename(event, raw)
             return
         match event.event:
-            case ItemStarted(item=item):
-                self._ids.begin(item.id)
-                return
             case TurnStarted() | TurnEnded() | ItemCompleted() if event.turn_id is not None:
                 place = self._place(event.turn_id, raw, before)
             case _:
@@ -264,21 +249,15 @@ def cut_behind(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: 
 
 
 def _cut(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool) -> TurnCut:
-    try:
-        fd = open_to_read_all(path)
-        try:
-            places = indexes.of(fd, conversation_id).places
-            at = next((n for n, place in enumerate(places) if place.id == turn_id), None)
-            if at is None:
-                raise TurnNotFound(turn_id)
-            at += behind
-            if at == len(places):
-                return TurnCut(None, 0)
-            return TurnCut(_first_line(fd, places[at]), len(places) - at)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    with opened(path, whole=True) as fd:
+        places = indexes.of(fd, conversation_id).places
+        at = next((n for n, place in enumerate(places) if place.id == turn_id), None)
+        if at is None:
+            raise TurnNotFound(turn_id)
+        at += behind
+        if at == len(places):
+            return TurnCut(None, 0)
+        return TurnCut(_first_line(fd, places[at]), len(places) - at)
 
 
 def _first_line(fd: int, place: TurnPlace) -> int:
@@ -298,11 +277,9 @@ def _first_line(fd: int, place: TurnPlace) -> int:
 
 def _users_text(line: bytes) -> str | None:
     """What a message in the name of the user says; None where the line has another kind."""
-    match parse_record(line):
-        case {
-            "type": "response_item",
-            "payload": {"type": "message", "role": "user", "content": list(parts)},
-        }:
+    record = read_record(line)
+    match None if record is None or record.kind != "response_item" else record.value():
+        case {"type": "message", "role": "user", "content": list(parts)}:
             return "".join(_text(part) for part in parts)
         case _:
             return None

@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cached_property
@@ -22,13 +21,13 @@ from msgspec import Struct
 
 from app_server.core.bounds import without_collector
 from app_server.core.errors import ConversationError
-from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
-from app_server.core.rollout.records import TakenBack
+from app_server.core.rollout.disk import opened
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import MARK, TakenBack, read_record
 from app_server.core.rollout.stored_events import ALWAYS
-from app_server.core.rollout.turn_events import TurnReader
-from app_server.core.rollout.turn_fold import ItemIds, TurnFold
+from app_server.core.rollout.turn_events import StoredTurns
+from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace, TurnPlaces
-from app_server.core.rollout.turn_lines import MARK, RawLine, raw_lines, turn_line
 from protocol.engine.events import SessionEvent
 from protocol.engine.items import EnteredReview, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed
@@ -93,12 +92,6 @@ class ItemRow(Struct, frozen=True):
     ended: EndedItem
 
 
-class WholeHistory(Struct, frozen=True):
-    turns: tuple[TurnRecord, ...]
-    ids: ItemIds
-    """Of all items, also of those that were taken back."""
-
-
 class TurnHistory:
     """The turns of one conversation while its file is open."""
 
@@ -121,16 +114,15 @@ class TurnHistory:
         """From the begin to the end, where an index would take another pass; None for files that need one."""
         if self._fd is None:
             return None
-        reader, fold = TurnReader(self._conversation_id), TurnFold()
+        turns = StoredTurns(self._conversation_id)
         with without_collector():
-            for raw in raw_lines(self._fd, 0, 0, os.fstat(self._fd).st_size):
+            for raw in raw_lines(self._fd):
                 if MARK in raw.data:
                     return None  # a line may take others back
-                line = turn_line(raw)
-                if line is not None:
-                    fold.apply_all(reader.read_line(*line))
-            fold.apply_all(reader.finish())
-            return WholeHistory(tuple(fold.turns), fold.ids)
+                record = read_record(raw.data)
+                if record is not None:
+                    turns.take(raw.number, record)
+            return turns.finish()
 
     @cached_property
     def _stored(self) -> TurnPlaces:
@@ -187,19 +179,11 @@ def open_history(
     path: Path | None, conversation_id: str, indexes: TurnIndexes, running: TurnRecord | None = None
 ) -> Iterator[TurnHistory]:
     """Without a file, or with one that is not there yet, there is what runs alone. Raises `RolloutUnreadable`."""
-    fd = None
-    try:
-        if path is not None:
-            try:
-                fd = open_to_read_all(path)
-            except FileNotFoundError:
-                path = None
-        yield TurnHistory(fd, conversation_id, indexes, running)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-    finally:
-        if fd is not None:
-            os.close(fd)
+    if path is None or not path.exists():
+        yield TurnHistory(None, conversation_id, indexes, running)
+    else:
+        with opened(path, whole=True) as fd:
+            yield TurnHistory(fd, conversation_id, indexes, running)
 
 
 def _with_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:
@@ -232,10 +216,11 @@ def _fold(fd: int, places: Sequence[TurnPlace], taken_back: TakenBack) -> dict[s
     first = min(places, key=lambda place: place.begin)
     reader, end = first.reader.copy(), max(place.end for place in places)
     names = {name for place in places for name in place.names}
-    counting = (raw for raw in raw_lines(fd, first.number, first.begin, end) if raw.number not in taken_back)
     fold = TurnFold()
-    for event in _events(reader, counting):
-        fold.apply(_known(event, names))
+    for raw in raw_lines(fd, first.number, first.begin, end):
+        record = None if raw.number in taken_back else read_record(raw.data)
+        for event in () if record is None else reader.take(raw.number, record):
+            fold.apply(_known(event, names))
     if any(place.to_the_end for place in places):
         fold.apply_all(reader.finish())
     records = {record.id: record for record in fold.turns}
@@ -247,13 +232,6 @@ def _known(event: SessionEvent | TurnRenamed, names: AbstractSet[str]) -> Sessio
     if isinstance(event, TurnRenamed) and event.after not in names:
         return TurnRenamed(event.before, event.before)
     return event
-
-
-def _events(reader: TurnReader, lines: Iterable[RawLine]) -> Iterator[SessionEvent | TurnRenamed]:
-    for raw in lines:
-        line = turn_line(raw)
-        if line is not None:
-            yield from reader.read_line(*line)
 
 
 def _with_ids(record: TurnRecord, ids: Sequence[str]) -> TurnRecord:

@@ -30,7 +30,7 @@ from app_server.core.rollout.journal import RolloutJournal
 from app_server.core.rollout.locks import lock_rollout, unlock_rollout
 from app_server.core.rollout.rollout_names import journal_path, parse_rollout_name, utc_timestamp
 from protocol.responses import OtherItem, ResponseItem
-from protocol.rollout import RolloutItem, RolloutLine
+from protocol.rollout import RolloutItem, stored_line
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class RolloutWriter:
         stamp = utc_timestamp(self._now())
         # An item of an unknown kind could never be sent to a model again, so it is not stored.
         stored = (item for item in items if not isinstance(item, OtherItem))
-        self.append_lines([RolloutLine.of(stamp, item).to_json() for item in stored])
+        self.append_lines([stored_line(stamp, item) for item in stored])
 
     def append_lines(self, lines: Sequence[bytes]) -> None:
         """The same with lines as another rollout has them."""

@@ -26,11 +26,9 @@ from app_server.core.session.turns import Actor, SessionGoal, TurnControl
 from app_server.core.tools.editor_access import EditorAccess
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.settings import Settings
-from app_server.core.turn.token_counts import last_usage
 from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import Goal, SessionEvent
 from protocol.engine.questions import ClientAnswer
-from protocol.events.msg import EventMsg
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from protocol.events.turn import TokenUsageInfo
 from protocol.ops import InterruptOp, Op, ShutdownOp
@@ -169,9 +167,9 @@ class Session:
         if settings is not None:
             self._state.settings = settings
 
-    def restore_usage(self, stored: Sequence[EventMsg]) -> None:
-        """What a stored conversation used so far is counted on; without this, counting begins anew."""
-        self._state.tokens.info = last_usage(stored)
+    def restore_usage(self, stored: TokenUsageInfo | None) -> None:
+        """Count on from what a stored conversation used so far; without this, counting begins anew."""
+        self._state.tokens.info = stored
 
     def warn(self, id: str, message: str) -> None:
         self._services.outbox.emit(id, WarningEvent(message=message))

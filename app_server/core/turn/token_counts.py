@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
-from protocol.events.msg import EventMsg
-from protocol.events.turn import RateLimitSnapshot, TokenCountEvent, TokenUsage, TokenUsageInfo
+from protocol.events.turn import RateLimitSnapshot, TokenUsage, TokenUsageInfo
 
 
 class TokenCounts(Struct):
@@ -56,12 +53,6 @@ class TokenCounts(Struct):
     def in_context(self) -> int | None:
         """Tokens that the last request and its answer took."""
         return self.info.last_token_usage.total_tokens if self.info else None
-
-
-def last_usage(stored: Sequence[EventMsg]) -> TokenUsageInfo | None:
-    """Of the last request that a stored conversation records."""
-    counts = (event.info for event in reversed(stored) if isinstance(event, TokenCountEvent))
-    return next((info for info in counts if info is not None), None)
 
 
 def plus(a: TokenUsage, b: TokenUsage) -> TokenUsage:

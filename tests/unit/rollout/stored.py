@@ -1,13 +1,17 @@
 """Rollouts for the tests of this folder: a home, a fixed clock, lines in every state of repair."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.rollout_names import new_rollout_path
+from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
+from protocol.engine.events import SessionEvent
+from protocol.engine.turns import TurnRenamed
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.ids import ConversationId
 from protocol.responses import FunctionCall, InputText, MessageItem, OutputText
@@ -84,3 +88,21 @@ def texts(items: Sequence[object]) -> list[str]:
         for part in item.content
         if isinstance(part, InputText | OutputText)
     ]
+
+
+Line = tuple[int, str, dict[str, Json]]
+"""Number in the file from 0, `type`, `payload`."""
+
+
+def taken(reader: TurnReader, lines: Iterable[Line]) -> list[SessionEvent | TurnRenamed]:
+    return [
+        event
+        for number, kind, payload in lines
+        for event in reader.take(number, StoredRecord.of(kind, payload))
+    ]
+
+
+def turn_events(conversation_id: str, lines: Iterable[Line]) -> list[SessionEvent | TurnRenamed]:
+    """The events of all turns, each with an end."""
+    reader = TurnReader(conversation_id)
+    return taken(reader, lines) + reader.finish()

@@ -8,14 +8,14 @@ import pytest
 
 from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.last_state import last_turn_context
-from app_server.core.rollout.rollout_lines import BLOCK, MOST_KEPT, TOO_LONG, lines_from_the_end
+from app_server.core.rollout.lines import BLOCK, MOST_KEPT, lines_from_the_end
 from tests.unit.rollout.stored import raw_line
 
 
-def from_the_end(path: Path) -> list[bytes]:
+def from_the_end(path: Path, mark: bytes) -> list[bytes]:
     fd = os.open(path, os.O_RDONLY)
     try:
-        return list(lines_from_the_end(fd))
+        return list(lines_from_the_end(fd, mark))
     finally:
         os.close(fd)
 
@@ -32,25 +32,34 @@ def turn_context(model: str) -> bytes:
 
 
 def test_lines_come_back_to_front_wherever_blocks_end(tmp_path: Path) -> None:
-    lines = [b"%d" % n + b"x" * length for n, length in enumerate((5, 0, BLOCK - 1, BLOCK, 2 * BLOCK + 7, 3))]
+    lengths = (5, 0, BLOCK - 3, BLOCK, 2 * BLOCK + 7, 3)
+    lines = [b"%d<mark>" % n + b"x" * length for n, length in enumerate(lengths)]
+    between = b"y" * (BLOCK - 1)
     for end in (b"", b"\n"):
         path = tmp_path / "file"
-        path.write_bytes(b"\n".join(lines) + end)
-        found = from_the_end(path)
-        assert [line for line in found if line] == lines[::-1]
+        path.write_bytes(b"\n".join([*lines, between, *lines]) + end)
+        assert from_the_end(path, b"<mark>") == [*lines[::-1], *lines[::-1]]
+        assert from_the_end(path, b"3<mark>") == [lines[3]] * 2
+        assert from_the_end(path, b"<mark>x<mark>") == []
     path.write_bytes(b"")
-    assert [line for line in from_the_end(path) if line] == []
+    assert from_the_end(path, b"<mark>") == []
+
+
+def test_a_line_with_several_marks_comes_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"<mark> and <mark>\nnone\n<mark>")
+    assert from_the_end(path, b"<mark>") == [b"<mark>", b"<mark> and <mark>"]
 
 
 def test_a_line_without_end_costs_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"first\n" + b"x" * (MOST_KEPT + 1) + b"\nlast\n")
-    assert from_the_end(path) == [b"", b"last", TOO_LONG, b"first"]
+    path.write_bytes(b"<mark>\n" + b"x" * (MOST_KEPT + BLOCK) + b"<mark>\n<mark> last\n")
+    assert from_the_end(path, b"<mark>") == [b"<mark> last", b"<mark>"]
     os.truncate(path, 1 << 40)
     tracemalloc.start()
     try:
-        assert from_the_end(path) == [TOO_LONG]
-        assert tracemalloc.get_traced_memory()[1] < 2 * MOST_KEPT
+        assert from_the_end(path, b"<mark>") == []
+        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_KEPT
     finally:
         tracemalloc.stop()
 

@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-from app_server.core.rollout import resume
-from app_server.core.rollout.reader import copied_lines, read_rollout
-from app_server.core.rollout.records import revert_line
-from app_server.core.rollout.resume import copy_lines, read_for_fork, reopen
+from app_server.core.rollout import conversation as resume
+from app_server.core.rollout.conversation import copied_lines, copy_lines, read_for_fork, read_rollout, reopen
+from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from protocol.base import Json

@@ -7,9 +7,10 @@ import pytest
 
 from app_server.core.git.repository import Revision
 from app_server.core.rollout import head
+from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_summary, summarise
-from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.lines import FIRST_BYTES
 from protocol.base import Json
 from protocol.ids import SessionOrigin
 from tests.unit.rollout.stored import conversation_id, raw_line, user
@@ -146,10 +147,10 @@ def test_only_the_first_lines_are_read(tmp_path: Path) -> None:
 
 
 def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head, "MAX_HEAD_BYTES", 2 * head.FIRST_READ_BYTES)
+    monkeypatch.setattr(head, "MAX_HEAD_BYTES", 2 * FIRST_BYTES)
     meta, far = raw_line("session_meta", META), b" " * (2 << 20) + b"\n"
     assert not summary(tmp_path, meta, far, SHOWN).has_user_message
-    near = b" " * head.FIRST_READ_BYTES + b"\n"
+    near = b" " * FIRST_BYTES + b"\n"
     assert summary(tmp_path, meta, near, SHOWN).has_user_message
 
 

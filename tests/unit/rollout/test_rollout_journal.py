@@ -20,7 +20,7 @@ from app_server.core.rollout.disk import (
 )
 from app_server.core.rollout.journal import RolloutJournal, leftover_items
 from protocol.responses import ResponseItem
-from protocol.rollout import RolloutLine
+from protocol.rollout import stored_line
 from protocol.structs import replace
 from tests.unit.rollout.stored import assistant, now, texts, user
 
@@ -35,7 +35,7 @@ def journal_in(folder: Path) -> tuple[RolloutJournal, Path]:
 def left(journal: Path, *recorded: ResponseItem, before: int = 0) -> list[str]:
     """What is left over of a journal beside a rollout with these items; `before`: bytes before them."""
     rollout = journal.with_name("rollout")
-    lines = b"".join(RolloutLine.of(STAMP, item).to_json() + b"\n" for item in recorded)
+    lines = b"".join(stored_line(STAMP, item) + b"\n" for item in recorded)
     rollout.write_bytes(b"x" * before + lines)
     fd = os.open(rollout, os.O_RDONLY)
     try:

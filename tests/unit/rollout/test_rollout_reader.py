@@ -1,5 +1,6 @@
 import gc
 import os
+import tempfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -9,24 +10,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from app_server.core.rollout import disk, reader, rollout_lines
-from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.message_text import read_message_text
-from app_server.core.rollout.reader import (
+from app_server.core.rollout import conversation as reader
+from app_server.core.rollout import disk
+from app_server.core.rollout import lines as raw
+from app_server.core.rollout.conversation import (
+    ITEM_NAMES,
     MESSAGE_NAMES,
-    PERSISTED_EVENTS,
     StoredConversation,
-    array_of,
-    is_persisted,
     read_rollout,
 )
-from app_server.core.rollout.rollout_lines import read_lines
+from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.message_text import read_message_text
+from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.stored_items import read_stored_items
 from app_server.core.rollout.turn_index import TurnIndexes, cut_behind
 from app_server.core.rollout.turn_pages import open_history
 from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
-from protocol.events.notices import BackgroundEventEvent
 from protocol.responses import MessageItem
 from protocol.rollout import CompactedItem, TurnContextItem
 from tests.unit.rollout.stored import assistant, conversation, meta, raw_line, store, texts, user
@@ -42,15 +43,24 @@ ALL = ["q0", "a0", "q1", "a1"]
 
 def read(path: Path, content: bytes) -> StoredConversation:
     path.write_bytes(content)
-    return read_rollout(path)
+    return read_rollout(path, messages=True)
+
+
+def data_of(path: Path) -> list[bytes]:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return [line.data for line in raw_lines(fd)]
+    finally:
+        os.close(fd)
 
 
 def test_what_was_written_is_read(stored: Path) -> None:
-    found = read_rollout(stored)
+    found = read_rollout(stored, messages=True)
     assert found.meta.cwd == "/work"
     assert texts(found.items) == ALL
-    assert [type(event) for event in found.initial_messages] == [UserMessageEvent, AgentMessageEvent] * 2
-    assert (found.skipped, found.leftover) == (0, ())
+    assert [type(event) for event in found.messages] == [UserMessageEvent, AgentMessageEvent] * 2
+    assert found.leftover == ()
+    assert read_rollout(stored).messages == (), "nobody asked for them"
 
 
 def test_lines_spelled_otherwise_are_read_in_their_place(stored: Path) -> None:
@@ -78,32 +88,30 @@ def test_the_model_of_the_last_turn_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoiled", "skipped"),
+    "spoiled",
     [
-        (lambda c: c.rstrip(b"\n"), 0),
-        (lambda c: c + b"{", 1),
-        (lambda c: c + '{"timestamp":"é'.encode()[:-1], 1),
-        (lambda c: c + b"\0" * 4096, 0),
-        (lambda c: b"\xef\xbb\xbf" + c, 0),
-        (lambda c: c.replace(b"\n", b"\r\n"), 0),
-        (lambda c: c.replace(b"\n", b"\n\n"), 0),
-        (lambda c: c + raw_line("from_the_future", {}), 1),
-        (lambda c: c + b'5\nnull\n"x"\n[]\n{}\n', 5),
-        (lambda c: c + b"[" * 100_000 + b"]" * 100_000 + b"\n", 1),
-        (lambda c: c + b'{"timestamp":' + b'{"a":' * 100_000 + b"\n", 1),
-        (lambda c: c + raw_line("event_msg", {"type": "user_message", "message": 5}), 1),
-        (lambda c: c + raw_line("response_item", {"type": "message", "role": "user"}), 1),
-        (lambda c: c + raw_line("response_item", {"type": "novelty"}), 1),
-        (lambda c: c + c.splitlines()[1].replace(b"q0", b"\xff\xfe") + b"\n", 1),
-        (lambda c: c + c.splitlines()[1].replace(b'"}]}}', b'"}]},{"a":{}}}') + b"\n", 1),
+        lambda c: c.rstrip(b"\n"),
+        lambda c: c + b"{",
+        lambda c: c + '{"timestamp":"é'.encode()[:-1],
+        lambda c: c + b"\0" * 4096,
+        lambda c: b"\xef\xbb\xbf" + c,
+        lambda c: c.replace(b"\n", b"\r\n"),
+        lambda c: c.replace(b"\n", b"\n\n"),
+        lambda c: c + raw_line("from_the_future", {}),
+        lambda c: c + b'5\nnull\n"x"\n[]\n{}\n',
+        lambda c: c + b"[" * 100_000 + b"]" * 100_000 + b"\n",
+        lambda c: c + b'{"timestamp":' + b'{"a":' * 100_000 + b"\n",
+        lambda c: c + raw_line("event_msg", {"type": "user_message", "message": 5}),
+        lambda c: c + raw_line("response_item", {"type": "message", "role": "user"}),
+        lambda c: c + raw_line("response_item", {"type": "novelty"}),
+        lambda c: c + c.splitlines()[1].replace(b"q0", b"\xff\xfe") + b"\n",
+        lambda c: c + c.splitlines()[1].replace(b'"}]}}', b'"}]},{"a":{}}}') + b"\n",
     ],
-    ids=lambda value: "spoiled" if callable(value) else str(value),
+    ids=lambda value: "spoiled",
 )
-def test_damage_affects_only_the_damaged_line(stored: Path, spoiled: object, skipped: int) -> None:
-    assert callable(spoiled)
+def test_damage_affects_only_the_damaged_line(stored: Path, spoiled: Callable[[bytes], bytes]) -> None:
     found = read(stored, spoiled(stored.read_bytes()))
     assert texts(found.items) == ALL
-    assert found.skipped == skipped
 
 
 def test_a_record_that_was_glued_to_a_torn_one_is_found(stored: Path) -> None:
@@ -114,36 +122,33 @@ def test_a_record_that_was_glued_to_a_torn_one_is_found(stored: Path) -> None:
 
 
 def test_an_endless_line_is_skipped_without_being_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout_lines, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(rollout_lines, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(raw, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(raw, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(raw, "FIRST_BYTES", 64)
     first, rest = stored.read_bytes().split(b"\n", 1)
     found = read(stored, first + b"\n" + b"x" * 5000 + b"\n" + rest)
     assert texts(found.items) == ALL
-    assert found.skipped == 1
 
 
 def test_lines_that_are_too_long_are_replaced_wherever_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout_lines, "MAX_LINE_BYTES", 10)
-    monkeypatch.setattr(rollout_lines, "CHUNK_BYTES", 4)
+    monkeypatch.setattr(raw, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(raw, "CHUNK_BYTES", 4)
     path = tmp_path / "lines"
     path.write_bytes(b"a" * 10 + b"\n" + b"b" * 11 + b"\nc\n" + b"d" * 11)
-    fd = os.open(path, os.O_RDONLY)
-    assert list(read_lines(fd)) == [b"a" * 10, rollout_lines.TOO_LONG, b"c", rollout_lines.TOO_LONG]
-    os.close(fd)
+    assert data_of(path) == [b"a" * 10, b"", b"c", b""]
 
 
 @given(st.binary(max_size=300), st.integers(1, 40))
 @settings(max_examples=200)
 def test_lines_are_the_same_however_the_file_is_cut_into_pieces(content: bytes, chunk: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollout_lines, "CHUNK_BYTES", chunk)
-        end, start = os.pipe()
-        os.write(start, content)
-        os.close(start)
-        lines = list(read_lines(end))
-        os.close(end)
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(raw, "CHUNK_BYTES", chunk)
+        patch.setattr(raw, "FIRST_BYTES", chunk)
+        path = Path(folder, "lines")
+        path.write_bytes(content)
+        lines = data_of(path)
     expected = content.split(b"\n")
     assert lines == (expected if expected[-1] else expected[:-1])
 
@@ -204,14 +209,14 @@ def test_lines_are_validated_in_batches_in_their_order(stored: Path, monkeypatch
     validated: list[int] = []
     all_of = reader._all_of
 
-    def counted(adapter: TypeAdapter[list[Json]], payloads: list[bytes]) -> list[Json] | None:
-        validated.append(len(payloads))
-        return all_of(adapter, payloads)
+    def counted(adapter: TypeAdapter[list[Json]], records: list[StoredRecord]) -> list[Json] | None:
+        validated.append(len(records))
+        return all_of(adapter, records)
 
     monkeypatch.setattr(reader, "_all_of", counted)
-    found = read_rollout(stored)
+    found = read_rollout(stored, messages=True)
     assert texts(found.items) == ALL
-    assert [type(event) for event in found.initial_messages] == [UserMessageEvent, AgentMessageEvent] * 2
+    assert [type(event) for event in found.messages] == [UserMessageEvent, AgentMessageEvent] * 2
     assert max(validated) == 3
 
 
@@ -221,15 +226,14 @@ def test_a_batch_with_a_damaged_line_has_its_other_lines(stored: Path) -> None:
         line.replace(b'"message":"q1"', b'"message":5').replace(b'"text":"a0"', b'"text":5') for line in lines
     ]
     found = read(stored, first + b"".join(broken))
-    assert found.skipped == 2
     assert texts(found.items) == ["q0", "q1", "a1"]
-    assert [getattr(event, "message", None) for event in found.initial_messages] == ["q0", "a0", "a1"]
+    assert [getattr(event, "message", None) for event in found.messages] == ["q0", "a0", "a1"]
 
 
 def test_the_first_lines_are_read_alone(stored: Path) -> None:
-    found = read_rollout(stored, 4)
+    found = read_rollout(stored, 4, messages=True)
     assert (texts(found.items), found.lines) == (["q0"], 4)
-    assert len(found.initial_messages) == 2
+    assert len(found.messages) == 2
     assert read_rollout(stored, 100).lines == len(stored.read_bytes().splitlines())
 
 
@@ -242,8 +246,7 @@ def test_events_of_turns_and_items_are_passed_over(stored: Path) -> None:
     ]
     found = read(stored, stored.read_bytes() + b"".join(more))
     assert texts(found.items) == ALL
-    assert len(found.initial_messages) == 4
-    assert found.skipped == 0
+    assert len(found.messages) == 4
 
 
 def test_messages_in_another_form_are_read_in_their_place(stored: Path) -> None:
@@ -251,14 +254,13 @@ def test_messages_in_another_form_are_read_in_their_place(stored: Path) -> None:
     spaced = raw_line("event_msg", {"type": "user_message", "message": "spaced"})
     deltas = raw_line("event_msg", {"type": "agent_message_delta", "delta": "x"})
     found = read(stored, first + b"".join(lines[:2]) + spaced + deltas + b"".join(lines[2:]))
-    assert [getattr(event, "message", None) for event in found.initial_messages] == [
+    assert [getattr(event, "message", None) for event in found.messages] == [
         "q0",
         "spaced",
         "a0",
         "q1",
         "a1",
     ]
-    assert found.skipped == 0
 
 
 def test_the_first_metadata_counts(stored: Path) -> None:
@@ -328,29 +330,21 @@ def test_the_garbage_collector_is_as_it_was_after_reading(stored: Path, enabled:
 
 
 def test_only_stored_kinds_of_events_are_messages() -> None:
-    for name in MESSAGE_NAMES:
-        assert name.decode() in PERSISTED_EVENTS
-    assert is_persisted(AgentMessageEvent(message="x"))
-    assert not is_persisted(BackgroundEventEvent(message="x"))
-    assert array_of([b"1", b"2"]) == b"[1,2]"
-    assert array_of([]) == b"[]"
+    assert {"agent_message", "token_count", "turn_aborted"} < MESSAGE_NAMES
+    assert not {"background_event", "agent_message_delta", "session_configured"} & MESSAGE_NAMES
+    assert {"message", "function_call"} < ITEM_NAMES
 
 
 def test_a_file_that_begins_with_an_endless_line_is_given_up(
     stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout_lines, "MAX_LINE_BYTES", 4 * rollout_lines.CHUNK_BYTES)
+    monkeypatch.setattr(raw, "MAX_LINE_BYTES", 4 * raw.CHUNK_BYTES)
     stored.write_bytes(b"")
     os.truncate(stored, disk.MAX_ROLLOUT_BYTES)
     tracemalloc.start()
     try:
-        fd = os.open(stored, os.O_RDONLY)
-        lines = read_lines(fd)
-        assert next(lines) is rollout_lines.TOO_LONG
-        assert os.lseek(fd, 0, os.SEEK_CUR) <= 6 * rollout_lines.CHUNK_BYTES, "its end is not looked for"
-        os.close(fd)
-        with pytest.raises(RolloutUnreadable, match="no session metadata"):
+        with pytest.raises(RolloutUnreadable, match="its first line is too long"):
             read_rollout(stored)
-        assert tracemalloc.get_traced_memory()[1] < 10 * rollout_lines.CHUNK_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 10 * raw.CHUNK_BYTES
     finally:
         tracemalloc.stop()

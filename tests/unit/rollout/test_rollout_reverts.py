@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.records import REVERTED, TakenBack, revert_line
+from app_server.core.rollout.record import REVERTED, TakenBack, revert_line
 from protocol.base import Json
 
 KEEPS: st.SearchStrategy[Json] = st.integers(-2, 40) | st.sampled_from([None, True, "3", 2.0])

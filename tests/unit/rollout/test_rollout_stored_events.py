@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.last_state import goal_of
+from app_server.core.rollout.last_state import goal_in
 from app_server.core.rollout.stored_events import (
     MARKER_ROOM,
     OUTPUT_CAP,
@@ -270,7 +270,7 @@ def test_the_goal_is_read_as_it_was_stored(identity: bool) -> None:
     )
     [line] = lines(GoalUpdated(goal), identity=identity, turn_id=None)
     assert line["type"] == "goal_updated"
-    assert goal_of(json.dumps(line).encode()) == goal
+    assert goal_in(line) == goal
     [cleared] = lines(GoalCleared(), identity=identity, turn_id=None)
     assert cleared == {"type": "goal_cleared"}
-    assert goal_of(json.dumps(cleared).encode()) is None
+    assert goal_in(cleared) is None

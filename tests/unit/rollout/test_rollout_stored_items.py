@@ -352,6 +352,6 @@ def test_the_last_count_of_tokens_counts(tmp_path: Path) -> None:
 
     assert usage() is None
     assert usage(count(1), count(2)) == 2
-    assert usage(count(1), {"type": "token_count", "info": None}) is None
+    assert usage(count(1), {"type": "token_count", "info": None}) == 1
     assert usage({"type": "token_count", "info": {"total_token_usage": 5}}) is None
     assert usage({"type": "token_count"}) is None

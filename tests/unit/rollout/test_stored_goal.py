@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.last_state import goal_of, last_goal
-from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.conversation import read_rollout
+from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.rollout.last_state import goal_in, last_goal
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
@@ -68,35 +69,34 @@ def test_the_last_line_about_a_goal_counts(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_has_no_goal(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(RolloutUnreadable, match="no such file"):
         last_goal(tmp_path / "none")
 
 
 @given(goals)
 def test_a_goal_is_read_as_it_was_stored(goal: Goal) -> None:
     [line] = stored_events(SessionEvent("", None, GoalUpdated(goal)), identity=False)
-    assert goal_of(line.to_json()) == goal
+    assert goal_in(json.loads(line.to_json())) == goal
 
 
 @pytest.mark.parametrize(
     "payload",
     [
         None,
-        b"",
-        b"{",
-        b"[]",
-        b'{"goal":5}',
-        b'{"goal":{}}',
-        *(json.dumps({"goal": {**WHOLE, key: {}}}).encode() for key in WHOLE if key != "objective"),
-        *(json.dumps({"goal": {k: v for k, v in WHOLE.items() if k != key}}).encode() for key in WHOLE),
-        json.dumps({"goal": {**WHOLE, "created_at": float("inf")}}).encode(),
+        {},
+        [],
+        {"goal": 5},
+        {"goal": {}},
+        *({"goal": {**WHOLE, key: {}}} for key in WHOLE if key != "objective"),
+        *({"goal": {k: v for k, v in WHOLE.items() if k != key}} for key in WHOLE),
+        {"goal": {**WHOLE, "created_at": float("inf")}},
     ],
 )
-def test_what_is_no_goal_is_none(payload: bytes | None) -> None:
-    assert goal_of(payload) is None
+def test_what_is_no_goal_is_none(payload: Json) -> None:
+    assert goal_in(payload) is None
 
 
 def test_numbers_are_read_as_what_they_are() -> None:
-    goal = goal_of(json.dumps({"goal": {**WHOLE, "token_budget": 5.0, "seconds_used": 1}}).encode())
+    goal = goal_in({"goal": {**WHOLE, "token_budget": 5.0, "seconds_used": 1}})
     assert goal is not None
     assert (goal.token_budget, goal.seconds_used) == (5, 1.0)

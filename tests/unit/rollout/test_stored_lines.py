@@ -6,14 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.records import parse_journal_line, parse_line
-from app_server.core.rollout.rollout_lines import cut_line, is_blank, parse_object, parse_record
+from app_server.core.rollout.record import StoredRecord, parse_journal_line, parse_object, read_record
 from protocol.base import Json
-from protocol.rollout import CompactedItem, RolloutLine
-from tests.unit.rollout.stored import assistant, meta, raw_line
+from tests.unit.rollout.stored import assistant, meta
 
 STAMP = "2026-01-02T03:04:05.678Z"
-NOTHING = (b"", b"", None)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -35,37 +32,32 @@ def test_a_line_in_the_usual_form_is_cut_into_its_parts(
     kind: str, name: str | None, fields: dict[str, Json]
 ) -> None:
     payload = fields if name is None else {"type": name, **fields}
-    found, body, found_name = cut_line(line(kind, payload))
-    assert (found, json.loads(body)) == (kind.encode(), payload)
-    assert found_name == (None if name is None else name.encode())
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        b"",
-        b"{}",
-        line("event_msg", {}) + b" ",
-        line("event_msg", []),
-        line("Event", {}),
-        raw_line("event_msg", {}).rstrip(),
-        line("event_msg", {}).replace(STAMP.encode(), b'x\\"y'),
-    ],
-)
-def test_a_line_in_another_form_is_not_cut(other: bytes) -> None:
-    assert cut_line(other) == NOTHING
+    found = read_record(line(kind, payload))
+    assert found is not None
+    assert (found.kind, found.name) == (kind, name)
+    assert found.value() == payload
+    assert json.loads(found.payload) == payload
 
 
 def test_records_are_parsed_in_any_form() -> None:
-    item = assistant("x")
-    expected = RolloutLine(STAMP, "response_item", item)
-    usual = line("response_item", item.to_value())
+    payload = assistant("x").to_value()
+    usual = line("response_item", payload)
     spaced = json.dumps(json.loads(usual)).encode()
     for form in (usual, spaced, b"\xef\xbb\xbf" + usual + b"\r", b"\0\0" + usual + b"\0 ", b'{"torn' + usual):
-        assert parse_line(form) == expected
-    compacted = parse_line(line("compacted", {"message": "m"}))
-    assert compacted is not None
-    assert compacted.payload == CompactedItem(message="m")
+        found = read_record(form)
+        assert found is not None
+        assert (found.kind, found.name, found.value()) == ("response_item", "message", payload)
+        assert json.loads(found.payload) == payload
+
+
+def test_a_record_behind_a_torn_one_counts_unless_it_is_a_part_of_it() -> None:
+    whole, inner = line("compacted", {"message": "m"}), line("event_msg", {"type": "x"})
+    glued = read_record(line("event_msg", {"type": "user_message", "message": "x"})[:-4] + whole)
+    assert glued is not None
+    assert (glued.kind, glued.value()) == ("compacted", {"message": "m"})
+    around = read_record(line("event_msg", {"type": "x", "record": json.loads(inner)}))
+    assert around is not None
+    assert (around.kind, around.value()) == ("event_msg", {"type": "x", "record": json.loads(inner)})
 
 
 @pytest.mark.parametrize(
@@ -76,25 +68,35 @@ def test_records_are_parsed_in_any_form() -> None:
         b"[]",
         b"{}",
         b"{" * 100_000,
-        line("novel", {}),
-        line("response_item", {"type": "novel"}),
-        line("session_meta", {"id": 5}),
+        line("event_msg", []),
+        line("event_msg", {})[:-1],
         b'{"timestamp":' + b'{"a":' * 50_000,
     ],
 )
 def test_what_is_no_record_is_none(other: bytes) -> None:
-    assert parse_line(other) is None
+    assert read_record(other) is None
+
+
+def test_a_payload_that_is_damaged_has_no_value() -> None:
+    for payload in (b"{x}", b'{"type":"x"},{}', b'{"a":' * 50_000):
+        found = read_record(
+            b'{"timestamp":"t","type":"event_msg","payload":{"type":"x","a":' + payload + b"}}"
+        )
+        assert found is None or found.value() is None
+
+
+def test_a_payload_that_was_parsed_is_json_whatever_it_holds() -> None:
+    for text in ("\ud800", "ß"):
+        found = StoredRecord.of("event_msg", {"type": text, "n": float("inf")})
+        assert json.loads(found.payload) == {"type": text, "n": None}
 
 
 def test_objects() -> None:
     assert parse_object(b'{"a":1}') == {"a": 1}
+    assert parse_object(b'{"a":"\\ud800"}') == {"a": "\ud800"}
+    assert parse_object(b'{"a":1e400}') == {"a": float("inf")}
     for other in (b"", b"[1]", b' {"a":1}', b"{", b'{"a":1}x', b"{" * 100_000, b"{\xff}"):
         assert parse_object(other) is None
-    assert parse_record(b' {"a":1}') == {"a": 1}
-    assert parse_record(b'torn{"timestamp":1}') == {"timestamp": 1}
-    assert parse_record(b'torn{"a":1}') is None
-    assert is_blank(b"\0 \t\r")
-    assert not is_blank(b" x")
 
 
 def journaled(payload: Json, after: object = 12) -> bytes:

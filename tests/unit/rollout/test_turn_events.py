@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.turn_events import Line, TurnReader, derived_id, turn_events
+from app_server.core.rollout.turn_events import TurnReader, derived_id
 from app_server.core.rollout.turn_fold import TurnFold
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
     ItemCompleted,
-    ItemStarted,
     SessionEvent,
     TurnEnded,
     TurnKind,
@@ -36,6 +35,7 @@ from protocol.engine.turns import TurnRenamed
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput
+from tests.unit.rollout.stored import Line, taken, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 
@@ -45,7 +45,7 @@ def derived(what: str, number: int) -> str:
 
 
 def events(*payloads: Json) -> list[SessionEvent | TurnRenamed]:
-    return list(turn_events(THREAD, event_lines(*payloads)))
+    return turn_events(THREAD, event_lines(*payloads))
 
 
 def event_lines(*payloads: Json) -> list[Line]:
@@ -57,16 +57,12 @@ def event_lines(*payloads: Json) -> list[Line]:
 
 
 def read_by(reader: TurnReader, *payloads: Json) -> list[SessionEvent | TurnRenamed]:
-    return [event for line in event_lines(*payloads) for event in reader.read_line(*line)]
+    return taken(reader, event_lines(*payloads))
 
 
 def in_turns(found: Sequence[SessionEvent | TurnRenamed]) -> list[tuple[str | None, EngineEvent]]:
-    """The events that are no begin of an item, with their turns."""
-    return [
-        (event.turn_id, event.event)
-        for event in found
-        if isinstance(event, SessionEvent) and not isinstance(event.event, ItemStarted)
-    ]
+    """The events with their turns."""
+    return [(event.turn_id, event.event) for event in found if isinstance(event, SessionEvent)]
 
 
 def items(found: Sequence[SessionEvent | TurnRenamed]) -> list[Item]:
@@ -198,7 +194,7 @@ def test_a_turn_is_over_with_its_end() -> None:
 
 def test_a_late_begin_names_the_turn_that_is_open() -> None:
     late = {**BEGIN, "late": True}
-    renamed, *rest = events(SAID, late, {"type": "task_complete"})[3:]
+    renamed, *rest = events(SAID, late, {"type": "task_complete"})[2:]
     assert renamed == TurnRenamed(derived("turn", 0), "t")
     assert [(turn_id, type(event)) for turn_id, event in in_turns(rest)] == [("t", TurnEnded)]
     assert turn_ids(events(late)) == ["t"], "no turn is open: it begins one"
@@ -283,8 +279,7 @@ def test_identity_beside_an_older_event() -> None:
     times = {"started_at_ms": 3, "completed_at_ms": 4.5}
     message = {"type": "agent_message", "message": "yes", "turn_id": "of", "item_id": "m", "phase": "p"}
     item = AgentMessage("m", ("yes",), "p")
-    assert events(BEGIN, {**message, **times})[1:3] == [
-        SessionEvent("", "of", ItemStarted(item, 3)),
+    assert events(BEGIN, {**message, **times})[1:2] == [
         SessionEvent("", "of", ItemCompleted(item, 3, 4)),
     ]
 

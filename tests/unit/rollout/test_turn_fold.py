@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.rollout.stored_events import OUTPUT_CAP, kept_item, stored_events
-from app_server.core.rollout.turn_events import Line, turn_events
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
@@ -45,6 +44,7 @@ from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.mcp import ErrResult, McpInvocation
 from protocol.responses import SearchAction
+from tests.unit.rollout.stored import Line, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 

@@ -11,7 +11,9 @@ import pytest
 from app_server.core.errors import ConversationError
 from app_server.core.rollout import turn_index
 from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.records import REVERTED, TakenBack
+from app_server.core.rollout.lines import counting_lines, raw_lines
+from app_server.core.rollout.record import REVERTED, RawLine, TakenBack, find_reverts, read_record
+from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_index import (
     LOOKS_BACK,
     SAMPLE_BYTES,
@@ -23,7 +25,6 @@ from app_server.core.rollout.turn_index import (
     cut_before,
     cut_behind,
 )
-from app_server.core.rollout.turn_lines import RawLine, counting_lines, find_reverts, raw_lines, turn_line
 from protocol.base import Json
 from protocol.engine.items import ImageView, item_to_value
 
@@ -262,23 +263,28 @@ def test_lines_that_count_are_those_that_were_not_taken_back(tmp_path: Path) -> 
     ("line", "read"),
     [
         (encoded(begin("a"))[:-1], ("event_msg", begin("a"))),
-        (encoded({"type": "token_count", "info": 5})[:-1], ("event_msg", {"type": "token_count"})),
-        (encoded(words_before("x"))[:-1], ("response_item", {})),
-        (encoded(META)[:-1], ("session_meta", {})),
+        (encoded(META)[:-1], ("session_meta", {k: v for k, v in META.items() if k != "line"})),
         (encoded({"x": 1})[:-1], ("event_msg", {"x": 1})),
         (encoded(begin("a")).replace(b":", b": ")[:-1], ("event_msg", begin("a"))),
         (encoded(begin("a"))[:30] + encoded(begin("b"))[:-1], ("event_msg", begin("b"))),
         (encoded(words_before("x"))[:-9] + encoded(begin("b"))[:-1], ("event_msg", begin("b"))),
         (encoded(begin("a"))[:-4], None),
-        (encoded(begin("a")).replace(b'"a"', b"a")[:-1], None),
+        (encoded(begin("a")).replace(b'"a"', b"a")[:-1], ("event_msg", None)),
         (b'{"type":5,"payload":{}}', None),
         (b'{"type":"event_msg","payload":[]}', None),
         (b"", None),
     ],
 )
-def test_what_a_line_is_to_the_reader_of_turns(line: bytes, read: tuple[str, Json] | None) -> None:
-    found = turn_line(RawLine(7, 0, len(line) + 1, line))
-    assert found == (None if read is None else (7, *read))
+def test_what_a_line_is_to_its_readers(line: bytes, read: tuple[str, Json] | None) -> None:
+    found = read_record(line)
+    assert (None if found is None else (found.kind, found.value())) == read
+
+
+def test_an_event_that_is_damaged_tells_of_no_turn() -> None:
+    damaged = encoded(begin("a")).replace(b'"a"', b"a")
+    record = read_record(damaged[:-1])
+    assert record is not None
+    assert TurnReader(THREAD).take(1, record) == []
 
 
 # --- indexes of several files

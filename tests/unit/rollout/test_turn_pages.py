@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.records import REVERTED
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import REVERTED, StoredRecord, read_record
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_lines import raw_lines, turn_line
 from app_server.core.rollout.turn_pages import (
     Anchor,
     InvalidCursor,
@@ -30,7 +30,7 @@ from app_server.core.rollout.turn_pages import (
     parse_cursor,
 )
 from protocol.base import Json
-from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent
+from protocol.engine.events import ItemCompleted, SessionEvent
 from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.items import TextInput
@@ -103,21 +103,19 @@ def whole(data: bytes) -> list[TurnRecord]:
         file.write(data)
         file.flush()
         raw = list(raw_lines(file.fileno(), 0, 0, len(data)))
-        found = [line for each in raw if (line := turn_line(each)) is not None]
-        for number, kind, payload in found:
-            keeps = payload.get("kept_lines")
-            if (kind, payload.get("type")) == ("event_msg", REVERTED) and raw[number].whole:
+        found = [(each.number, known) for each in raw if (known := read_record(each.data)) is not None]
+        for number, record in found:
+            keeps = (record.value() or {}).get("kept_lines")
+            if (record.kind, record.name) == ("event_msg", REVERTED) and raw[number].whole:
                 gone |= set(range(keeps, number + 1)) if type(keeps) is int and keeps > 0 else set()
     reader, other = TurnReader(THREAD), TurnReader(THREAD)
     for line in found:
         if line[0] not in gone:
-            fold.apply_all(reader.read_line(*line))
+            fold.apply_all(reader.take(*line))
             other = TurnReader(THREAD)
             continue
-        for event in other.read_line(*line):  # what was taken back has used its ids
-            if isinstance(event, SessionEvent) and isinstance(event.event, ItemStarted):
-                fold.ids.begin(event.event.item.id)
-            elif isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
+        for event in other.take(*line):  # what was taken back has used its ids
+            if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
                 fold.ids.end(event.event.item.id)
     fold.apply_all(reader.finish())
     return fold.turns
@@ -209,7 +207,7 @@ def test_an_old_file_is_read_by_its_end_alone(tmp_path: Path, monkeypatch: pytes
     with open_history(path, THREAD, indexes) as history:
         history.turns(PageRequest(limit=1))
     read: list[int] = []
-    pread, take = os.pread, TurnReader.read_line
+    pread, take = os.pread, TurnReader.take
 
     def counted(fd: int, length: int, offset: int) -> bytes:
         found = pread(fd, length, offset)
@@ -218,12 +216,12 @@ def test_an_old_file_is_read_by_its_end_alone(tmp_path: Path, monkeypatch: pytes
 
     taken: list[int] = []
 
-    def counted_take(reader: TurnReader, number: int, kind: str, payload: Json) -> Json:
+    def counted_take(reader: TurnReader, number: int, record: StoredRecord) -> Json:
         taken.append(number)
-        return take(reader, number, kind, payload)
+        return take(reader, number, record)
 
     monkeypatch.setattr(os, "pread", counted)
-    monkeypatch.setattr(TurnReader, "read_line", counted_take)
+    monkeypatch.setattr(TurnReader, "take", counted_take)
     with open_history(path, THREAD, indexes) as history:
         page = history.turns(PageRequest(limit=2, newest_first=True))
     assert [words(turn) for turn in page.rows] == [[f"question {n}", f"answer {n}"] for n in (499, 498)]

@@ -23,6 +23,7 @@ from app_server.core.rollout.listing import find_rollout, list_conversations
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
+from protocol.events.msg import EventMsg
 from protocol.ids import SessionOrigin
 from protocol.policy import known_effort
 from protocol.rollout import SubagentSessionSource
@@ -78,11 +79,12 @@ async def resume_conversation(
 ) -> ResumeConversationResponse:
     config = context.config.load(overrides(params.overrides) if params.overrides else None)
     live, opened = await _reopen(context, params, config)
-    await _notify_configured(context, live, opened, config)
+    messages = opened.stored.messages if opened.stored else ()
+    await _notify_configured(context, live, opened, messages)
     return ResumeConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
-        initial_messages=opened.initial_messages,
+        initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
 
@@ -93,17 +95,17 @@ async def _reopen(
     if params.history:
         return await context.open(config, GivenHistory(params.history))
     if params.history is None and params.path is not None:
-        return await context.open(config, StoredRollout(context.config.cwd / params.path))
+        return await context.open(config, StoredRollout(context.config.cwd / params.path, messages=True))
     if params.history is None and params.conversation_id is not None:
         path = await run_in_thread(find_rollout, context.config.home, params.conversation_id)
-        return await context.open(config, StoredRollout(path))
+        return await context.open(config, StoredRollout(path, messages=True))
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
     )
 
 
 async def _notify_configured(
-    context: ConversationContext, live: LiveConversation, opened: Opened, config: Config
+    context: ConversationContext, live: LiveConversation, opened: Opened, messages: tuple[EventMsg, ...]
 ) -> None:
     log_id, count = await live.session.facts.history_metadata()
     notification = SessionConfiguredNotification(
@@ -112,7 +114,7 @@ async def _notify_configured(
         reasoning_effort=known_effort(opened.effort),
         history_log_id=log_id,
         history_entry_count=count,
-        initial_messages=opened.initial_messages,
+        initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
     context.outgoing.notify(SESSION_CONFIGURED.method, notification.to_json())

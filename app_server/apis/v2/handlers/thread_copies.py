@@ -59,7 +59,8 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
         config = await run_in_thread(reopened, context.config, path, overrides_of(params))
     origin = Fork(path, keeps, params.ephemeral)
     live, opened = await context.conversations.open(config, origin, operation_numbers())
-    live.session.restore_usage(opened.initial_messages)
+    assert opened.stored is not None
+    live.session.restore_usage(opened.stored.usage)
     with live.kept():
         live.unloads = True
         await _copy_name(context, id, live)
@@ -95,7 +96,8 @@ async def thread_revert(
     _notify_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.facts.settings))
     live, opened = await context.conversations.open(before.session.facts.config, origin, operation_numbers())
-    live.session.restore_usage(opened.initial_messages)
+    assert opened.stored is not None
+    live.session.restore_usage(opened.stored.usage)
     with live.kept():
         live.unloads = True
         await context.seeds.follow(live, context.make_adapter)

@@ -174,12 +174,14 @@ async def _reopen(
             config = context.config.load(given)
         else:
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
-            origin = StoredRollout(path)
+            origin = StoredRollout(path, turns=True)
             config = await run_in_thread(reopened, context.config, path, given)
     live, opened = await context.conversations.open(config, origin, operation_numbers())
-    live.session.restore_usage(opened.initial_messages)
+    stored = opened.stored
+    if stored is not None:
+        live.session.restore_usage(stored.usage)
     try:
-        turns = await context.seeds.follow(live, context.make_adapter)
+        turns = await context.seeds.follow(live, context.make_adapter, stored.turns if stored else None)
     finally:
         live.unloads = True
     status = thread_status(live.status)

@@ -1,0 +1,348 @@
+"""A stored conversation as a whole: its metadata, the model's history, and what its client wants of it. Resumed under
+the lock of its file, with what a crash left over; or read for a copy.
+
+Damaged and unknown lines are skipped. The file is read in pieces with a maximum line length, so that an endless line
+costs bounded memory. Payloads are validated many at a time, by validators that are built when the first conversation is
+resumed. A function from `context` converts a summary into a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final, TypeVar, get_args
+
+from msgspec import Struct
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from app_server.core.bounds import without_collector
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls, RolloutUnreadable, opened
+from app_server.core.rollout.journal import leftover_items
+from app_server.core.rollout.last_state import GOAL_KINDS, goal_in, usage_in
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record
+from app_server.core.rollout.rollout_names import conversation_of, journal_path
+from app_server.core.rollout.turn_events import StoredTurns
+from app_server.core.rollout.turn_fold import WholeHistory
+from app_server.core.rollout.writer import RolloutWriter
+from protocol.base import Json
+from protocol.engine.events import Goal
+from protocol.events.messages import (
+    AgentMessageEvent,
+    AgentReasoningEvent,
+    AgentReasoningRawContentEvent,
+    UserMessageEvent,
+)
+from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
+from protocol.events.notices import UndoCompletedEvent
+from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputPayload,
+    KnownItem,
+    LocalShellCall,
+    OtherItem,
+    ResponseItem,
+    parse_response_item,
+)
+from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent
+from protocol.structs import replace
+
+StoredMessage = (
+    UserMessageEvent
+    | AgentMessageEvent
+    | AgentReasoningEvent
+    | AgentReasoningRawContentEvent
+    | TokenCountEvent
+    | TurnAbortedEvent
+    | EnteredReviewModeEvent
+    | ExitedReviewModeEvent
+    | UndoCompletedEvent
+)
+"""Events that codex 0.58 stores, for display after a resume."""
+
+ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in get_args(KnownItem))
+MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind in get_args(StoredMessage))
+
+BATCH: Final = 1024
+"""Lines to validate in one call, which is several times faster than one call each."""
+
+ABORTED: Final = "aborted"
+"""The output of a call that a crash interrupted."""
+
+LINES_AT_ONCE: Final = 256
+
+HistoryLine = ResponseItem | CompactedItem
+Kind = TypeVar("Kind")
+ModelKind = TypeVar("ModelKind", bound=BaseModel)
+
+Rebuild = Callable[[Sequence[ResponseItem], CompactedItem], Sequence[ResponseItem]]
+"""The history after a compaction, from the history before it and its stored line."""
+
+
+class StoredConversation(Struct, frozen=True):
+    """The content of a rollout."""
+
+    path: Path
+    meta: SessionMetaLine
+    items: tuple[HistoryLine, ...]
+    """The model's history, in the order of the file."""
+    leftover: tuple[ResponseItem, ...]
+    """Items that clients received before a crash, and that are not among `items`."""
+    last_model: str | None
+    """The model of the last turn."""
+    lines: int
+    """Of the file, or as many as were asked for."""
+    taken_back: TakenBack
+    """Lines that do not count."""
+    goal: Goal | None
+    usage: TokenUsageInfo | None
+    """The last count of tokens."""
+    messages: tuple[EventMsg, ...]
+    """Empty where they were not wanted."""
+    turns: WholeHistory | None
+    """None where they were not wanted, and where one pass does not find them."""
+
+
+def read_rollout(
+    path: Path, keeps: int | None = None, *, messages: bool = False, turns: bool = False
+) -> StoredConversation:
+    """Read the file, or its first `keeps` lines, with the messages or turns that clients are shown. Raises
+    `RolloutUnreadable`; its text never has anything of the file. Slow for long files: use a thread."""
+    with opened(path, whole=True) as fd, without_collector():
+        found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
+        if found.taken_back:
+            again = _Collector(path.name, messages=messages, taken_back=found.taken_back)
+            found = _collected(again, fd, found.lines)
+        if found.meta is None:
+            raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
+        return StoredConversation(
+            path=path,
+            meta=found.meta.model_copy(update={"id": conversation_of(path.name, found.meta.id)}),
+            items=tuple(found.items),
+            leftover=tuple(leftover_items(journal_path(path), fd)) if keeps is None else (),
+            last_model=found.last_model(),
+            lines=found.lines,
+            taken_back=found.taken_back,
+            goal=goal_in(found.goal),
+            usage=usage_in(found.counts),
+            messages=tuple(found.messages()),
+            turns=None if found.turns is None else found.turns.finish(),
+        )
+
+
+def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
+    """Collect from so many lines."""
+    without = found.taken_back if found.taken_back else ()
+    for raw in islice(raw_lines(fd), most):
+        found.lines = raw.number + 1
+        record = None if raw.number in without else read_record(raw.data)
+        if record is not None:
+            found.take(raw.number, record)
+    found.validate_batch()
+    return found
+
+
+class _Collector:
+    """Collects what counts, in the order of the file."""
+
+    def __init__(
+        self, file_name: str, *, messages: bool, turns: bool = False, taken_back: TakenBack | None = None
+    ) -> None:
+        """`taken_back`: lines that do not count, where they are known."""
+        self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
+        self.lines = 0
+        self.taken_back = taken_back or TakenBack()
+        self.meta: SessionMetaLine | None = None
+        self.items: list[HistoryLine] = []
+        self.goal: Json = None
+        """The last line about one."""
+        self.counts: list[StoredRecord] = []
+        self.turns: StoredTurns | None = None
+        self._messages: list[StoredRecord] = []
+        self._pending: list[StoredRecord] = []
+        self._turn_context: StoredRecord | None = None
+
+    def take(self, number: int, record: StoredRecord) -> None:
+        match record.kind:
+            case "response_item" if record.name in ITEM_NAMES:
+                self._pending.append(record)
+                if len(self._pending) >= BATCH:
+                    self.validate_batch()
+            case "event_msg":
+                self._event(number, record)
+            case "turn_context":
+                self._turn_context = record
+            case "compacted":
+                self.validate_batch()
+                compacted = _validated(CompactedItem, record)
+                self.items += () if compacted is None else (compacted,)
+            case "session_meta" if self.meta is None:
+                self.meta = _validated(SessionMetaLine, record)
+                if self.meta is not None and self._wants_turns and number == 0:
+                    self.turns = StoredTurns(conversation_of(self._file_name, self.meta.id))
+        if self.turns is not None:
+            self.turns.take(number, record)
+
+    def _event(self, number: int, record: StoredRecord) -> None:
+        if record.name == "token_count":
+            self.counts.append(record)
+        elif record.name in GOAL_KINDS:
+            self.goal = record.value()
+        elif record.name == REVERTED:
+            self.taken_back.take(record.value() or {}, number)
+        if self._wants_messages and record.name in MESSAGE_NAMES:
+            self._messages.append(record)
+
+    def validate_batch(self) -> None:
+        """Validate the pending items."""
+        pending, self._pending = self._pending, []
+        items = _all_of(_item_batch(), pending)
+        if items is None:
+            parsed = (parse_response_item(record.value()) for record in pending)
+            items = [item for item in parsed if not isinstance(item, OtherItem)]
+        self.items += items
+
+    def messages(self) -> Iterator[EventMsg]:
+        for begin in range(0, len(self._messages), BATCH):
+            batch = self._messages[begin : begin + BATCH]
+            found = _all_of(_message_batch(), batch)
+            parsed = (parse_event_msg(record.value()) for record in batch) if found is None else found
+            yield from (event for event in parsed if event is not None)
+
+    def last_model(self) -> str | None:
+        settings = self._turn_context.value() if self._turn_context else None
+        model = settings.get("model") if settings else None
+        return model if isinstance(model, str) else None
+
+
+@cache
+def _item_batch() -> TypeAdapter[list[KnownItem]]:
+    return TypeAdapter(list[Annotated[KnownItem, Field(discriminator="type")]])
+
+
+@cache
+def _message_batch() -> TypeAdapter[list[StoredMessage]]:
+    return TypeAdapter(list[Annotated[StoredMessage, Field(discriminator="type")]])
+
+
+def _all_of(adapter: TypeAdapter[list[Kind]], records: Sequence[StoredRecord]) -> list[Kind] | None:
+    """Validate these payloads; None if any of them is invalid, or is not exactly one value."""
+    try:
+        values = adapter.validate_json(b"[" + b",".join([record.payload for record in records]) + b"]")
+    except ValidationError:
+        return None
+    return values if len(values) == len(records) else None
+
+
+def _validated(model: type[ModelKind], record: StoredRecord) -> ModelKind | None:
+    try:
+        return model.model_validate(record.value())
+    except ValidationError:
+        return None
+
+
+# --- resumed, and read for a copy
+class Reopened(Struct, frozen=True):
+    """A resumed conversation. Recovered items are in `stored.items`, and no longer in `stored.leftover`."""
+
+    stored: StoredConversation
+    writer: RolloutWriter
+
+
+def reopen(
+    path: Path,
+    now: Callable[[], datetime],
+    disk: DiskCalls = REAL_DISK,
+    revert: StoredEvent | None = None,
+    *,
+    messages: bool = False,
+    turns: bool = False,
+) -> Reopened:
+    """Resume a conversation. `revert` is appended first: the conversation goes on without what it takes back. Raises
+    `RolloutUnreadable` or `RolloutBusy`. Slow for long files: use a thread."""
+    # The lock comes first: no other process may append between reading and writing.
+    writer = RolloutWriter.resume(path, now, disk)
+    try:
+        if revert is not None:
+            writer.append([revert])
+        stored = read_rollout(path, messages=messages, turns=turns)
+    except BaseException:
+        writer.close()
+        raise
+    if stored.leftover:
+        found = with_outputs(stored.leftover, stored.items)
+        writer.adopt(found)
+        stored = replace(stored, items=(*stored.items, *found), leftover=())
+    return Reopened(stored, writer)
+
+
+def read_for_fork(path: Path, keeps: int | None = None) -> StoredConversation:
+    """Read a stored conversation, or its first `keeps` lines, for a copy of it. Leaves the file as it is, whoever
+    writes it. Raises `RolloutUnreadable`. Slow for long files: use a thread."""
+    stored = read_rollout(path, keeps)
+    return replace(stored, leftover=tuple(with_outputs(stored.leftover, stored.items)))
+
+
+def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
+    """Copy what is stored, and what is left over of a crash, to a file of its own. In pieces, because a writer's
+    backlog is limited. Raises OSError. Slow for long files: use a thread."""
+    lines = copied_lines(stored)
+    while piece := list(islice(lines, LINES_AT_ONCE)):
+        writer.append_lines(piece)
+    writer.append(stored.leftover)
+
+
+def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
+    """Yield every line that counts, as it is in the file, but for the metadata, the goal, which is that of one
+    conversation only, and what is no record. Raises `RolloutUnreadable`."""
+    with opened(stored.path) as fd:
+        for raw in islice(raw_lines(fd), stored.lines):
+            if raw.number in stored.taken_back:
+                continue
+            record = read_record(raw.data)
+            if record is not None and record.kind != "session_meta" and record.name not in GOAL_KINDS:
+                yield raw.data
+
+
+def with_outputs(items: Sequence[ResponseItem], before: Iterable[HistoryLine]) -> list[ResponseItem]:
+    """Return these items, with an "aborted" output for each call without one."""
+    answered = {
+        item.call_id
+        for item in (*before, *items)
+        if isinstance(item, FunctionCallOutput | CustomToolCallOutput)
+    }
+    out: list[ResponseItem] = list(items)
+    for item in items:
+        match item:
+            case CustomToolCall() if item.call_id not in answered:
+                out.append(CustomToolCallOutput(call_id=item.call_id, output=ABORTED))
+            case FunctionCall() if item.call_id not in answered:
+                out.append(_aborted(item.call_id))
+            case LocalShellCall() if (call_id := item.call_id or item.id) and call_id not in answered:
+                out.append(_aborted(call_id))
+            case _:
+                pass
+    return out
+
+
+def _aborted(call_id: str) -> FunctionCallOutput:
+    return FunctionCallOutput(call_id=call_id, output=FunctionCallOutputPayload(content=ABORTED))
+
+
+def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[ResponseItem]:
+    """Return the history after these lines: items are appended, and a compaction replaces the history before it."""
+    history: list[ResponseItem] = []
+    for line in lines:
+        if not isinstance(line, CompactedItem):
+            history.append(line)
+        else:
+            history = list(rebuild(history, line))
+    return history
