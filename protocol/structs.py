@@ -2,8 +2,8 @@
 
 Two spellings exist, as for models (`protocol.base`): `WireStruct` is camelCase, `EngineStruct` is snake_case. An
 optional field is written as null; a class with `omit_defaults=True` leaves out what has its default, but for `shown`
-fields. Who reads what a server sends (the client library, the inspector, the exporter of schemas) hands a struct to
-pydantic like any type: there it stands for a model with the same fields.
+fields. The exporter of schemas hands a struct to pydantic like any type: there it stands for a model with the same
+fields; `protocol.reading` reads it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import msgspec
 if TYPE_CHECKING:
     from dataclasses import replace as replace
 
-    from pydantic import BaseModel, GetCoreSchemaHandler, TypeAdapter
+    from pydantic import BaseModel, GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
 Json = Any
@@ -115,8 +115,8 @@ def shown(default: T) -> T:
 
 
 @cache
-def model_of(kind: type[Struct]) -> type[BaseModel]:
-    """Return a pydantic model with the fields of a struct, by which a reader validates it."""
+def model_of(kind: type[Struct], shaped: Callable[[Json], Json] = lambda hint: hint) -> type[BaseModel]:
+    """Return a pydantic model with the fields of a struct, and of types as `shaped` makes them of the declared ones."""
     from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415
 
     hints = get_type_hints(kind, include_extras=True)
@@ -126,7 +126,7 @@ def model_of(kind: type[Struct]) -> type[BaseModel]:
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
         alias = field.encode_name if field.encode_name != field.name else None
-        fields[field.name] = (hints[field.name], Field(default, alias=alias))
+        fields[field.name] = (shaped(hints[field.name]), Field(default, alias=alias))
     extra: Literal["forbid", "ignore"] = (
         "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
     )
@@ -134,17 +134,6 @@ def model_of(kind: type[Struct]) -> type[BaseModel]:
     return create_model(
         kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
     )
-
-
-def read(kind: type[T], raw: Json) -> T:
-    """Validate what a server sent as a struct, model or union. Raises pydantic's `ValidationError`."""
-    adapter = _ADAPTERS.get(kind)
-    if adapter is None:
-        from pydantic import TypeAdapter  # noqa: PLC0415
-
-        adapter = _ADAPTERS[kind] = TypeAdapter(kind)
-    value: T = adapter.validate_python(raw)
-    return value
 
 
 def json_bytes(value: Json) -> bytes:
@@ -189,5 +178,4 @@ def _builtin(value: Json) -> Json:
     return value.to_value() if isinstance(value, Written) else str(value)
 
 
-_ADAPTERS: Final[dict[object, TypeAdapter[Any]]] = {}
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from protocol.base import Json, WireModel
+from protocol.reading import read
 from protocol.records import dataclass
-from protocol.structs import read
 from protocol.v2.approval import (
     ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
     ITEM_FILE_CHANGE_REQUEST_APPROVAL,

@@ -33,8 +33,9 @@ from protocol.jsonrpc import (
     dump_request,
     parse_message,
 )
+from protocol.reading import read
 from protocol.records import dataclass
-from protocol.structs import Written, read
+from protocol.structs import Written
 from protocol.table import ClientRequest
 from protocol.validation import describe_validation_error
 

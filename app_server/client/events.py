@@ -11,8 +11,9 @@ from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
 from protocol.base import Json
+from protocol.reading import read
 from protocol.records import dataclass
-from protocol.structs import Struct, Written, read
+from protocol.structs import Struct, Written
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     CommandExecutionOutputDeltaNotification,

@@ -70,7 +70,8 @@ from protocol.events.turn import (
 )
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
-from protocol.structs import EngineStruct, read, shown
+from protocol.reading import read
+from protocol.structs import EngineStruct, shown
 
 
 class _EventSequence:

@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 
 from protocol.base import Json
 from protocol.events.msg import EVENTS
-from protocol.structs import read
+from protocol.reading import read
 from protocol.table import Api, Table
 from protocol.v1.methods import EVENT_PREFIX
 from protocol.v1.methods import TABLE as CONVERSATIONS

@@ -17,6 +17,7 @@ from protocol.ids import ConversationId, SessionOrigin, new_conversation_id, par
 from protocol.mcp import CallToolResult, TextContent
 from protocol.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxMode, WorkspaceWrite
+from protocol.reading import read
 from protocol.responses import (
     FunctionCallOutput,
     FunctionCallOutputPayload,
@@ -26,7 +27,6 @@ from protocol.responses import (
     parse_response_item,
 )
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem, line_type, stored_line
-from protocol.structs import read
 from tests.wire import samples
 
 policies: TypeAdapter[SandboxPolicy] = TypeAdapter(SandboxPolicy)

@@ -15,7 +15,7 @@ from protocol.events.msg import EVENTS
 from protocol.export import examples, schemas, typescript
 from protocol.export import main as export
 from protocol.policy import AskForApproval, ReviewDecision
-from protocol.structs import read
+from protocol.reading import read
 from protocol.table import (
     AnyClientRequest,
     AnyServerNotification,

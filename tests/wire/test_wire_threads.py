@@ -15,7 +15,7 @@ from protocol import names
 from protocol.base import Json, WireModel
 from protocol.export import main as export
 from protocol.export import schemas, thread_schemas, typescript
-from protocol.structs import read
+from protocol.reading import read
 from protocol.table import AnyClientRequest, ClientRequest, ServerNotification, ServerRequest
 from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from protocol.v2.approval import FileChangeApprovalDecision, parse_decision

@@ -26,8 +26,8 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.events.msg import EventMsg
 from protocol.ids import SessionOrigin
 from protocol.policy import known_effort
+from protocol.reading import read
 from protocol.rollout import SubagentSessionSource
-from protocol.structs import read
 from protocol.v1.conversation import (
     AddConversationListenerParams,
     AddConversationSubscriptionResponse,

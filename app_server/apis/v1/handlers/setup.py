@@ -18,7 +18,7 @@ from app_server.core.threads import run_in_thread
 from app_server.identity import platform_os
 from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
-from protocol.structs import read
+from protocol.reading import read
 from protocol.table import NoParams
 from protocol.v1.methods import AUTH_STATUS_CHANGE, LOGIN_CHAT_GPT_COMPLETE
 from protocol.v1.setup import (

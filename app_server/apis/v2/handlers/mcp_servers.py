@@ -42,7 +42,8 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from protocol import mcp as engine
 from protocol.base import Json
-from protocol.structs import read, replace
+from protocol.reading import read
+from protocol.structs import replace
 from protocol.table import NoParams
 from protocol.v2.mcp import (
     CONFIG_MCP_SERVER_RELOAD,

@@ -1,0 +1,57 @@
+"""How a client reads what a server sent: the places of mistakes, and what a value costs."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from protocol.base import Json
+from protocol.reading import read
+from protocol.structs import model_of
+from protocol.v2.item_events import ItemCompletedNotification
+from protocol.v2.items import AgentMessageThreadItem
+from protocol.v2.thread import ThreadStatusChangedNotification
+from protocol.v2.turn import TurnCompletedNotification
+
+MESSAGE = {"type": "agentMessage", "id": "i", "text": "hi", "phase": None}
+COMPLETED = {"threadId": "t", "turnId": "u", "item": MESSAGE, "completedAtMs": 1}
+
+
+def place_of(kind: type, raw: Json) -> tuple[str, str]:
+    """The kind of the mistake, and the dotted name of its field."""
+    with pytest.raises(ValidationError) as caught:
+        read(kind, raw)
+    [first, *_] = caught.value.errors()
+    return first["type"], ".".join(map(str, first["loc"]))
+
+
+def test_a_member_of_a_union_is_named_by_its_tag() -> None:
+    event = read(ItemCompletedNotification, COMPLETED)
+    assert event.item == AgentMessageThreadItem(id="i", text="hi")
+    assert event == TypeAdapter(ItemCompletedNotification).validate_python(COMPLETED)
+    assert read(ItemCompletedNotification, event) is event
+
+
+@pytest.mark.parametrize(
+    ("item", "kind", "field"),
+    [
+        ({**MESSAGE, "text": 1}, "string_type", "item.text"),
+        ({**MESSAGE, "type": "poem"}, "union_tag_invalid", "item"),
+        ({**MESSAGE, "type": 1}, "union_tag_invalid", "item"),
+        ({"id": "i"}, "union_tag_not_found", "item"),
+        ("hi", "model_attributes_type", "item"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(item: Json, kind: str, field: str) -> None:
+    assert place_of(ItemCompletedNotification, {**COMPLETED, "item": item}) == (kind, field)
+
+
+def test_places_lead_through_lists() -> None:
+    turn = {"id": "u", "items": [MESSAGE, {**MESSAGE, "id": 1}], "status": "completed"}
+    where = place_of(TurnCompletedNotification, {"threadId": "t", "turn": turn})
+    assert where == ("string_type", "turn.items.1.id")
+    assert place_of(ThreadStatusChangedNotification, {"status": {"type": "idle"}}) == ("missing", "threadId")
+
+
+def test_only_what_comes_is_built() -> None:
+    model_of.cache_clear()
+    read(ItemCompletedNotification, COMPLETED)
+    assert model_of.cache_info().currsize == 2
