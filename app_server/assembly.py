@@ -21,8 +21,7 @@ from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, McpRuntime, ProcessSpawner
-from app_server.core.mcp.launch import LauncherSpawner
+from app_server.core.mcp.interfaces import McpRuntime, ProcessSpawner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import find_family
 from app_server.core.model.model_client import ModelClient
@@ -101,7 +100,7 @@ class EngineAdapters:
         environment: Mapping[str, str],
         background: TaskGroup,
         *,
-        spawner: ProcessSpawner,
+        spawner: Lazy[ProcessSpawner],
         wall_clock: Callable[[], float],
         home: Path,
     ) -> None:
@@ -134,30 +133,22 @@ class EngineAdapters:
         elicitations: Elicitations,
         on_state: Callable[[McpServerStateChanged], None],
     ) -> McpManager:
-        async def elicit(request: ElicitationRequest) -> ElicitationResult:
-            answer = await elicitations.ask(
-                request.server,
-                request.message,
-                request.requested_schema,
-                request.meta,
-                is_approval=request.is_approval,
-            )
-            return ElicitationResult(answer.action, answer.content)
+        def runtime() -> McpRuntime:
+            elicit = elicitations.ask if self._client.elicitation else None
+            return replace(self._mcp_runtime(config), elicit=elicit, on_state=on_state)
 
-        runtime = self._mcp_runtime(config)
-        runtime = replace(runtime, elicit=elicit if self._client.elicitation else None, on_state=on_state)
         return McpManager(config.mcp_servers, runtime, lambda: BUILTIN_NAMES)
 
     def mcp_alone(self, config: Config) -> McpManager:
-        """The servers of no conversation: nobody can be asked what they want to know."""
-        return McpManager(config.mcp_servers, self._mcp_runtime(config))
+        """Return servers of no conversation: nobody can be asked what they want to know."""
+        return McpManager(config.mcp_servers, lambda: self._mcp_runtime(config))
 
     def _mcp_runtime(self, config: Config) -> McpRuntime:
         return McpRuntime(
             environment=self._environment,
             home=str(config.home),
             cwd=str(config.cwd),
-            spawner=self._spawner,
+            spawner=self._spawner.get(),
             version=self._user_agent.version,
             tokens=self._mcp_tokens.get,
         )
@@ -222,6 +213,12 @@ def assemble(
     skills: Lazy[SkillCatalog],
 ) -> Assembled:
     environment = process.environment
+
+    def load_spawner() -> ProcessSpawner:
+        from app_server.core.mcp.launch import LauncherSpawner  # noqa: PLC0415  where a server is enabled
+
+        return LauncherSpawner(runner)
+
     models = Models(http, auth, user_agent, environment)
     adapters = EngineAdapters(
         user_agent,
@@ -229,7 +226,7 @@ def assemble(
         auth,
         environment,
         background,
-        spawner=LauncherSpawner(runner),
+        spawner=Lazy(load_spawner),
         wall_clock=process.wall_clock,
         home=process.home,
     )

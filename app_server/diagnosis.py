@@ -199,6 +199,6 @@ class _Configured(Struct, frozen=True):
             spawner=LauncherSpawner(self.runner),
             version=own_user_agent(self.settings.environment).version,
         )
-        checks = await check_mcp_servers(McpManager(MappingProxyType(asked), runtime))
+        checks = await check_mcp_servers(McpManager(MappingProxyType(asked), lambda: runtime))
         left = configured.keys() - asked.keys()
         return checks + [ok(f"mcp server {name}", "not asked without --online") for name in sorted(left)]

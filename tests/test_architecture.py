@@ -142,7 +142,10 @@ LATE_IMPORTS = {
     "app_server.core.auth.mcp_login": "only where somebody logs in at an MCP server",
     "app_server.core.auth.mcp_tokens": "only for MCP servers that are reached over HTTP",
     "app_server.core.auth.oauth_http": "only for either of them",
+    "app_server.core.mcp.launch": "only where a server is configured",
     "app_server.core.mcp.mcp_server": "only where a server is configured",
+    "app_server.core.mcp.offer": "only where a server is configured",
+    "app_server.core.mcp.requests": "only where a server is configured",
     "app_server.core.auth.storage": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
@@ -651,7 +654,7 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
             f"app_server.core.auth.{name}"
             for name in ("issuer", "login", "mcp_login", "mcp_tokens", "oauth_http")
         ),
-        "app_server.core.mcp.mcp_server",
+        *(f"app_server.core.mcp.{name}" for name in ("mcp_server", "requests")),
     }
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """

@@ -270,7 +270,7 @@ class Alone:
             version="1",
             elicit=None,
         )
-        return McpManager(config.mcp_servers, around)
+        return McpManager(config.mcp_servers, lambda: around)
 
     async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:
         return NO_TELEMETRY

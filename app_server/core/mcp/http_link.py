@@ -23,9 +23,10 @@ from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.mcp.faults import AUTH_REQUIRED, KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
-from app_server.core.mcp.interfaces import LoadTokens, McpError, McpFailure, OnMessage
+from app_server.core.mcp.interfaces import LoadTokens, McpFailure
 from app_server.core.mcp.launch import display_url, is_http_url, request_headers, sends_token
-from app_server.core.mcp.rpc_messages import encode, oversized, parse
+from app_server.core.mcp.mcp_client import OnMessage
+from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.core.threads import YieldBudget, run_in_thread
 from protocol.base import Json
 

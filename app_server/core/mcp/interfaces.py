@@ -1,7 +1,5 @@
-"""The interfaces between the parts of the MCP client: incoming messages, links, server processes, elicitations; and
-what the servers of a conversation need to start.
-
-A link is one connection to one server over any transport. It knows bytes and HTTP; the client knows the methods.
+"""What MCP servers need of the rest of the engine to start, and the questions that they put to the user. Loaded also
+where no server is configured.
 """
 
 from __future__ import annotations
@@ -24,50 +22,6 @@ if TYPE_CHECKING:
 
 class McpFailure(CoreError):
     """A request to a server failed; the message is the reason, without secrets."""
-
-
-@dataclass(frozen=True, slots=True)
-class McpReply:
-    """The result of one of our requests."""
-
-    id: int
-    result: Json = field(repr=False)
-
-
-class McpError(Struct, frozen=True):
-    """The error of one of our requests. `reason` is the text for the caller."""
-
-    id: int
-    reason: str
-    code: int | None = None
-    """The server's error code, if the error came from the server."""
-
-
-@dataclass(frozen=True, slots=True)
-class McpServerRequest:
-    """A request of the server to this client."""
-
-    id: int | str
-    method: str
-    params: Json = field(default=None, repr=False)
-
-
-Incoming = McpReply | McpError | McpServerRequest
-OnMessage = Callable[[Incoming], None]
-
-
-class McpLink(Protocol):
-    """One open connection. If the outgoing queue is full, `send` waits, and `send_soon` drops the message."""
-
-    async def receive(self, on_message: OnMessage) -> None:
-        """Passes incoming messages to `on_message`; returns when the connection closes."""
-
-    async def send(self, message: Json) -> None: ...
-
-    def send_soon(self, message: Json) -> None: ...
-
-    def set_protocol_version(self, version: str) -> None:
-        """Sets the negotiated protocol version."""
 
 
 class McpProcess(Protocol):
@@ -126,7 +80,7 @@ OnState = Callable[[McpServerStateChanged], None]
 
 
 def ignore_state(change: McpServerStateChanged) -> None:
-    """Nobody is interested."""
+    """Do nothing with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -30,19 +32,39 @@ from app_server.core.mcp.interfaces import (
     Elicit,
     ElicitationRequest,
     ElicitationResult,
+    McpFailure,
+)
+from app_server.core.mcp.rpc_messages import (
+    METHOD_NOT_FOUND,
     Incoming,
     McpError,
-    McpFailure,
-    McpLink,
     McpReply,
     McpServerRequest,
 )
-from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from protocol.base import Json
 
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = "2025-06-18"
+
+
+OnMessage = Callable[[Incoming], None]
+
+
+class McpLink(Protocol):
+    """One open connection to one server over any transport: it knows bytes and HTTP, the client knows the methods. If
+    the outgoing queue is full, `send` waits, and `send_soon` drops the message.
+    """
+
+    async def receive(self, on_message: OnMessage) -> None:
+        """Passes incoming messages to `on_message`; returns when the connection closes."""
+
+    async def send(self, message: Json) -> None: ...
+
+    def send_soon(self, message: Json) -> None: ...
+
+    def set_protocol_version(self, version: str) -> None:
+        """Sets the negotiated protocol version."""
 
 
 class McpRequestFailed(McpFailure):

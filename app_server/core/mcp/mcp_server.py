@@ -25,8 +25,8 @@ from app_server.core.mcp.faults import (
     StartFailure,
     start_failure,
 )
-from app_server.core.mcp.interfaces import LoadTokens, McpFailure, McpLink, McpRuntime, ignore_state
-from app_server.core.mcp.mcp_client import McpClient, McpRequestFailed, ServerIntroduction
+from app_server.core.mcp.interfaces import LoadTokens, McpFailure, McpRuntime, ignore_state
+from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed, ServerIntroduction
 from app_server.core.mcp.offer import SERVER_NAME, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.core.mcp.stdio_link import open_stdio

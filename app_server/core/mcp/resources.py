@@ -1,11 +1,12 @@
 """The tools that list and read resources of servers: their arguments and their JSON output. Pure.
 
-`mcp_manager` sends the requests. The model receives the message of an `McpFailure` raised here.
+`requests` sends the requests. The model receives the message of an `McpFailure` raised here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -15,14 +16,38 @@ from app_server.core.mcp.faults import MAX_RESULT_CHARS
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.results import known_fields
 from protocol.base import Json
-from protocol.mcp import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
+from protocol.mcp import BlobResourceContents, McpModel, Resource, ResourceTemplate, TextResourceContents
 
-ALL_SERVERS = "codex"
+ALL_SERVERS: Final = "codex"
 """The server's name in events if the model named none."""
 
-LIST_RESOURCES = "resources/list"
-LIST_TEMPLATES = "resources/templates/list"
-READ_RESOURCE = "resources/read"
+READ_RESOURCE: Final = "resources/read"
+
+Listed = TypeVar("Listed", bound=McpModel, covariant=True)
+Contents = TextResourceContents | BlobResourceContents
+
+
+class ResourceKind(Struct, Generic[Listed], frozen=True):
+    """One of the two lists that a server has."""
+
+    method: str
+    key: str
+    """Of the list, in the server's result and in what the model is given."""
+    model: type[Listed]
+
+    def parse(self, raw: Iterable[Json]) -> tuple[Listed, ...]:
+        """Return the valid entries; drop the others."""
+        found: list[Listed] = []
+        for one in raw:
+            try:
+                found.append(self.model.model_validate(known_fields(self.model, one)))
+            except ValidationError:
+                continue
+        return tuple(found)
+
+
+RESOURCES: Final = ResourceKind("resources/list", "resources", Resource)
+TEMPLATES: Final = ResourceKind("resources/templates/list", "resourceTemplates", ResourceTemplate)
 
 
 class ListArguments(Struct, frozen=True):
@@ -47,64 +72,37 @@ class ReadArguments(Struct, frozen=True):
 
 
 def list_arguments(server: str | None, cursor: str | None) -> ListArguments:
-    """Blank texts count as missing."""
+    """Return the arguments; blank texts count as missing."""
     return ListArguments(_trimmed(server), _trimmed(cursor))
 
 
-def check_cursor(arguments: ListArguments) -> None:
-    """Raises McpFailure for a cursor without a server. Checked after the begin event of the call."""
-    if arguments.server is None and arguments.cursor is not None:
-        raise McpFailure("cursor can only be used when a server is specified")
-
-
 def read_arguments(server: str, uri: str) -> ReadArguments:
-    """Raises McpFailure if one is blank, before the begin event of the call."""
+    """Return the arguments. Raises McpFailure if one is blank, before the begin event of the call."""
     return ReadArguments(_provided("server", server), _provided("uri", uri), server)
 
 
-def resources_output(
-    server: str | None, found: Iterable[tuple[str, Resource]], next_cursor: str | None = None
+def list_output(
+    kind: ResourceKind[Listed],
+    server: str | None,
+    found: Iterable[tuple[str, Listed]],
+    next_cursor: str | None = None,
 ) -> str:
-    """`found` are the resources, each with its server; `server` is None for all servers."""
-    return _list_output(server, "resources", found, next_cursor)
+    """Return a list for the model. `found` are the entries, each with its server; `server` None stands for all."""
+    listed = [{"server": name, **one.to_value()} for name, one in found]
+    output: dict[str, Json] = {kind.key: listed} if server is None else {"server": server, kind.key: listed}
+    if next_cursor is not None:
+        output["nextCursor"] = next_cursor
+    return _json(output)
 
 
-def templates_output(
-    server: str | None, found: Iterable[tuple[str, ResourceTemplate]], next_cursor: str | None = None
-) -> str:
-    return _list_output(server, "resourceTemplates", found, next_cursor)
-
-
-def read_output(
-    server: str, uri: str, contents: Iterable[TextResourceContents | BlobResourceContents]
-) -> str:
+def read_output(server: str, uri: str, contents: Iterable[Contents]) -> str:
+    """Return the contents of a resource for the model."""
     return _json({"server": server, "uri": uri, "contents": [one.to_value() for one in contents]})
 
 
-def parse_resources(raw: Iterable[Json]) -> tuple[Resource, ...]:
-    """The valid resources; drops the others."""
-    found = []
-    for one in raw:
-        try:
-            found.append(Resource.model_validate(known_fields(Resource, one)))
-        except ValidationError:
-            continue
-    return tuple(found)
-
-
-def parse_templates(raw: Iterable[Json]) -> tuple[ResourceTemplate, ...]:
-    found = []
-    for one in raw:
-        try:
-            found.append(ResourceTemplate.model_validate(known_fields(ResourceTemplate, one)))
-        except ValidationError:
-            continue
-    return tuple(found)
-
-
-def parse_contents(raw: Iterable[Json]) -> tuple[TextResourceContents | BlobResourceContents, ...]:
-    """The contents of a resource, truncated."""
-    found: list[TextResourceContents | BlobResourceContents] = []
+def parse_contents(raw: Iterable[Json]) -> tuple[Contents, ...]:
+    """Return the valid contents of a resource, truncated."""
+    found: list[Contents] = []
     room = MAX_RESULT_CHARS
     for one in raw:
         if not isinstance(one, dict):
@@ -127,19 +125,6 @@ def parse_contents(raw: Iterable[Json]) -> tuple[TextResourceContents | BlobReso
         except ValidationError:
             continue
     return tuple(found)
-
-
-def _list_output(
-    server: str | None,
-    key: str,
-    found: Iterable[tuple[str, Resource | ResourceTemplate]],
-    next_cursor: str | None,
-) -> str:
-    listed = [{"server": name, **one.to_value()} for name, one in found]
-    output: dict[str, Json] = {key: listed} if server is None else {"server": server, key: listed}
-    if next_cursor is not None:
-        output["nextCursor"] = next_cursor
-    return _json(output)
 
 
 def _trimmed(value: str | None) -> str | None:

@@ -14,7 +14,6 @@ from pydantic_core import to_json
 from app_server.core.mcp.faults import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from app_server.core.pictures import ImageUnreadable, checked_url
 from protocol.base import Json, Model
-from protocol.events.commands import Duration
 from protocol.mcp import (
     CallToolResult,
     ContentBlock,
@@ -39,10 +38,6 @@ class McpCallOutcome(Struct, frozen=True):
     @property
     def is_error(self) -> bool:
         return self.result is None or self.result.is_error is True
-
-    @property
-    def duration(self) -> Duration:
-        return Duration.from_seconds(self.seconds)
 
     def payload(self) -> FunctionCallOutputPayload:
         """The output for the model."""

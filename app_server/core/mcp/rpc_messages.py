@@ -9,14 +9,45 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import field
 
+from msgspec import Struct
 from pydantic_core import from_json, to_json
 
 from app_server.core.bounds import MAX_VALUES, too_many_values
 from app_server.core.mcp.faults import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
-from app_server.core.mcp.interfaces import Incoming, McpError, McpReply, McpServerRequest
 from protocol.base import Json
 from protocol.message_outline import MAX_DEPTH
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class McpReply:
+    """The result of one of our requests."""
+
+    id: int
+    result: Json = field(repr=False)
+
+
+class McpError(Struct, frozen=True):
+    """The error of one of our requests. `reason` is the text for the caller."""
+
+    id: int
+    reason: str
+    code: int | None = None
+    """The server's error code, if the error came from the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerRequest:
+    """A request of the server to this client."""
+
+    id: int | str
+    method: str
+    params: Json = field(default=None, repr=False)
+
+
+Incoming = McpReply | McpError | McpServerRequest
 
 METHOD_NOT_FOUND = -32601
 _ID_IN_HEAD = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')

@@ -16,8 +16,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from app_server.core.config.types import McpStdioTransport
 from app_server.core.mcp.faults import OUTGOING_QUEUE, STDERR_LINES
-from app_server.core.mcp.interfaces import McpProcess, McpRuntime, OnMessage
+from app_server.core.mcp.interfaces import McpProcess, McpRuntime
 from app_server.core.mcp.launch import find_program, process_environment, starting_folder
+from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
 from app_server.core.threads import YieldBudget
 from protocol.base import Json

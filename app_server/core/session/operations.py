@@ -99,7 +99,7 @@ async def _entry(services: Services, id: str, op: GetHistoryEntryRequestOp) -> N
 
 
 async def _mcp_tools(services: Services) -> McpListToolsResponseEvent:
-    return await services.mcp.snapshot()
+    return await services.mcp.requests.snapshot()
 
 
 log = logging.getLogger(__name__)

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anyio.abc import TaskGroup
-from msgspec import Struct
 
 from app_server.core.approvals.broker import PendingAnswers
 from app_server.core.config.types import McpServerConfig
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
-from protocol.base import Json
 from protocol.engine.events import McpServersSettled
 from protocol.events.notices import WarningEvent
 from protocol.events.tools import ElicitationRequestEvent
-from protocol.ops import ElicitationAction, ResolveElicitationOp
+from protocol.ops import ResolveElicitationOp
 
 
 class SessionServers:
@@ -59,11 +58,6 @@ class SessionServers:
             self._outbox.emit("", WarningEvent(message=notice))
 
 
-class ElicitationAnswer(Struct, frozen=True):
-    action: ElicitationAction
-    content: Json = None
-
-
 class Elicitations:
     """Open questions of one session, by server and number."""
 
@@ -78,21 +72,23 @@ class Elicitations:
         self.running_turn: Callable[[], TurnEmitter | None] = lambda: None
         """Set by the session, which begins turns."""
         self._next = 0
-        self._open = PendingAnswers[tuple[str, str], ElicitationAnswer]()
+        self._open = PendingAnswers[tuple[str, str], ElicitationResult]()
 
-    async def ask(
-        self, server: str, message: str, schema: Json, meta: Json = None, *, is_approval: bool = False
-    ) -> ElicitationAnswer:
-        """`meta` is for APIs that have it."""
-        if not self._may_ask(is_approval):
-            return ElicitationAnswer(ElicitationAction.DECLINE)
+    async def ask(self, request: ElicitationRequest) -> ElicitationResult:
+        """Ask the user, and wait for the answer."""
+        if not self._may_ask(request.is_approval):
+            return ElicitationResult()
         self._next += 1
         event = ElicitationRequestEvent(
-            server_name=server, id=str(self._next), message=message, requested_schema=schema, meta=meta
+            server_name=request.server,
+            id=str(self._next),
+            message=request.message,
+            requested_schema=request.requested_schema,
+            meta=request.meta,
         )
         turn = self.running_turn()
         turn_id = None if turn is None else turn.turn_id
-        return await self._open.ask((server, event.id), lambda: self._announce(event, turn_id))
+        return await self._open.ask((request.server, event.id), lambda: self._announce(event, turn_id))
 
     def resolve(self, op: ResolveElicitationOp) -> None:
-        self._open.resolve((op.server_name, op.request_id), ElicitationAnswer(op.decision, op.content))
+        self._open.resolve((op.server_name, op.request_id), ElicitationResult(op.decision, op.content))

@@ -192,7 +192,7 @@ async def test_servers_are_started_and_their_tools_counted(tmp_path: Path) -> No
                 spawner=LauncherSpawner(runner),
                 version="1",
             )
-            checks = await check_mcp_servers(McpManager(configs, runtime))
+            checks = await check_mcp_servers(McpManager(configs, lambda: runtime))
     bad, fine, off = checks
     assert (bad.status, "failed to start" in bad.found, "[mcp_servers.bad]" in bad.advice) == (
         BROKEN,

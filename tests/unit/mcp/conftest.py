@@ -75,9 +75,9 @@ class Rig:
                 CommandRunner(sys.executable, str(self.folder), None, {}) as runner,
                 anyio.create_task_group() as group,
             ):
-                manager = McpManager(
-                    {config.name: config for config in configs}, self.runtime(runner), lambda: reserved
-                )
+                runtime = self.runtime(runner)
+                servers = {config.name: config for config in configs}
+                manager = McpManager(servers, lambda: runtime, lambda: reserved)
                 group.start_soon(manager.run_servers)
                 await manager.ready()
                 try:

@@ -26,7 +26,7 @@ async def test_a_tool_is_offered_and_works(rig: Rig) -> None:
         tool = mcp.tools()[ECHO]
         assert (tool.server, tool.tool, tool.description) == ("fake", "echo", "Echo a text.")
         assert tool.input_schema == {"type": "object", "properties": {"text": {"type": "string"}}}
-        outcome = await mcp.call(ECHO, {"text": "hello"})
+        outcome = await mcp.requests.call(ECHO, {"text": "hello"})
         assert outcome.payload().content == '[{"text":"hello","type":"text"}]'
         assert not outcome.is_error
         (handshake,) = rig.received("initialize")
@@ -38,8 +38,8 @@ async def test_a_tool_is_offered_and_works(rig: Rig) -> None:
 
 async def test_nothing_is_called_that_is_not_offered(rig: Rig) -> None:
     async with rig.fake("normal") as mcp:
-        assert (await mcp.call("mcp__fake__other", {})).error == "unsupported call: mcp__fake__other"
-        assert mcp.invocation("mcp__fake__other", {}) is None
+        assert (await mcp.requests.call("mcp__fake__other", {})).error == "unsupported call: mcp__fake__other"
+        assert "mcp__fake__other" not in mcp.tools()
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ async def test_arguments_that_are_no_map_do_not_reach_the_server(
     rig: Rig, arguments: Json, kind: str
 ) -> None:
     async with rig.fake("normal") as mcp:
-        outcome = await mcp.call(ECHO, arguments)
+        outcome = await mcp.requests.call(ECHO, arguments)
         assert outcome.error == f"{CALL_FAILED}invalid type: {kind}, expected a map"
         assert rig.received("tools/call") == []
 
@@ -60,8 +60,8 @@ async def test_arguments_that_are_nested_too_deeply_are_refused(rig: Rig) -> Non
     for _ in range(900):
         deep = {"a": [deep]}
     async with rig.fake("normal") as mcp:
-        assert "nested too deeply" in ((await mcp.call(ECHO, deep)).error or "")
-        assert not (await mcp.call(ECHO, {"text": "x"})).is_error
+        assert "nested too deeply" in ((await mcp.requests.call(ECHO, deep)).error or "")
+        assert not (await mcp.requests.call(ECHO, {"text": "x"})).is_error
 
 
 START_FAULTS = {
@@ -88,7 +88,7 @@ async def test_a_server_that_does_not_start_causes_one_message(rig: Rig, mode: s
         assert [failure.message for failure in rig.told] == [START_FAULTS[mode]]
         assert mcp.failures() == tuple(rig.told)
         assert list(mcp.tools()) == ["mcp__other__echo"]
-        assert not (await mcp.call("mcp__other__echo", {"text": "x"})).is_error
+        assert not (await mcp.requests.call("mcp__other__echo", {"text": "x"})).is_error
     assert await gone(rig.pids())
 
 
@@ -127,13 +127,13 @@ async def test_a_program_that_cannot_be_started_causes_one_message(rig: Rig) -> 
 async def test_noise_is_passed_over(rig: Rig, mode: str) -> None:
     async with rig.fake(mode) as mcp:
         assert (
-            await mcp.call(ECHO, {"text": "heard"})
+            await mcp.requests.call(ECHO, {"text": "heard"})
         ).payload().content == '[{"text":"heard","type":"text"}]'
 
 
 async def test_requests_of_the_server_are_refused_or_answered(rig: Rig) -> None:
     async with rig.fake("server-requests") as mcp:
-        await mcp.call(ECHO, {})
+        await mcp.requests.call(ECHO, {})
         answers = {note["received"]["id"]: note["received"] for note in rig.notes() if _is_answer(note)}
         assert {key: answer["error"]["code"] for key, answer in answers.items() if "error" in answer} == {
             "s0": -32601, "s4": -32601,
@@ -159,14 +159,14 @@ CALL_FAULTS = {
 @pytest.mark.parametrize("mode", CALL_FAULTS)
 async def test_a_call_that_fails_says_why(rig: Rig, mode: str) -> None:
     async with rig.fake(mode) as mcp:
-        assert (await mcp.call(ECHO, {"text": "x"})).error == CALL_FAILED + CALL_FAULTS[mode]
+        assert (await mcp.requests.call(ECHO, {"text": "x"})).error == CALL_FAILED + CALL_FAULTS[mode]
     assert await gone(rig.pids())
 
 
 @pytest.mark.parametrize("mode", ["hang-call", "half-message", "wrong-id", "string-id"])
 async def test_a_call_without_its_own_answer_is_given_up_and_cancelled(rig: Rig, mode: str) -> None:
     async with rig.fake(mode, tool_timeout_sec=0.5) as mcp:
-        outcome = await mcp.call(ECHO, {"text": "x"})
+        outcome = await mcp.requests.call(ECHO, {"text": "x"})
         assert outcome.error == (
             f"{CALL_FAILED}0: timed out awaiting tools/call after 500ms\n    1: deadline has elapsed"
         )
@@ -178,7 +178,7 @@ async def test_a_call_without_its_own_answer_is_given_up_and_cancelled(rig: Rig,
 async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(rig: Rig) -> None:
     async with rig.fake("hang-call") as mcp:
         async with anyio.create_task_group() as group:
-            group.start_soon(mcp.call, ECHO, {})
+            group.start_soon(mcp.requests.call, ECHO, {})
             await until(lambda: bool(rig.received("tools/call")))
             group.cancel_scope.cancel()
         await until(lambda: bool(rig.received("notifications/cancelled")))
@@ -187,29 +187,31 @@ async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(rig: Rig) -
 async def test_the_first_answer_is_the_answer(rig: Rig) -> None:
     async with rig.fake("double") as mcp:
         for _ in range(3):
-            assert (await mcp.call(ECHO, {})).payload().content == '[{"text":"first","type":"text"}]'
+            assert (await mcp.requests.call(ECHO, {})).payload().content == '[{"text":"first","type":"text"}]'
 
 
 async def test_a_server_that_died_is_started_again_once(rig: Rig) -> None:
     async with rig.fake("crash-once") as mcp:
-        assert (await mcp.call(ECHO, {"text": "x"})).is_error
+        assert (await mcp.requests.call(ECHO, {"text": "x"})).is_error
         assert (
-            await mcp.call(ECHO, {"text": "again"})
+            await mcp.requests.call(ECHO, {"text": "again"})
         ).payload().content == '[{"text":"again","type":"text"}]'
         os.kill(rig.pids()[-1], signal.SIGKILL)
         assert await gone(rig.pids())
-        assert (await mcp.call(ECHO, {})).error == f"{CALL_FAILED}tools/call failed: Transport closed"
+        assert (
+            await mcp.requests.call(ECHO, {})
+        ).error == f"{CALL_FAILED}tools/call failed: Transport closed"
         assert len(rig.pids()) == 2
         assert rig.told == []
 
 
 async def test_calls_at_the_same_time_share_one_restart(rig: Rig) -> None:
     async with rig.fake("crash-once") as mcp:
-        await mcp.call(ECHO, {})
+        await mcp.requests.call(ECHO, {})
         outputs = []
 
         async def call(text: str) -> None:
-            outputs.append((await mcp.call(ECHO, {"text": text})).payload().content)
+            outputs.append((await mcp.requests.call(ECHO, {"text": text})).payload().content)
 
         async with anyio.create_task_group() as group:
             for text in "abc":
@@ -222,7 +224,7 @@ async def test_an_enormous_result_is_cut_at_bounded_cost(rig: Rig) -> None:
     async with rig.fake("huge", tool_timeout_sec=30) as mcp:
         tracemalloc.start()
         try:
-            outcome = await mcp.call(ECHO, {})
+            outcome = await mcp.requests.call(ECHO, {})
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -293,13 +295,13 @@ async def test_a_server_sees_nothing_of_the_users_secrets(rig: Rig) -> None:
 
 async def test_an_mcp_server_that_ignores_its_end_is_killed(rig: Rig) -> None:
     async with rig.fake("deaf") as mcp:
-        assert not (await mcp.call(ECHO, {})).is_error
+        assert not (await mcp.requests.call(ECHO, {})).is_error
     assert await gone(rig.pids())
 
 
 async def test_what_a_server_daemonised_ends_with_it(rig: Rig) -> None:
     async with rig.fake("daemon") as mcp:
-        assert not (await mcp.call(ECHO, {})).is_error
+        assert not (await mcp.requests.call(ECHO, {})).is_error
         assert len(rig.pids()) == 2
     assert await gone(rig.pids())
 
@@ -337,7 +339,7 @@ async def test_a_question_to_the_user_is_put_and_its_answer_given(rig: Rig) -> N
 
     rig.elicit = answer
     async with rig.fake("elicit", tool_timeout_sec=0.4) as mcp:
-        outcome = await mcp.call(ECHO, {})
+        outcome = await mcp.requests.call(ECHO, {})
         (handshake,) = rig.received("initialize")
         assert handshake["params"]["capabilities"] == {"elicitation": {}, "roots": {}}
     assert outcome.result is not None

@@ -15,15 +15,19 @@ from hypothesis import strategies as st
 
 from app_server.core.bounds import MAX_VALUES
 from app_server.core.mcp.faults import MAX_BATCH, MAX_MESSAGE_BYTES
-from app_server.core.mcp.interfaces import (
-    ElicitationRequest,
-    ElicitationResult,
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
+from app_server.core.mcp.resources import RESOURCES
+from app_server.core.mcp.rpc_messages import (
     Incoming,
+    LineSplitter,
     McpError,
     McpReply,
     McpServerRequest,
+    encode,
+    oversized,
+    parse,
+    parse_json,
 )
-from app_server.core.mcp.rpc_messages import LineSplitter, encode, oversized, parse, parse_json
 from protocol.base import Json
 from protocol.mcp import McpAuthStatus
 from tests.unit.mcp.conftest import Rig, http, until
@@ -56,13 +60,15 @@ async def test_the_official_server_is_understood(rig: Rig, official: dict[str, s
     rig.elicit = answer
     async with rig.opened(http(official[kind])) as mcp:
         assert list(mcp.tools()) == ["mcp__web__add", "mcp__web__ask", "mcp__web__fail"]
-        assert (await mcp.call("mcp__web__add", {"a": 1, "b": 2})).payload().content == '{"result":3}'
-        failed = await mcp.call("mcp__web__fail", {})
+        assert (
+            await mcp.requests.call("mcp__web__add", {"a": 1, "b": 2})
+        ).payload().content == '{"result":3}'
+        failed = await mcp.requests.call("mcp__web__fail", {})
         assert failed.result is not None
         assert failed.is_error
         if kind == "streams":  # the others have no way back while a call runs
-            assert (await mcp.call("mcp__web__ask", {})).payload().content == '{"result":"accept"}'
-        resources = await mcp.all_resources()
+            assert (await mcp.requests.call("mcp__web__ask", {})).payload().content == '{"result":"accept"}'
+        resources = await mcp.requests.all_entries(RESOURCES)
         assert [one.uri for one in resources["web"]] == ["note://one"]
 
 
@@ -79,8 +85,8 @@ async def test_headers_session_and_version_go_with_every_request(rig: Rig) -> No
     with script.serving() as url:
         config = http(url, bearer_token_env_var="TOKEN", http_headers={"X-One": "1"})
         async with rig.opened(config) as mcp:
-            assert not (await mcp.call("mcp__web__echo", {})).is_error
-            assert mcp.auth_statuses() == {"web": McpAuthStatus.BEARER_TOKEN}
+            assert not (await mcp.requests.call("mcp__web__echo", {})).is_error
+            assert mcp.requests.auth_statuses() == {"web": McpAuthStatus.BEARER_TOKEN}
     first, *others = [one.headers for one in script.asked]
     assert "Mcp-Session-Id" not in first
     assert {one["Mcp-Session-Id"] for one in others} == {"s-1"}
@@ -117,7 +123,7 @@ async def test_a_server_that_wants_a_login_says_so(rig: Rig) -> None:
         async with rig.opened(http(url)) as mcp:
             (failure,) = mcp.failures()
             assert failure.message == "The web MCP server is not logged in. Run `codex mcp login web`."
-            assert mcp.auth_statuses() == {"web": McpAuthStatus.NOT_LOGGED_IN}
+            assert mcp.requests.auth_statuses() == {"web": McpAuthStatus.NOT_LOGGED_IN}
 
 
 async def test_a_redirect_is_not_followed_with_the_token(rig: Rig) -> None:
@@ -192,7 +198,7 @@ async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
     script.answer = answer
     with script.serving() as url:
         async with rig.opened(http(url, tool_timeout_sec=0.5)) as mcp:
-            outcome = await mcp.call("mcp__web__echo", {})
+            outcome = await mcp.requests.call("mcp__web__echo", {})
             assert "timed out awaiting tools/call after 500ms" in (outcome.error or "")
             await until(lambda: bool(script.messages("notifications/cancelled")))
 
@@ -210,7 +216,7 @@ async def test_an_endless_event_is_cut(rig: Rig) -> None:
 
     with ScriptedHttp(answer).serving() as url:
         async with rig.opened(http(url, tool_timeout_sec=20.0)) as mcp:
-            assert "over the limit" in ((await mcp.call("mcp__web__echo", {})).error or "")
+            assert "over the limit" in ((await mcp.requests.call("mcp__web__echo", {})).error or "")
 
 
 async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
@@ -226,7 +232,7 @@ async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
 
     with ScriptedHttp(answer).serving() as url:
         async with rig.opened(http(url)) as mcp:
-            content = (await mcp.call("mcp__web__echo", {})).payload().content
+            content = (await mcp.requests.call("mcp__web__echo", {})).payload().content
             assert content == '[{"text":"found","type":"text"}]'
 
 
@@ -255,7 +261,7 @@ async def test_an_answer_that_is_none_fails_the_call(
 
     with ScriptedHttp(answer).serving() as url:
         async with rig.opened(http(url)) as mcp:
-            assert expected in ((await mcp.call("mcp__web__echo", {})).error or "")
+            assert expected in ((await mcp.requests.call("mcp__web__echo", {})).error or "")
 
 
 async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None:
@@ -274,8 +280,8 @@ async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None
     script.answer = answer
     with script.serving() as url:
         async with rig.opened(http(url)) as mcp:
-            assert "Transport closed" in ((await mcp.call("mcp__web__echo", {})).error or "")
-            assert not (await mcp.call("mcp__web__echo", {})).is_error
+            assert "Transport closed" in ((await mcp.requests.call("mcp__web__echo", {})).error or "")
+            assert not (await mcp.requests.call("mcp__web__echo", {})).is_error
     assert script.messages("tools/call")[-1].headers["Mcp-Session-Id"] == "s-2"
 
 

@@ -8,9 +8,15 @@ import anyio
 import pytest
 
 from app_server.core.config.types import McpServerConfig, McpStdioTransport
-from app_server.core.mcp.client_access import ConnectionState, call_tool, server_statuses
 from app_server.core.mcp.interfaces import McpFailure
-from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
+from app_server.core.mcp.resources import (
+    RESOURCES,
+    TEMPLATES,
+    ListArguments,
+    list_arguments,
+    read_arguments,
+)
+from app_server.core.mcp.statuses import ConnectionState, server_statuses
 from protocol.engine.events import McpServerState
 from protocol.mcp import McpAuthStatus
 from tests.unit.mcp.conftest import Rig, fake, gone, http, until
@@ -39,27 +45,27 @@ def test_an_event_names_the_server_as_the_model_wrote_it() -> None:
 
 async def test_one_page_of_one_server(rig: Rig) -> None:
     async with rig.fake("normal") as mcp:
-        first = await mcp.list_resources(ListArguments("fake"))
+        first = await mcp.requests.list_entries(RESOURCES, ListArguments("fake"))
         assert first == json.dumps(
             {"server": "fake", "resources": [NOTE], "nextCursor": "two"}, separators=(",", ":")
         )
-        second = json.loads(await mcp.list_resources(ListArguments("fake", "two")))
+        second = json.loads(await mcp.requests.list_entries(RESOURCES, ListArguments("fake", "two")))
         assert second == {"server": "fake", "resources": [NOTE | {"uri": "note://2"}]}
 
 
 async def test_all_pages_of_all_servers(rig: Rig) -> None:
     async with rig.opened(fake("normal", rig.log), fake("crash-start", rig.log, name="dead")) as mcp:
-        assert json.loads(await mcp.list_resources(ListArguments())) == {
+        assert json.loads(await mcp.requests.list_entries(RESOURCES, ListArguments())) == {
             "resources": [NOTE, NOTE | {"uri": "note://2"}]
         }
-        assert json.loads(await mcp.list_templates(ListArguments())) == {
+        assert json.loads(await mcp.requests.list_entries(TEMPLATES, ListArguments())) == {
             "resourceTemplates": [{"server": "fake", "name": "by number", "uriTemplate": "note://{n}"}]
         }
 
 
 async def test_a_resource_is_read(rig: Rig) -> None:
     async with rig.fake("normal") as mcp:
-        output = await mcp.read_resource(read_arguments("fake", "note://1"))
+        output = await mcp.requests.read_resource(read_arguments("fake", "note://1"))
         assert output == (
             '{"server":"fake","uri":"note://1","contents":'
             '[{"mimeType":"text/plain","text":"a note","uri":"note://1"}]}'
@@ -69,23 +75,23 @@ async def test_a_resource_is_read(rig: Rig) -> None:
 async def test_an_unavailable_resource_is_reported_to_the_model(rig: Rig) -> None:
     async with rig.opened(fake("normal", rig.log), fake("crash-start", rig.log, name="dead")) as mcp:
         with pytest.raises(McpFailure) as caught:
-            await mcp.read_resource(read_arguments("fake", "err://x"))
+            await mcp.requests.read_resource(read_arguments("fake", "err://x"))
         assert str(caught.value) == (
             "resources/read failed: resources/read failed for `fake` (err://x): "
             "resources/read failed: Mcp error: -32002: no such"
         )
         for name in ("absent", "dead"):
             with pytest.raises(McpFailure) as caught:
-                await mcp.list_templates(ListArguments(name))
+                await mcp.requests.list_entries(TEMPLATES, ListArguments(name))
             assert str(caught.value) == f"resources/templates/list failed: unknown MCP server '{name}'"
         with pytest.raises(McpFailure, match="cursor can only be used when a server is specified"):
-            await mcp.list_resources(ListArguments(None, "x"))
+            await mcp.requests.list_entries(RESOURCES, ListArguments(None, "x"))
 
 
 async def test_a_client_that_asks_is_shown_everything(rig: Rig) -> None:
     web = http("http://127.0.0.1:9/mcp", enabled=False, bearer_token_env_var="TOKEN")
     async with rig.opened(fake("normal", rig.log), web) as mcp:
-        snapshot = (await mcp.snapshot()).to_value()
+        snapshot = (await mcp.requests.snapshot()).to_value()
     assert snapshot["tools"]["mcp__fake__echo"]["inputSchema"]["properties"] == {"text": {"type": "string"}}
     assert [one["uri"] for one in snapshot["resources"]["fake"]] == ["note://1", "note://2"]
     assert snapshot["resource_templates"]["fake"][0]["uriTemplate"] == "note://{n}"
@@ -114,7 +120,7 @@ async def test_a_server_that_is_started_anew_is_another_process(rig: Rig) -> Non
         first, second = rig.pids()
         assert first == before != second
         assert await gone([first])
-        assert not (await manager.call("mcp__fake__echo", {"text": "x"})).is_error
+        assert not (await manager.requests.call("mcp__fake__echo", {"text": "x"})).is_error
     assert [state for _, state in rig.states] == [STARTING, READY, STARTING, READY]
 
 
@@ -134,7 +140,7 @@ async def test_a_call_that_runs_fails_when_its_server_is_replaced(rig: Rig) -> N
 
         async def call() -> None:
             try:
-                await call_tool(manager, "fake", "echo", {}, None)
+                await manager.requests.call_directly("fake", "echo", {}, None)
             except McpFailure as failure:
                 failures.append(str(failure))
 
@@ -147,7 +153,7 @@ async def test_a_call_that_runs_fails_when_its_server_is_replaced(rig: Rig) -> N
 
 async def test_what_a_client_sends_along_reaches_the_server(rig: Rig) -> None:
     async with rig.fake("normal") as manager:
-        await call_tool(manager, "fake", "echo", {"text": "x"}, {"trace": "t"})
+        await manager.requests.call_directly("fake", "echo", {"text": "x"}, {"trace": "t"})
     (sent,) = rig.received("tools/call")
     assert sent["params"] == {"name": "echo", "arguments": {"text": "x"}, "_meta": {"trace": "t"}}
 
@@ -169,8 +175,8 @@ async def test_the_time_server_tells_the_time(rig: Rig) -> None:
     async with rig.opened(McpServerConfig(name="time", transport=transport, startup_timeout_sec=25.0)) as mcp:
         assert mcp.failures() == ()
         assert set(mcp.tools()) == {"mcp__time__get_current_time", "mcp__time__convert_time"}
-        outcome = await mcp.call("mcp__time__get_current_time", {"timezone": "Europe/Warsaw"})
+        outcome = await mcp.requests.call("mcp__time__get_current_time", {"timezone": "Europe/Warsaw"})
         assert not outcome.is_error
         assert "Europe/Warsaw" in outcome.payload().content
-        wrong = await mcp.call("mcp__time__get_current_time", {"timezone": "Nowhere/Land"})
+        wrong = await mcp.requests.call("mcp__time__get_current_time", {"timezone": "Nowhere/Land"})
         assert wrong.is_error

@@ -28,17 +28,10 @@ from app_server.core.auth.auth_manager import LoginOutcome
 from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.client_access import (
-    ConnectionState,
-    ServerStatus,
-    call_tool,
-    read_resource,
-    running,
-    server_statuses,
-)
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.launch import sends_token
 from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.mcp.statuses import ConnectionState, ServerStatus, running, server_statuses
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from protocol import mcp as engine
 from protocol.base import Json
@@ -198,9 +191,9 @@ async def mcp_server_tool_call(
     context: McpContext, params: McpServerToolCallParams
 ) -> McpServerToolCallResponse:
     """Without a question: the client is who would be asked."""
-    manager = context.of_thread(params.thread_id)
+    servers = context.of_thread(params.thread_id).requests
     try:
-        result = await call_tool(manager, params.server, params.tool, params.arguments, params.meta)
+        result = await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
     except McpFailure as failure:
         raise _failed(failure) from failure
     return shown_result(result)
@@ -211,7 +204,7 @@ async def mcp_server_resource_read(
 ) -> McpResourceReadResponse:
     async with context.of(params.thread_id, [params.server]) as manager:
         try:
-            contents = await read_resource(manager, params.server, params.uri)
+            contents = await manager.requests.read_directly(params.server, params.uri)
         except McpFailure as failure:
             raise _failed(failure) from failure
     return McpResourceReadResponse(

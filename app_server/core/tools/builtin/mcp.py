@@ -9,13 +9,20 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from app_server.core.mcp.interfaces import McpFailure
-from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
+from app_server.core.mcp.resources import (
+    RESOURCES,
+    TEMPLATES,
+    ListArguments,
+    ResourceKind,
+    list_arguments,
+    read_arguments,
+)
 from app_server.core.mcp.results import text_result
 from app_server.core.tools.arguments import parse_arguments, parse_json
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.schemas import ListingArguments, ReadingArguments
 from protocol.engine.items import ItemStatus, McpToolCall
-from protocol.mcp import ErrResult, McpInvocation, McpResult, OkResult
+from protocol.mcp import ErrResult, McpInvocation, McpModel, McpResult, OkResult
 from protocol.structs import replace
 
 
@@ -49,15 +56,15 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     match call.name:
         case "list_mcp_resources" | "list_mcp_resource_templates":
             listing = _listing(call)
-            ask = turn.mcp.list_resources if call.name == "list_mcp_resources" else turn.mcp.list_templates
-            server, request = listing.invoked_server, partial(ask, listing)
+            kind: ResourceKind[McpModel] = RESOURCES if call.name == "list_mcp_resources" else TEMPLATES
+            server, request = listing.invoked_server, partial(turn.mcp.requests.list_entries, kind, listing)
         case "read_mcp_resource":
             given = parse_arguments(call.arguments, ReadingArguments)
             try:
                 reading = read_arguments(given.server, given.uri)
             except McpFailure as failure:
                 raise ToolFailure(str(failure)) from failure
-            server, request = reading.invoked_server, partial(turn.mcp.read_resource, reading)
+            server, request = reading.invoked_server, partial(turn.mcp.requests.read_resource, reading)
         case _:
             return await _call_server(call, turn)
     # For the events: the arguments as the model wrote them.
@@ -70,12 +77,13 @@ async def _call_server(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     Absent arguments and null call it without any.
     """
     arguments = parse_json(call.arguments)
-    invocation = turn.mcp.invocation(call.name, arguments)
-    if invocation is None:
+    tool = turn.mcp.tools().get(call.name)
+    if tool is None:
         raise ToolFailure(f"unsupported call: {call.name}")
+    invocation = McpInvocation(server=tool.server, tool=tool.tool, arguments=arguments)
     item = McpToolCall(id=call.call_id, invocation=invocation)
     turn.items.start(item)
-    outcome = await turn.mcp.call(call.name, arguments)
+    outcome = await turn.mcp.requests.call(call.name, arguments)
     turn.items.complete(finished_item(item, outcome.seconds, outcome.event_result()))
     return ToolOutput(outcome.payload())
 

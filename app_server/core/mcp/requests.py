@@ -1,0 +1,253 @@
+"""What is asked of the servers of a conversation: calls of their tools, their resources, and who is logged in.
+
+Where the settings of a server want it, the user is asked before a call of the model. Nothing here emits events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import anyio
+
+from app_server.core.config.types import McpApproval, McpHttpTransport, McpServerConfig
+from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED, tool_call_error
+from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, McpFailure, McpRuntime
+from app_server.core.mcp.launch import sends_token
+from app_server.core.mcp.mcp_client import McpRequestFailed, entries
+from app_server.core.mcp.mcp_server import McpServer
+from app_server.core.mcp.offer import McpTool, allowed
+from app_server.core.mcp.resources import (
+    READ_RESOURCE,
+    RESOURCES,
+    TEMPLATES,
+    Contents,
+    ListArguments,
+    Listed,
+    ReadArguments,
+    ResourceKind,
+    list_output,
+    parse_contents,
+    read_output,
+)
+from app_server.core.mcp.results import McpCallOutcome, parse_result
+from app_server.core.threads import run_in_thread
+from protocol.base import Json
+from protocol.events.tools import McpListToolsResponseEvent
+from protocol.mcp import CallToolResult, McpAuthStatus
+from protocol.message_outline import nested_too_deeply
+
+APPROVAL_KIND = "mcp_tool_call"
+"""By which clients distinguish this question from those of the server itself."""
+
+
+class Servers(Protocol):
+    """The servers of one conversation, as their manager keeps them."""
+
+    configs: dict[str, McpServerConfig]
+    servers: dict[str, McpServer]
+    runtime: Callable[[], McpRuntime]
+
+    def tools(self) -> Mapping[str, McpTool]: ...
+
+    async def ready(self) -> None: ...
+
+
+class McpRequests:
+    """Requests to some servers. Those of the model answer with text for it; those of a client are a
+    client's own, for which nobody is asked.
+    """
+
+    def __init__(self, manager: Servers) -> None:
+        self._manager = manager
+
+    # --- of the model
+    async def call(self, name: str, arguments: Json) -> McpCallOutcome:
+        """Call a tool by its qualified name. The outcome includes any error."""
+        begun = anyio.current_time()
+        tool = self._manager.tools().get(name)
+        result: CallToolResult | None = None
+        error: str | None = f"unsupported call: {name}"
+        if tool is not None:
+            try:
+                result, error = await self._call(tool, arguments), None
+            except McpRequestFailed as failed:
+                error = tool_call_error(tool.server, tool.tool, failed.causes)
+        return McpCallOutcome(result, error, anyio.current_time() - begun)
+
+    async def list_entries(self, kind: ResourceKind[Listed], arguments: ListArguments) -> str:
+        """Return one page of a server's list, or all of every server's. Raises McpFailure with text for the model."""
+        server, cursor = arguments.server, arguments.cursor
+        if server is None:
+            if cursor is not None:
+                raise McpFailure("cursor can only be used when a server is specified")
+            every = await self.all_entries(kind)
+            return list_output(kind, None, [(name, one) for name, found in every.items() for one in found])
+        try:
+            result = await self._running(server, kind.method).request(
+                kind.method, {} if cursor is None else {"cursor": cursor}
+            )
+            raw = entries(kind.method, result, kind.key)
+        except McpRequestFailed as error:
+            raise McpFailure(f"{kind.method} failed: {kind.method} failed for `{server}`: {error}") from error
+        following = result.get("nextCursor")
+        found = [(server, one) for one in kind.parse(raw[:MAX_RESOURCES])]
+        return list_output(kind, server, found, following if isinstance(following, str) else None)
+
+    async def read_resource(self, arguments: ReadArguments) -> str:
+        """Return the contents of a resource. Raises McpFailure with text for the model."""
+        server, uri = arguments.server, arguments.uri
+        try:
+            return read_output(server, uri, await _contents(self._running(server, READ_RESOURCE), uri))
+        except McpRequestFailed as error:
+            raise McpFailure(
+                f"{READ_RESOURCE} failed: {READ_RESOURCE} failed for `{server}` ({uri}): {error}"
+            ) from error
+
+    # --- of a client
+    async def call_directly(self, server: str, tool: str, arguments: Json, meta: Json) -> CallToolResult:
+        """Return the result of a call as the server gave it, within bounds. Raises McpFailure."""
+        failed = f"tool call failed for `{server}/{tool}`"
+        if arguments is not None and not isinstance(arguments, dict):
+            raise McpFailure(f"{failed}: MCP tool arguments must be a JSON object")
+        if nested_too_deeply(arguments) or nested_too_deeply(meta):
+            raise McpFailure(f"{failed}: the arguments are nested too deeply")
+        chosen = await self._started(server)
+        if not allowed(chosen.config, tool):
+            raise McpFailure(f"tool '{tool[:200]}' is disabled for MCP server '{server}'")
+        params: dict[str, Json] = {"name": tool, "arguments": arguments or {}}
+        if meta is not None:
+            params["_meta"] = meta
+        try:
+            result = await _result_of_call(chosen, params)
+        except McpRequestFailed as error:
+            raise McpFailure(f"{failed}: {error}") from error
+        if result is None:
+            raise McpFailure(f"{failed}: {UNEXPECTED}")
+        return result
+
+    async def read_directly(self, server: str, uri: str) -> tuple[Contents, ...]:
+        """Return the contents of a resource, truncated. Raises McpFailure."""
+        chosen = await self._started(server)
+        try:
+            return await _contents(chosen, uri)
+        except McpRequestFailed as error:
+            raise McpFailure(f"resources/read failed for `{server}`: {error}") from error
+
+    async def snapshot(self) -> McpListToolsResponseEvent:
+        """Return tools, resources and login states of all servers."""
+        await self._manager.ready()
+        return McpListToolsResponseEvent(
+            tools={name: tool.definition for name, tool in self._manager.tools().items()},
+            resources=await self.all_entries(RESOURCES),
+            resource_templates=await self.all_entries(TEMPLATES),
+            auth_statuses=self.auth_statuses(),
+        )
+
+    # --- of both
+    async def all_entries(self, kind: ResourceKind[Listed]) -> dict[str, tuple[Listed, ...]]:
+        """Return the lists of every server; a server that fails has none."""
+        found: dict[str, tuple[Listed, ...]] = {}
+
+        async def collect(name: str, server: McpServer) -> None:
+            try:
+                found[name] = kind.parse(await server.collect(kind.method, kind.key, MAX_RESOURCES))
+            except McpRequestFailed:
+                return
+
+        async with anyio.create_task_group() as group:
+            for name, server in self._manager.servers.items():
+                if server.running and "resources" in server.capabilities:
+                    group.start_soon(collect, name, server)
+        return dict(sorted(found.items()))
+
+    def auth_statuses(self) -> dict[str, McpAuthStatus]:
+        """Return for each configured server whether it requires a login."""
+        return {name: self._auth_status(name, config) for name, config in self._manager.configs.items()}
+
+    async def _call(self, tool: McpTool, arguments: Json) -> CallToolResult:
+        if arguments is not None and not isinstance(arguments, dict):
+            raise McpRequestFailed(f"invalid type: {_kind(arguments)}, expected a map")
+        if nested_too_deeply(arguments):
+            raise McpRequestFailed("the arguments are nested too deeply")
+        server = self._manager.servers[tool.server]
+        elicit = self._manager.runtime().elicit
+        if needs_approval(server.config, tool) and not await is_approved(elicit, tool, arguments):
+            raise McpRequestFailed("the user did not allow this call")
+        params = {"name": tool.tool} | ({} if arguments is None else {"arguments": arguments})
+        result = await _result_of_call(server, params)
+        if result is None:
+            raise McpRequestFailed(f"tools/call failed: {UNEXPECTED}")
+        return result
+
+    def _running(self, name: str, method: str) -> McpServer:
+        server = self._manager.servers.get(name)
+        if server is None or not server.running:
+            raise McpFailure(f"{method} failed: unknown MCP server '{name}'")
+        return server
+
+    async def _started(self, name: str) -> McpServer:
+        server = self._manager.servers.get(name)
+        if server is None:
+            raise McpFailure(f"unknown MCP server '{name[:200]}'")
+        await server.settled.wait()
+        if server.failure is not None:
+            raise McpFailure(server.failure.message)
+        return server
+
+    def _auth_status(self, name: str, config: McpServerConfig) -> McpAuthStatus:
+        if not isinstance(config.transport, McpHttpTransport):
+            return McpAuthStatus.UNSUPPORTED
+        server = self._manager.servers.get(name)
+        if server is not None and server.failure is not None and server.failure.auth_required:
+            return McpAuthStatus.NOT_LOGGED_IN
+        if sends_token(config.transport):
+            return McpAuthStatus.BEARER_TOKEN
+        tokens = self._manager.runtime().tokens
+        logged_in = tokens is not None and tokens().has_login(name, config.transport.url)
+        return McpAuthStatus.O_AUTH if logged_in else McpAuthStatus.UNSUPPORTED
+
+
+def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:
+    """Return whether the user is asked. A tool is taken to write unless the server says that it only reads."""
+    match config.tool_approvals.get(tool.tool, config.approval):
+        case McpApproval.PROMPT:
+            return True
+        case McpApproval.WRITES:
+            annotations = tool.definition.annotations
+            return annotations is None or annotations.read_only_hint is not True
+        case McpApproval.AUTO | McpApproval.APPROVE:
+            return False
+
+
+async def is_approved(elicit: Elicit | None, tool: McpTool, arguments: Json) -> bool:
+    """Ask the user. Nothing but a plain yes approves; where nobody can be asked, nobody does."""
+    if elicit is None:
+        return False
+    meta = {"codex_approval_kind": APPROVAL_KIND, "tool_params": {} if arguments is None else arguments}
+    message = f"Allow the MCP server `{tool.server}` to run the tool `{tool.tool}`?"
+    answer = await elicit(ElicitationRequest(tool.server, message, meta=meta, is_approval=True))
+    return answer.action == "accept"
+
+
+async def _result_of_call(server: McpServer, params: Json) -> CallToolResult | None:
+    return await run_in_thread(parse_result, await server.request("tools/call", params))
+
+
+async def _contents(server: McpServer, uri: str) -> tuple[Contents, ...]:
+    result = await server.request(READ_RESOURCE, {"uri": uri})
+    return parse_contents(entries(READ_RESOURCE, result, "contents"))
+
+
+def _kind(value: Json) -> str:
+    match value:
+        case bool():
+            return f"boolean `{str(value).lower()}`"
+        case int():
+            return f"integer `{value}`"
+        case float():
+            return f"floating point `{value}`"
+        case str():
+            return f"string {value[:40]!r}"
+        case _:
+            return "sequence"
