@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, Phase, settings
 
 from app_server.core.bounds import without_collector
 from tests.support.library import MakeLibraryWorld, library_worlds
+from tests.support.not_run import not_run
 from tests.support.world import MakeWorld, worlds_in
 
 # How fast a machine is, and what else it has to do, is nothing that a test may fail on.
@@ -40,6 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if PROCESSES & set(item.path.parts):
             item.add_marker(pytest.mark.process)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [each.longrepr[2] for each in skipped if isinstance(each.longrepr, tuple)]
+    if reasons:
+        terminalreporter.write_sep("=", "not run")
+        for line in not_run(reasons):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

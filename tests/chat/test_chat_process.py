@@ -11,7 +11,8 @@ import pytest
 
 from app_server.chat.open_questions import SEEN_AFTER
 from tests.support.screen_captures import DOCS, RECORDING, capture
-from tests.support.terminal import PATIENCE, Terminal
+from tests.support.terminal import Terminal
+from tests.support.waiting import PATIENCE
 from tests.support.world import PATH, SCRIPT
 
 pytestmark = pytest.mark.process

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.rig import Place, Served, conversing
-from tests.process.servers import until
 from tests.support.client import Refused
 from tests.support.invariants import rollout
 from tests.support.scripted_model import ScriptedModel, reply, says, script
+from tests.support.waiting import until
 
 ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not ROOT, reason="only root may mount")

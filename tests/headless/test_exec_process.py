@@ -21,6 +21,7 @@ from tests.headless.test_exec_command import options_of
 from tests.support.library import make_folders, serving_model
 from tests.support.pipes import alive, descendants
 from tests.support.scripted_model import Reply, ScriptedModel, reply, says, script
+from tests.support.waiting import until
 from tests.support.world import SCRIPT, WHOLE_SCENARIO
 
 pytestmark = pytest.mark.anyio
@@ -109,8 +110,7 @@ async def test_nothing_outlives_it(number: signal.Signals, tmp_path: Path) -> No
     begun = tmp_path / "workspace" / "begun"
     busy = reply(script("sleep 1000 & setsid sleep 1000 & echo > begun; sleep 1000"))
     async with started(tmp_path, busy) as process:
-        while not begun.exists():  # noqa: ASYNC110 - a file tells nobody
-            await anyio.sleep(0.02)
+        await until(begun.exists)
         children = descendants(process.pid)
         assert children
         process.send_signal(number)

@@ -2,7 +2,7 @@
 watched, and they may be killed."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,13 +161,3 @@ async def place_in(root: Path, *, policy: str = "never", more: str = "") -> Asyn
         config = CONFIG.format(url=url, policy=policy, more=more)
         (root / "home" / "config.toml").write_text(config)
         yield Place(root, model)
-
-
-async def until(true: Callable[[], bool], what: str) -> None:
-    """For what happens outside of everything that tells of it."""
-    try:
-        with anyio.fail_after(PATIENCE):
-            while not true():  # noqa: ASYNC110 - a file tells nobody
-                await anyio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"never happened: {what}") from None

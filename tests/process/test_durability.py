@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from protocol.base import Json
-from tests.process.servers import Place, place_in, until
+from tests.process.servers import Place, place_in
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import reply, says, script
+from tests.support.waiting import until
 
 
 def mode(path: Path) -> int:

@@ -19,7 +19,6 @@ from protocol.structs import replace
 from tests.support.inspected import (
     BROKEN,
     INITIALIZE,
-    PATIENCE,
     Inspected,
     chromium,
     expect,
@@ -28,6 +27,7 @@ from tests.support.inspected import (
     needs_a_browser,
 )
 from tests.support.scripted_model import begins_to_say, reply, says, script, word
+from tests.support.waiting import PATIENCE
 from tests.support.world import SCRIPT, MakeWorld
 from tests.unit.inspector.recorded_turn import TURN, analysed, told
 

@@ -6,8 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -18,6 +16,7 @@ from app_server.cli import main
 from app_server.inspector import inspect_command
 from protocol.base import Json
 from tests.support.inspected import BROKEN
+from tests.support.waiting import wait_until
 from tests.support.world import SCRIPT
 
 PATIENCE = 60.0
@@ -109,10 +108,7 @@ def test_the_file_with_the_address_is_the_users_alone_and_follows_no_link(tmp_pa
         (tmp_path / name).symlink_to(other)
     command = (SCRIPT, "inspect", "--url-file", str(url), "--", sys.executable, "-c", ECHO)
     running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, umask=0)
-    end = time.monotonic() + PATIENCE
-    while url.is_symlink():
-        assert time.monotonic() < end, "no address"
-        threading.Event().wait(0.02)
+    wait_until(lambda: not url.is_symlink())
     assert stat.S_IMODE(url.lstat().st_mode) == 0o600
     assert url.read_text().startswith("http://127.0.0.1:")
     assert other.read_text() == "mine"

@@ -16,6 +16,7 @@ import pytest
 from app_server.startup.process import refuse_inspection
 from protocol.base import Json
 from tests.support.scripted_model import calls, patches, reply, runs, says, script
+from tests.support.waiting import until
 from tests.support.world import SCRIPT, MakeWorld, World
 
 pytestmark = pytest.mark.skipif(
@@ -61,9 +62,7 @@ def sleeping(seconds: str) -> list[int]:
 
 
 async def until_asleep(seconds: str, count: int) -> None:
-    with anyio.fail_after(20):
-        while len(sleeping(seconds)) != count:  # noqa: ASYNC110  processes of others tell nobody
-            await anyio.sleep(0.01)
+    await until(lambda: len(sleeping(seconds)) == count)
 
 
 @pytest.fixture

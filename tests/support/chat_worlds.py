@@ -27,8 +27,9 @@ from protocol.base import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel
-from tests.support.terminal import PATIENCE, Terminal
+from tests.support.terminal import Terminal
 from tests.support.transcript import client_lines, model_lines
+from tests.support.waiting import PATIENCE
 
 
 @dataclass(slots=True)

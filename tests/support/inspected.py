@@ -3,8 +3,6 @@
 import json
 import shutil
 import subprocess
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +11,9 @@ from typing import Any
 import pytest
 
 from protocol.base import Json
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT
 
-PATIENCE = 90.0
-"""Seconds that anything may take on a machine with much else to do."""
 BROKEN = str(Path(__file__).with_name("broken_server.py"))
 INITIALIZE: Json = {
     "id": 1,
@@ -43,10 +40,7 @@ class Inspected:
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
     def url(self) -> str:
-        end = time.monotonic() + PATIENCE
-        while not self.url_file.exists():
-            assert time.monotonic() < end, "no page"
-            threading.Event().wait(0.02)
+        wait_until(self.url_file.exists)
         return self.url_file.read_text().strip()
 
     def send(self, message: Json) -> None:
@@ -66,10 +60,7 @@ class Inspected:
         started = self.process.pid
         helpers = Path(f"/proc/{started}/task/{started}/children").read_text().split()
         self.leave()
-        end = time.monotonic() + PATIENCE
-        while any(Path(f"/proc/{helper}").exists() for helper in helpers):
-            assert time.monotonic() < end, "what serves the page has not ended"
-            threading.Event().wait(0.02)
+        wait_until(lambda: not any(Path(f"/proc/{helper}").exists() for helper in helpers))
 
     def leave(self) -> None:
         self.stdin.close()

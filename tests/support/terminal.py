@@ -8,16 +8,14 @@ import signal
 import struct
 import subprocess
 import termios
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pyte
 
-PATIENCE = 120.0
-"""Seconds that anything may take to appear, also on a machine that does much else. Nothing waits for it in vain."""
+from tests.support.waiting import wait_until
 
 DIM, DIM_COLOUR = 2, 90
 """pyte knows no dim text; bright black is how most terminals show it."""
@@ -81,35 +79,27 @@ class Terminal:
 
     def wait_for(self, text: str, times: int = 1) -> str:
         """Read until the text was shown so many times; gives the screen. Raises AssertionError."""
-        deadline = time.monotonic() + PATIENCE
-        while self.text.count(text) < times:
-            assert time.monotonic() < deadline, f"no {text!r} on the screen:\n{self.text}"
-            self._read(0.5)
+        self._wait(lambda: self.text.count(text) >= times, f"no {text!r} on the screen")
         return self.text
 
     def wait_to_see(self, *texts: str) -> None:
         """Read until all are on the part of the screen that is visible."""
-        deadline = time.monotonic() + PATIENCE
-        while not all(text in "\n".join(self.screen.display) for text in texts):
-            assert time.monotonic() < deadline, f"not all of {texts!r} is visible:\n{self.text}"
-            self._read(0.5)
+        self._wait(
+            lambda: all(text in "\n".join(self.screen.display) for text in texts),
+            f"not all of {texts!r} is visible",
+        )
 
     def wait_until_gone(self, text: str) -> str:
         """Read until the text is painted over."""
-        deadline = time.monotonic() + PATIENCE
-        while text in self.text:
-            assert time.monotonic() < deadline, f"still {text!r} on the screen:\n{self.text}"
-            self._read(0.5)
+        self._wait(lambda: text not in self.text, f"still {text!r} on the screen")
         return self.text
 
     def wait_for_end(self) -> int:
         """The exit status of the program."""
         assert self._process is not None
-        deadline = time.monotonic() + PATIENCE
-        while self._process.poll() is None:
-            assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
-            self._read(0.05)
-        return self._process.returncode
+        process = self._process
+        self._wait(lambda: process.poll() is not None, "it does not end", 0.05)
+        return process.returncode
 
     def signal(self, number: signal.Signals) -> None:
         """Send the program a signal."""
@@ -124,6 +114,9 @@ class Terminal:
     def read_on(self) -> None:
         """Read what is there, so that who writes does not wait."""
         self._read(0.02)
+
+    def _wait(self, true: Callable[[], bool], what: str, seconds: float = 0.5) -> None:
+        wait_until(true, lambda: f"{what}:\n{self.text}", lambda: self._read(seconds))
 
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

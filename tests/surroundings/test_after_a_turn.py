@@ -3,10 +3,10 @@
 import json
 import sys
 
-import anyio
 import pytest
 
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script
+from tests.support.waiting import until
 from tests.support.world import MakeWorld, World
 
 TELL = "import os,sys; p=sys.argv[1]; open(p+'.new','w').write(sys.argv[2]); os.rename(p+'.new',p)"
@@ -14,9 +14,7 @@ TELL = "import os,sys; p=sys.argv[1]; open(p+'.new','w').write(sys.argv[2]); os.
 
 async def told(w: World) -> str:
     path = w.root / "told"
-    with anyio.fail_after(10):
-        while not path.exists():  # noqa: ASYNC110  another process writes it
-            await anyio.sleep(0.01)
+    await until(path.exists)
     return path.read_text()
 
 

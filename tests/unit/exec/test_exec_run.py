@@ -23,6 +23,7 @@ from app_server.core.exec.streams import STREAM_CAP, HeadTail
 from app_server.core.launcher import descendants, wire
 from app_server.core.sandbox.plan import SandboxPlan
 from protocol.structs import replace
+from tests.support.waiting import until
 from tests.unit.exec.conftest import Bench
 
 Find = Callable[[str], list[int]]
@@ -34,9 +35,7 @@ def mark() -> str:
 
 
 async def gone(find: Find, number: str) -> None:
-    with anyio.fail_after(5):
-        while find(number):  # noqa: ASYNC110 - the kernel has no event for this
-            await anyio.sleep(0.01)
+    await until(lambda: not find(number))
 
 
 async def test_output_and_exit_code(bench: Bench) -> None:

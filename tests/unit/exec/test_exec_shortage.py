@@ -18,6 +18,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.launcher import descendants, wire
 from protocol.policy import ReadOnly
 from tests.support.shortage import open_files
+from tests.support.waiting import PATIENCE, until
 from tests.unit.exec.conftest import Bench
 
 Answer = tuple[object, ...] | None
@@ -210,17 +211,15 @@ async def test_a_command_ends_with_its_helpers(
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-        with anyio.fail_after(10):
-            while len(marked(mark)) < 3:  # noqa: ASYNC110 - the kernel has no event for this
-                await anyio.sleep(0.01)
-            launcher = bench.runner.launcher_pid
-            assert launcher is not None
-            for pid in [launcher, *_below(launcher)]:
-                if pid not in marked(mark):
-                    os.kill(pid, 9)
+        await until(lambda: len(marked(mark)) >= 3)
+        launcher = bench.runner.launcher_pid
+        assert launcher is not None
+        for pid in [launcher, *_below(launcher)]:
+            if pid not in marked(mark):
+                os.kill(pid, 9)
+        with anyio.fail_after(PATIENCE):
             await ended.wait()
-            while marked(mark):  # noqa: ASYNC110 - the same
-                await anyio.sleep(0.01)
+        await until(lambda: not marked(mark))
     assert (await bench.sh("echo fine")).stdout == b"fine\n"
 
 

@@ -17,6 +17,7 @@ from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
 from app_server.core.exec.terminal import PtySession
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
 from protocol.structs import replace
+from tests.support.waiting import until
 from tests.unit.exec.conftest import Bench
 
 
@@ -146,9 +147,7 @@ async def test_a_command_waits_for_who_takes_its_output(
         one.slow = anyio.Event()
         await one.until(mark.encode())
         one.command.kill()
-        with anyio.fail_after(20):
-            while marked(mark):  # noqa: ASYNC110  the kernel tells nobody
-                await anyio.sleep(0.01)
+        await until(lambda: not marked(mark))
         taken = len(one.heard[Stream.STDOUT])
         one.slow.set()
         assert await one.ended() == 137
@@ -188,7 +187,7 @@ async def test_what_cannot_be_started_is_an_error(bench: Bench) -> None:
     assert raised.value.code == 2
 
 
-async def until(session: PtySession, words: bytes) -> bytes:
+async def read_until(session: PtySession, words: bytes) -> bytes:
     seen = b""
     with anyio.fail_after(10):
         while words not in seen:
@@ -200,9 +199,9 @@ async def until(session: PtySession, words: bytes) -> bytes:
 async def test_a_session_is_written_to_and_answers(bench: Bench, policy: SandboxPolicy | None) -> None:
     spec = bench.spec("sh", "-c", "test -t 0 && echo terminal; read a; echo got:$a; exit 7", policy=policy)
     session = await bench.runner.open_session(spec, TerminalSize(30, 100))
-    await until(session, b"terminal")
+    await read_until(session, b"terminal")
     await session.write(b"hello\n")
-    await until(session, b"got:hello")
+    await read_until(session, b"got:hello")
     await session.wait_ended()
     assert session.exit_code == 7
     await session.close()
@@ -221,7 +220,7 @@ async def test_output_is_taken_in_unread_and_kept_to_a_cap(bench: Bench) -> None
 
 async def test_closing_ends_the_command(bench: Bench) -> None:
     session = await bench.runner.open_session(bench.spec("sh", "-c", "trap '' HUP TERM; echo up; sleep 100"))
-    await until(session, b"up")
+    await read_until(session, b"up")
     await session.close()
     assert session.exit_code == 137
 

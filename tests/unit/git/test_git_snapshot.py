@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from app_server.core.errors import GitError
@@ -15,6 +14,7 @@ from app_server.core.git.index import WorktreeFile
 from app_server.core.git.run_git import GitCommand, GitResult, run_git
 from app_server.core.git.snapshot import Git
 from app_server.core.git.upstream import diff_to_remote
+from tests.support.waiting import until
 from tests.unit.git.conftest import Sandpit
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -333,10 +333,8 @@ async def test_git_that_does_not_end_is_ended(tmp_path: Path) -> None:
         with pytest.raises(GitError, match="did not end"):
             await run_git(command, timeout=timeout)
         timeout *= 2
-    with anyio.fail_after(60):
-        # A killed process may take a moment to end.
-        while is_alive(int((tmp_path / "child").read_text())):  # noqa: ASYNC110
-            await anyio.sleep(0.01)
+    # A killed process may take a moment to end.
+    await until(lambda: not is_alive(int((tmp_path / "child").read_text())))
 
 
 async def test_a_missing_git_is_reported(tmp_path: Path) -> None:

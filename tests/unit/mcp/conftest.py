@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
 from protocol.base import Json
 from protocol.engine.events import McpServerState, McpServerStateChanged
+from tests.support.waiting import until
 
 FAKE = Path(__file__).with_name("fake_server.py")
 USER = {"HOME": "/home/u", "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
@@ -109,13 +110,6 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state not in "ZX"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for what another process does."""
-    with anyio.fail_after(10):
-        while not condition():  # noqa: ASYNC110  nobody here could set an event
-            await anyio.sleep(0.01)
 
 
 async def gone(pids: list[int]) -> bool:

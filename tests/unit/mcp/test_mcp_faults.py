@@ -15,7 +15,8 @@ from app_server.core.mcp.faults import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOL
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from app_server.core.mcp.offer import SERVER_NAME
 from protocol.base import Json
-from tests.unit.mcp.conftest import USER, Rig, fake, gone, until
+from tests.support.waiting import until
+from tests.unit.mcp.conftest import USER, Rig, fake, gone
 
 ECHO = "mcp__fake__echo"
 CALL_FAILED = "tool call error: tool call failed for `fake/echo`\n\nCaused by:\n    "

@@ -30,7 +30,8 @@ from app_server.core.mcp.rpc_messages import (
 )
 from protocol.base import Json
 from protocol.mcp import McpAuthStatus
-from tests.unit.mcp.conftest import Rig, http, until
+from tests.support.waiting import until
+from tests.unit.mcp.conftest import Rig, http
 from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply, reply_json
 
 OFFICIAL = Path(__file__).with_name("official_server.py")

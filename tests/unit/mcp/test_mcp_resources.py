@@ -19,7 +19,8 @@ from app_server.core.mcp.resources import (
 from app_server.core.mcp.statuses import ConnectionState, server_statuses
 from protocol.engine.events import McpServerState
 from protocol.mcp import McpAuthStatus
-from tests.unit.mcp.conftest import Rig, fake, gone, http, until
+from tests.support.waiting import until
+from tests.unit.mcp.conftest import Rig, fake, gone, http
 
 NOTE = {"server": "fake", "mimeType": "text/plain", "name": "note", "uri": "note://1"}
 

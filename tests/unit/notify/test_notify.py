@@ -5,10 +5,8 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,18 +20,12 @@ from app_server.core.notify import (
     fit,
     turn_complete,
 )
+from tests.support.waiting import until
 
 WRITE = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:], dict(os.environ), os.getsid(0)]))"
 KEEP = ("/bin/sh", "-c", 'printf %s "$1" > "$0.part" && mv "$0.part" "$0"')
 """Stores the message at once, under the name that follows."""
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "MINE": "1"}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for what another process does."""
-    with anyio.fail_after(10):
-        while not condition():  # noqa: ASYNC110  nobody here could set an event
-            await anyio.sleep(0.01)
 
 
 async def content(path: Path) -> str:

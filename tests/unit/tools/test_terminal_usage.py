@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 from typing import cast
 
@@ -13,6 +12,7 @@ from app_server.core.exec.report import CommandRoot, ProcessUsage, usage_of
 from app_server.core.launcher import descendants
 from app_server.core.tools import terminals
 from app_server.core.tools.terminals import Terminal, look_at_terminals
+from tests.support.waiting import wait_until
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 
@@ -55,12 +55,20 @@ def test_a_tree_is_counted_as_one() -> None:
         try:
             assert shell.stdout is not None
             shell.stdout.readline()
-            inner, deadline = None, time.monotonic() + 10
-            while inner is None or inner.rss_kb == 0:  # the kernel counts the memory of a new process late
-                assert time.monotonic() < deadline
-                table = descendants.listed()
-                [child] = descendants.below(shell.pid, table)
-                inner = usage_of(CommandRoot(child, is_supervisor=False), table)
+            [child] = descendants.below(shell.pid, descendants.listed())
+            # The kernel counts the memory of a new process late.
+            wait_until(
+                lambda: (
+                    (usage := usage_of(CommandRoot(child, is_supervisor=False), descendants.listed()))
+                    is not None
+                    and usage.rss_kb > 0
+                )
+            )
+            inner, table = (
+                usage_of(CommandRoot(child, is_supervisor=False), descendants.listed()),
+                descendants.listed(),
+            )
+            assert inner is not None
             whole = usage_of(CommandRoot(shell.pid, is_supervisor=False), table)
             as_supervisor = usage_of(CommandRoot(shell.pid, is_supervisor=True), table)
             assert whole is not None

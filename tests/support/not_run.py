@@ -1,0 +1,53 @@
+"""What a run of the tests left out for lack of something that this machine has not, and how to run it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+WANTS: Final = (
+    (
+        r"REFERENCE_CODEX_THREADS",
+        "threads read by codex",
+        "REFERENCE_CODEX_THREADS=/path/to/codex-0.169 make test",
+    ),
+    (
+        r"REFERENCE_CODEX",
+        "conversations from codex and back",
+        "REFERENCE_CODEX=/path/to/codex-0.58 make test",
+    ),
+    (r"playwright|Chromium", "the inspector's page", "pip install --group browser, and a Chromium"),
+    (r"starlette|inspect", "the inspector", "pip install -e '.[inspect]'"),
+    (r"opentelemetry|otel", "telemetry", "pip install -e '.[otel]'"),
+    (r"'rich'", "the chat", "pip install -e '.[chat]'"),
+    (r"openai_codex", "the Python SDK of codex", "pip install --no-deps --group clients"),
+    (
+        r"mcp_server_time|mcp-server-time|official SDK|mcp\.server",
+        "MCP servers of others",
+        "pip install --group dev",
+    ),
+    (r"npm", "servers and adapters from npm", "install node and npm; the registry has to answer"),
+    (r"there is no (\w+)", r"what needs \1", r"install \1"),
+    (r"only root", "what only root meets", "run the tests as root, in a container"),
+    (r"user may", "what root never meets", "run the tests as a user without special rights"),
+    (
+        r"kernel|Landlock|namespaces|mount|attributes",
+        "features of the kernel",
+        "use one with Landlock and namespaces",
+    ),
+    (r"Linux|/proc|inotify|subreaper|locks of open", "what only Linux has", "run the tests on Linux"),
+)
+"""Patterns of reasons, what was left out for them, and how it is run."""
+
+
+def not_run(reasons: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each thing that tests lacked, with how many tests lacked it."""
+    for (what, how), count in Counter(map(_wanted, reasons)).most_common():
+        yield f"{count} of {what}: {how}"
+
+
+def _wanted(reason: str) -> tuple[str, str]:
+    for pattern, what, how in WANTS:
+        if found := re.search(pattern, reason):
+            return found.expand(what), found.expand(how)
+    return "others", reason
