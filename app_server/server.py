@@ -21,10 +21,11 @@ from msgspec import Struct
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import AccountServices, ConfigSource, HostServices, ServerServices
+from app_server.apis.services import AccountServices, HostServices, ServerServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import env_api_key
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
@@ -255,7 +256,7 @@ def _compose(
     skills = Lazy(load_skills)
     engine = LazyEngine(Lazy(load), runner, background, settings.commands_after)
     services = ServerServices(
-        config=ConfigSource(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment),
+        config=UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment),
         conversations=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
         outgoing=outgoing,
         handshake=Handshake(client, user_agent),

@@ -185,6 +185,7 @@ LATE_IMPORTS = {
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "the same",
     "tempfile": "most servers never write such a file",
+    "app_server.core.config.settings_file": "most servers neither show nor write it",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
 }
 """What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""

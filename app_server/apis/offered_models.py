@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app_server.apis.services import ConfigSource, ProviderModels
+from app_server.apis.services import ProviderModels
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import CoreError
 from app_server.core.model.families import KNOWN_MODELS, KnownModel
@@ -17,7 +18,7 @@ from app_server.rpc.errors import invalid_request
 
 
 class ModelContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     models: ProviderModels
 
     async def offered(self, provider: str | None = None) -> Sequence[KnownModel]:

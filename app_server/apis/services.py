@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import TaskGroup
@@ -14,8 +11,8 @@ from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.config.load import load_config
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.config.settings import UserSettings
+from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
@@ -23,36 +20,11 @@ from app_server.core.lazy import Lazy
 from app_server.machine import Machine
 from app_server.rpc.errors import invalid_request
 from app_server.rpc.outgoing import Outgoing
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.skills.skill_catalog import SkillCatalog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSource:
-    """Loads the configuration, again for each request."""
-
-    home: Path
-    cwd: Path
-    """The server's own working directory, for conversations that name none."""
-    cli: CliOverrides
-    environment: Mapping[str, str] = field(repr=False)
-    switches: dict[str, bool] = field(default_factory=dict)
-    """Features that the client has switched for as long as this server runs; the settings count more."""
-
-    def load(self, request: RequestOverrides | None = None) -> Config:
-        """The current configuration. Raises ConfigError."""
-        return load_config(
-            self.home,
-            cwd=self.cwd,
-            cli=self.cli,
-            request=request or RequestOverrides(),
-            env=self.environment,
-            switches=self.switches,
-        )
 
 
 class AccountServices(Struct, frozen=True):
@@ -86,7 +58,7 @@ class EngineQueries(ProviderModels, Protocol):
 
 
 class ServerServices(Struct, frozen=True, kw_only=True):
-    config: ConfigSource
+    config: UserSettings
     conversations: ConversationManager
     outgoing: Outgoing
     handshake: Handshake
@@ -99,7 +71,7 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     machine: Machine
 
 
-def require_client_rights(config: ConfigSource, method: str) -> None:
+def require_client_rights(config: UserSettings, method: str) -> None:
     """Raises RpcError where `app_server.client_rights` is false, and ConfigError where it cannot be read."""
     if not config.load().permissions.client_rights:
         raise invalid_request(

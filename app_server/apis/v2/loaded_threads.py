@@ -12,12 +12,12 @@ from typing import TypeVar
 from msgspec import Struct
 
 from app_server import STORED_VERSION
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import parse_thread_id, thread_not_loaded
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
+from app_server.core.config.settings import UserSettings
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.thread_notes import ThreadNotes
@@ -108,7 +108,7 @@ class FoundThread(Struct, frozen=True):
 
 
 class ReadingContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     live: LoadedThreads
     indexes: TurnIndexes
     notes: ThreadNotes

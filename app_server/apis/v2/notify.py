@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import field
 
-from app_server.apis.services import ConfigSource
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.identity import ClientProfile
@@ -47,7 +47,7 @@ class ConfigWarnings:
         self._notifier = notifier
         self._sent: set[str] = set()
 
-    def send(self, source: ConfigSource) -> None:
+    def send(self, source: UserSettings) -> None:
         """Settings with which no thread can begin are reported here too: a client may ask for no thread for long."""
         try:
             warnings = source.load().notices.warnings

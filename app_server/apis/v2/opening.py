@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.settings import (
     active_profile,
     approval_policy,
@@ -16,6 +15,7 @@ from app_server.apis.v2.settings import (
     shown_approval_policy,
     shown_sandbox_policy,
 )
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.real_path import real_path
@@ -137,7 +137,7 @@ def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkPara
     )
 
 
-def reopened(source: ConfigSource, path: Path, given: RequestOverrides) -> Config:
+def reopened(source: UserSettings, path: Path, given: RequestOverrides) -> Config:
     """What the request leaves open is as it was in the thread's last turn. Rights are not, where they are more than the
     user leaves to clients; and neither they nor the folder are, where the file is none of the server's own. Reads the
     disk. Raises ConfigError.

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from app_server.apis.services import ConfigSource, ServerServices
+    from app_server.apis.services import ServerServices
     from app_server.apis.v2.loaded_threads import ItemIdSeeds, ReadingContext
     from app_server.apis.v2.news import SentOnce
     from app_server.apis.v2.notify import ThreadNotifier
     from app_server.conversations.adapter import AdapterFactory
     from app_server.conversations.manager import ConversationManager
     from app_server.conversations.unloading import IdleUnloader
+    from app_server.core.config.settings import UserSettings
     from app_server.core.git.snapshot import Git
     from app_server.core.lazy import Lazy
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class ThreadContext(Struct, frozen=True, kw_only=True):
     """What is needed to do something with threads."""
 
-    config: ConfigSource
+    config: UserSettings
     conversations: ConversationManager
     notifier: ThreadNotifier
     make_adapter: AdapterFactory

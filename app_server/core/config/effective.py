@@ -16,6 +16,7 @@ from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import InvalidSettings
 from app_server.masking import MASK, is_secret_name, masked, masked_text
 from protocol.base import Json
+from protocol.structs import replace
 
 
 class LayerKind(StrEnum):
@@ -41,15 +42,26 @@ class EffectiveSettings(Struct, frozen=True):
     layers: Sequence[SettingsLayer]
     """The first wins."""
 
+    def without_credentials(self) -> EffectiveSettings:
+        """Return a copy in which every credential is masked."""
+        shown = {
+            layer.kind: replace(layer, settings=without_credentials(layer.settings)) for layer in self.layers
+        }
+        return EffectiveSettings(
+            without_credentials(self.settings),
+            {key: shown[layer.kind] for key, layer in self.origins.items()},
+            list(shown.values()),
+        )
+
 
 def settings_version(settings: Mapping[str, Json]) -> str:
-    """The same for the same settings, and for no others."""
+    """Return a text that is the same for the same settings, and for no others."""
     text = json.dumps(settings, default=repr, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def effective_settings(file: Mapping[str, Json], cli: CliOverrides) -> EffectiveSettings:
-    """What a conversation begins with that asks for nothing. Raises ConfigError."""
+    """Return what a conversation begins with that asks for nothing. Raises ConfigError."""
     profile = combine(file, cli, RequestOverrides()).profile
     file_version = settings_version(file)
     layers = [SettingsLayer(LayerKind.USER, file, file_version)]
@@ -71,7 +83,7 @@ def effective_settings(file: Mapping[str, Json], cli: CliOverrides) -> Effective
 
 
 def _keys(table: Mapping[str, Json], path: str = "") -> Iterator[str]:
-    """Dotted keys of all settings in a table; a name that would be taken apart is quoted, as in TOML."""
+    """Yield the dotted keys of all settings in a table; a name that would be taken apart is quoted, as in TOML."""
     for name, value in table.items():
         bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
         key = path + (name if bare else json.dumps(name, ensure_ascii=False))
@@ -89,17 +101,17 @@ NAMES_OF_VARIABLES = "env_http_headers"
 
 
 def without_credentials(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """A copy in which every credential is masked."""
+    """Return a copy in which every credential is masked."""
     return {name: _shown(value, (name,)) for name, value in settings.items()}
 
 
 def shown_value(key: tuple[str, ...], value: Json) -> Json:
-    """The value of one setting without credentials."""
+    """Return the value of one setting without credentials."""
     return _shown(value, key)
 
 
 def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
-    """A value that a client writes to `key`, with what it was shown as hidden replaced by what is `present` there.
+    """Return a value that a client writes to `key`, where what it was shown as hidden is replaced by what is `present`.
 
     Raises InvalidSettings where a hidden value has nothing behind it.
     """
@@ -133,7 +145,7 @@ def _shown(value: Json, key: tuple[str, ...]) -> Json:
 
 
 def _is_credential(key: tuple[str, ...]) -> bool:
-    """By its name, or by the table that it is in: `KIND.NAME.env`, for instance."""
+    """Return whether a key is one by its name, or by the table that it is in: `KIND.NAME.env`, for instance."""
     table = key[:-1]
     if NAMES_OF_VARIABLES in table:
         return False

@@ -343,3 +343,13 @@ class RequestOverrides(Struct, frozen=True, kw_only=True):
     developer_instructions: str | None = None
     compact_prompt: str | None = None
     include_apply_patch_tool: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsPlace:
+    """Whose settings these are, and what counts beside the file."""
+
+    home: Path
+    cwd: Path
+    cli: CliOverrides
+    env: Mapping[str, str] = field(repr=False)

@@ -25,6 +25,7 @@ from app_server.core.config.effective import (
     SettingsLayer,
     effective_settings,
     settings_version,
+    shown_value,
     with_credentials,
 )
 from app_server.core.config.fence import OPEN, is_fenced
@@ -35,7 +36,7 @@ from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, read_config_bytes
-from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.core.config.types import CliOverrides, RequestOverrides, SettingsPlace
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from app_server.core.lazy import Lazy
 from protocol.base import Json
@@ -192,18 +193,8 @@ def _cannot_change(path: Path, reason: str) -> ConfigError:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsPlace:
-    """Whose settings are written, and what counts beside them."""
-
-    home: Path
-    cwd: Path
-    cli: CliOverrides
-    env: Mapping[str, str] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Overridden:
-    """A written setting that another layer overrides, and the value that counts."""
+    """A written setting that another layer overrides, and the value that counts, without credentials."""
 
     key: tuple[str, ...]
     layer: SettingsLayer
@@ -297,5 +288,5 @@ def _overridden(
             continue
         for layer in effective.layers:
             if layer.kind is not LayerKind.USER and value_at(layer.settings, edit.key) is not None:
-                return Overridden(edit.key, layer, counts)
+                return Overridden(edit.key, layer, shown_value(edit.key, counts))
     return None

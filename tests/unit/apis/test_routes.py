@@ -9,11 +9,11 @@ import pytest
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import ConfigSource
 from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import routes
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.routes import gated, needed_capability
+from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.acp import methods as agent
@@ -64,7 +64,7 @@ def router(*given: Route, client: ClientProfile | None = None) -> MethodRouter:
 
 
 def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
-    account: setup.AccountContext, config: ConfigSource
+    account: setup.AccountContext, config: UserSettings
 ) -> list[Route]:
     """Never called: mypy fails where one of these were no error any more."""
     return [

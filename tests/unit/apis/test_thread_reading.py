@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import Activity, ConversationStatus
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
@@ -61,7 +61,7 @@ class Live:
 
 
 def reader(home: Path, live: Live | None = None) -> ReadingContext:
-    source = ConfigSource(home=home, cwd=home, cli=CliOverrides(), environment={})
+    source = UserSettings(home=home, cwd=home, cli=CliOverrides(), environment={})
     notes = ThreadNotes(home, lambda: 0.0)
     return ReadingContext(source, cast("LoadedThreads", live or Live()), TurnIndexes(), notes)
 

@@ -11,7 +11,7 @@ import pytest
 
 from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import AccountServices, ConfigSource, ProviderModels
+from app_server.apis.services import AccountServices, ProviderModels
 from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.handlers import account, configuration, models, skills
 from app_server.apis.v2.news import AccountLimits, SentOnce
@@ -19,6 +19,7 @@ from app_server.apis.v2.routes import family, load
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
@@ -46,12 +47,12 @@ from protocol.v2.settings import COLLABORATION_MODE_LIST, PERMISSION_PROFILE_LIS
 Handler = Callable[..., Awaitable[Written]]
 
 
-def source(home: Path, text: str = "", cli: CliOverrides | None = None) -> ConfigSource:
+def source(home: Path, text: str = "", cli: CliOverrides | None = None) -> UserSettings:
     (home / "config.toml").write_text(text)
-    return ConfigSource(home=home, cwd=home, cli=cli or CliOverrides(), environment={})
+    return UserSettings(home=home, cwd=home, cli=cli or CliOverrides(), environment={})
 
 
-async def config_read(config: ConfigSource, **params: Json) -> Json:
+async def config_read(config: UserSettings, **params: Json) -> Json:
     return (await configuration.config_read(config, CONFIG_READ.parse(params))).to_value()
 
 
@@ -113,7 +114,7 @@ def test_settings_of_another_shape_are_left_out(settings: Json, shown: Json) -> 
     assert json.dumps(settings) == before
 
 
-async def listed(handler: Handler, row: Json, config: ConfigSource, **params: Json) -> Json:
+async def listed(handler: Handler, row: Json, config: UserSettings, **params: Json) -> Json:
     return (await handler(config, row.parse(params))).to_value()
 
 

@@ -13,8 +13,9 @@ from app_server.core.config.types import (
     Config,
     PermissionSettings,
     RequestOverrides,
+    SettingsPlace,
 )
-from app_server.core.config.write import SettingsPlace, write_settings
+from app_server.core.config.write import write_settings
 from app_server.core.errors import BeyondClientRights, InvalidSettings
 from protocol.base import Json
 from protocol.policy import (

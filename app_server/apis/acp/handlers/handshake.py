@@ -14,8 +14,8 @@ from app_server.apis.acp.errors import invalid_params, login_needed
 from app_server.apis.acp.session import Sessions
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
-from app_server.apis.services import ConfigSource
 from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
+from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError
 from app_server.core.threads import run_in_thread
 from protocol.acp.session import (
@@ -38,7 +38,7 @@ LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY wh
 
 
 class LoginContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     auth: AuthManager
     logins: Logins
     sessions: Sessions

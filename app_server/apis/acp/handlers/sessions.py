@@ -31,8 +31,9 @@ from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.text import one_line
 from app_server.apis.route import HandlerResult
-from app_server.apis.services import ConfigSource, ProviderModels
+from app_server.apis.services import ProviderModels
 from app_server.conversations.manager import ConversationManager, operation_numbers
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import BeyondClientRights, CoreError, RolloutNotFound
@@ -120,7 +121,7 @@ AT_ONCE = 64
 
 
 class SessionContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     notes: ThreadNotes
     conversations: ConversationManager
     sessions: Sessions
@@ -195,7 +196,7 @@ async def delete_session(context: SessionContext, params: DeleteSessionRequest) 
 
 
 def _planned(
-    source: ConfigSource, request: NewSessionRequest, stored: TurnContextItem | None = None
+    source: UserSettings, request: NewSessionRequest, stored: TurnContextItem | None = None
 ) -> SessionPlan:
     """With the client's MCP servers. Raises RpcError and ConfigError."""
     folders = SessionFolders(request.cwd, request.additional_directories or ())

@@ -9,10 +9,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server.apis.route import HandlerResult
-from app_server.apis.services import ConfigSource
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConversationError
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 class ConversationContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     conversations: ConversationManager
     outgoing: Outgoing
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app_server.apis.services import ConfigSource
 from app_server.core.config.fence import check_sandbox
+from app_server.core.config.settings import UserSettings
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
 from app_server.core.exec.environment import command_environment
@@ -61,7 +61,7 @@ DEFAULT_TIMEOUT_MS = 10_000
 
 
 class CommandContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     runner: CommandRunner
 
 

@@ -9,12 +9,9 @@ from msgspec import Struct
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult
-from app_server.apis.services import ConfigSource
 from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.auth.home_login import AuthMethod
-from app_server.core.config.saved import load_saved_config
-from app_server.core.config.write import set_default_model as write_default_model
-from app_server.core.threads import run_in_thread
+from app_server.core.config.settings import UserSettings
 from app_server.identity import platform_os
 from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
@@ -46,7 +43,7 @@ from protocol.v1.setup import (
 
 
 class AccountContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     auth: AuthManager
     logins: Logins
     outgoing: Outgoing
@@ -158,10 +155,10 @@ async def get_user_agent(context: InitializeContext, params: NoParams) -> GetUse
     return GetUserAgentResponse(user_agent=context.handshake.user_agent.text())
 
 
-async def get_user_saved_config(config: ConfigSource, params: NoParams) -> GetUserSavedConfigResponse:
-    return GetUserSavedConfigResponse(config=read(UserSavedConfig, load_saved_config(config.home)))
+async def get_user_saved_config(config: UserSettings, params: NoParams) -> GetUserSavedConfigResponse:
+    return GetUserSavedConfigResponse(config=read(UserSavedConfig, config.file.saved()))
 
 
-async def set_default_model(config: ConfigSource, params: SetDefaultModelParams) -> SetDefaultModelResponse:
-    await run_in_thread(write_default_model, config.home, params.model, params.reasoning_effort)
+async def set_default_model(config: UserSettings, params: SetDefaultModelParams) -> SetDefaultModelResponse:
+    await config.file.set_default_model(params.model, params.reasoning_effort)
     return SetDefaultModelResponse()

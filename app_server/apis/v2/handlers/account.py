@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.auth.home_login import AuthMethod
+from app_server.core.config.settings import UserSettings
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel
@@ -62,7 +62,7 @@ from protocol.validation import unknown_method
 
 
 class AccountContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     auth: AuthManager
     limits: AccountLimits
 
@@ -120,7 +120,7 @@ MODES = {AuthMethod.API_KEY: AuthMode.APIKEY, AuthMethod.CHATGPT: AuthMode.CHATG
 
 
 class LoginContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     auth: AuthManager
     logins: Logins
     notifier: ThreadNotifier

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from app_server.apis.route import Route, route
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
 from app_server.core.config.fence import check_sandbox
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
@@ -184,7 +184,7 @@ TERMINAL_KIND = "xterm"
 
 
 class ClientCommandContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     runner: CommandRunner
     outgoing: Outgoing
     notifier: ThreadNotifier

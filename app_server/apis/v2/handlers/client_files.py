@@ -22,13 +22,14 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource, ServerServices, require_client_rights
+from app_server.apis.services import ServerServices, require_client_rights
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.client_files import files
 from app_server.core.client_files.files import Copying
 from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.watching import FileWatcher
+from app_server.core.config.settings import UserSettings
 from app_server.core.files.search import FileMatch, FileSearch
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
@@ -60,7 +61,7 @@ T = TypeVar("T")
 
 
 class ClientFileContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     outgoing: Outgoing
     watcher: FileWatcher
     readers: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))

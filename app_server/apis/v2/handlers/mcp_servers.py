@@ -18,13 +18,13 @@ from pydantic import ValidationError
 
 from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import LoginOutcome
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
@@ -138,7 +138,7 @@ def _origin(config: McpServerConfig) -> str | None:
 
 
 class McpContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     conversations: ConversationManager
     servers_alone: Callable[[Config], McpManager]
 

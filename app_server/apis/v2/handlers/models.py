@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from app_server.apis.offered_models import ModelContext, page_of_models
 from app_server.apis.route import Route, route
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.table import OPENAI
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.families import EFFORT_WORDS, KnownModel
@@ -55,7 +55,7 @@ STAGES = {
 
 
 class FeatureContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     conversations: ConversationManager
 
     def of_thread(self, thread_id: str) -> Features:
@@ -97,7 +97,7 @@ def _shown(feature: Feature, on: Features) -> ExperimentalFeature:
 
 
 async def model_provider_list(
-    source: ConfigSource, params: ModelProviderListParams
+    source: UserSettings, params: ModelProviderListParams
 ) -> ModelProviderListResponse:
     """Providers are changed with the other settings, so none can be edited by a method of its own."""
     config = source.load()
@@ -109,7 +109,7 @@ async def model_provider_list(
 
 
 async def model_provider_capabilities_read(
-    source: ConfigSource, params: ModelProviderCapabilitiesReadParams
+    source: UserSettings, params: ModelProviderCapabilitiesReadParams
 ) -> ModelProviderCapabilitiesReadResponse:
     """Searches of the provider's own are a tool of one of the two APIs; pictures are never made."""
     responses = source.load().provider.wire_api is WireApi.RESPONSES

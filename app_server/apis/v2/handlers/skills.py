@@ -10,15 +10,13 @@ from typing import TypeVar
 from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
-from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
+from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError
 from app_server.core.skills.skill import Skill, SkillAppearance, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
-from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel
 from protocol.jsonrpc import INVALID_PARAMS
@@ -38,7 +36,7 @@ _SCOPES = {
 
 
 class SkillsContext(Struct, frozen=True):
-    config: ConfigSource
+    config: UserSettings
     catalog: SkillCatalog
     notifier: ThreadNotifier
 
@@ -74,9 +72,8 @@ async def skills_config_write(
     if (name is None) is (params.path is None) or name == "":
         text = "skills/config/write requires exactly one of path or name"
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "name"})
-    switch = SkillSwitch(name, params.path, params.enabled)
     try:
-        await run_in_thread(write_skill_switch, context.config.home, switch)
+        await context.config.file.switch_skill(name, params.path, enabled=params.enabled)
     except ConfigError as error:
         raise invalid_request(str(error), "config") from error
     return HandlerResult(
@@ -122,12 +119,12 @@ def _interface(shown: SkillAppearance) -> wire.SkillInterface:
     )
 
 
-async def hooks_list(source: ConfigSource, params: wire.HooksListParams) -> wire.HooksListResponse:
+async def hooks_list(source: UserSettings, params: wire.HooksListParams) -> wire.HooksListResponse:
     cwds = params.cwds or (str(source.cwd),)
     return wire.HooksListResponse(data=tuple(wire.HooksListEntry(cwd=cwd) for cwd in cwds))
 
 
-async def app_list(source: ConfigSource, params: wire.AppsListParams) -> wire.AppsListResponse:
+async def app_list(source: UserSettings, params: wire.AppsListParams) -> wire.AppsListResponse:
     page_by_position((), params.cursor, params.limit)
     return wire.AppsListResponse()
 

@@ -9,12 +9,12 @@ import anyio.lowlevel
 from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.loaded_threads import ReadingContext
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
+from app_server.core.config.settings import UserSettings
 from app_server.core.real_path import real_path
 from app_server.core.rollout.thread_listing import ThreadLists, search_threads
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
@@ -133,7 +133,7 @@ async def read_lists_ahead(lists: ThreadLists) -> None:
         lists.reads_ahead = False
 
 
-async def _cwds(config: ConfigSource, params: ThreadListParams) -> frozenset[str] | None:
+async def _cwds(config: UserSettings, params: ThreadListParams) -> frozenset[str] | None:
     """The directories as threads may have them: as they are named, and without links."""
     if params.cwd is None:
         return None

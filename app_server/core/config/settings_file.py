@@ -1,0 +1,78 @@
+"""The user's file, as clients are shown it and write it. Import it late: most servers do neither."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from app_server.core.config.edit import setting_edit
+from app_server.core.config.effective import EffectiveSettings, effective_settings
+from app_server.core.config.saved import load_saved_config
+from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
+from app_server.core.config.toml_file import CONFIG_FILE, read_config_file
+from app_server.core.config.types import SettingsPlace
+from app_server.core.config.write import WriteOutcome, set_default_model, write_settings
+from app_server.core.errors import ConfigError, InvalidSettings
+from app_server.core.real_path import real_path
+from app_server.core.threads import run_in_thread
+
+if TYPE_CHECKING:
+    import anyio
+
+    from protocol.base import Json
+    from protocol.policy import ReasoningEffort
+
+MOST_EDITS = 1000
+"""Of one request. Each may be a whole table."""
+
+
+class SettingsFile(Struct, frozen=True):
+    """Shows and writes the settings of one home."""
+
+    place: SettingsPlace
+    writes: anyio.Lock
+    """Keeps the order of one server's writes; others are kept out by a lock on the home."""
+
+    def shown(self) -> EffectiveSettings:
+        """Return the settings that count with their layers, all without credentials. Raises ConfigError."""
+        try:
+            return effective_settings(read_config_file(self.place.home), self.place.cli).without_credentials()
+        except RecursionError as error:
+            raise ConfigError("failed to load configuration: it is nested too deeply") from error
+
+    def saved(self) -> Mapping[str, Json]:
+        """Return what the file says, in the fields of `UserSavedConfig`. Raises ConfigError."""
+        return load_saved_config(self.place.home)
+
+    async def write(
+        self, edits: Sequence[tuple[str, Json, bool]], expected_version: str | None = None
+    ) -> WriteOutcome:
+        """Make all edits or none: each a key, its new value, and whether a table is laid over the one that is there.
+
+        Raises VersionConflict, InvalidSettings, or ConfigError where the file cannot be changed.
+        """
+        if len(edits) > MOST_EDITS:
+            raise InvalidSettings(f"at most {MOST_EDITS} edits are made at once")
+        changes = [setting_edit(key, value, merge=merge) for key, value, merge in edits]
+        async with self.writes:
+            return await run_in_thread(write_settings, self.place, changes, expected_version)
+
+    async def set_default_model(self, model: str | None, effort: ReasoningEffort | None) -> None:
+        """Write the model and effort that conversations start with; None removes one. Raises ConfigError."""
+        async with self.writes:
+            await run_in_thread(set_default_model, self.place.home, model, effort)
+
+    async def switch_skill(self, name: str | None, path: str | None, *, enabled: bool) -> None:
+        """Switch a skill on or off, by its name or by the path of its file. Raises ConfigError."""
+        async with self.writes:
+            await run_in_thread(write_skill_switch, self.place.home, SkillSwitch(name, path, enabled))
+
+    def is_users_file(self, path: str) -> bool:
+        """Return whether a path names the user's file: by its name, not by where a link may lead."""
+        folder, name = os.path.split(os.path.normpath(path))
+        if not os.path.isabs(path) or name != CONFIG_FILE:
+            return False
+        return folder == os.path.normpath(self.place.home) or real_path(folder) == real_path(self.place.home)
