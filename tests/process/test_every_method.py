@@ -12,11 +12,16 @@ import pytest
 from jsonschema import Draft7Validator
 
 from protocol.base import Json, Model
-from protocol.export import examples
+from protocol.export.guide import EXAMPLES
 from protocol.ops import OPERATIONS, Op
 from protocol.v1.methods import TABLE
 from tests.support.pipes import Piped
 from tests.support.published import SCHEMAS, fits
+
+REQUESTS = EXAMPLES["requests"]
+CONVERSATION, ROLLOUT = REQUESTS["archiveConversation"][0].values()
+SUBSCRIPTION = REQUESTS["removeConversationListener"][0]["subscriptionId"]
+LOGIN = REQUESTS["cancelLoginChatGpt"][0]["loginId"]
 
 WRONG: tuple[Json, ...] = (5, "nonsense", [1], {"nonsense": 1}, True, -1, 1.5, None)
 """Something of each kind; what a field allows of it is left out."""
@@ -71,7 +76,7 @@ OPS: dict[str, Json] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A conversation of a running server, to put into the examples."""
+    """A conversation of a running server, to put into the"""
 
     server: Piped
     conversation: str
@@ -81,9 +86,9 @@ class Place:
     def into(self, example: Json) -> Json:
         text = json.dumps(example)
         for ours, theirs in (
-            (examples.ROLLOUT, self.rollout),
-            (examples.CONVERSATION, self.conversation),
-            (examples.SUBSCRIPTION, self.subscription),
+            (ROLLOUT, self.rollout),
+            (CONVERSATION, self.conversation),
+            (SUBSCRIPTION, self.subscription),
             ("/home/me/project", str(self.server.workspace)),
         ):
             text = text.replace(ours, theirs)
@@ -106,7 +111,7 @@ def place(server: Piped) -> Place:
 
 NEEDS: dict[str, Callable[[Place], Json]] = {
     # What an example cannot name beforehand.
-    "cancelLoginChatGpt": lambda place: {"loginId": examples.LOGIN},
+    "cancelLoginChatGpt": lambda place: {"loginId": LOGIN},
     "gitDiffToRemote": lambda place: {"cwd": str(place.server.workspace)},
 }
 
@@ -120,7 +125,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("method", TABLE.client_requests)
 def test_each_method_answers_its_example(method: str, place: Place) -> None:
-    params = place.into(examples.REQUESTS[method][0])
+    params = place.into(REQUESTS[method][0])
     if method == "getConversationSummary":
         place.server.call("sendUserMessage", {"conversationId": place.conversation, "items": []})
     answer = place.server.ask(method, params)
@@ -192,7 +197,7 @@ def test_there_is_much_to_break() -> None:
 @pytest.mark.parametrize("method", sorted({str(case.values[0]) for case in CASES}))
 def test_each_broken_field_is_named(method: str, place: Place) -> None:
     """And nothing of the request is carried out: the answer is an error."""
-    good = place.into(examples.REQUESTS[method][0])
+    good = place.into(REQUESTS[method][0])
     wrong = []
     for broken in ways_to_break(TABLE.client_requests[method].params):
         if (method, broken.field) in LENIENT:

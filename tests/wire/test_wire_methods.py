@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from protocol.base import Json
 from protocol.events.msg import EVENTS
-from protocol.export import examples, schemas, typescript
 from protocol.export import main as export
+from protocol.export import schemas, typescript
+from protocol.export.guide import EXAMPLES
 from protocol.policy import AskForApproval, ReviewDecision
 from protocol.reading import read
 from protocol.table import (
@@ -37,12 +38,12 @@ from tests.wire import samples
 from tests.wire.samples import THREAD
 
 ROOT = Path(__file__).parents[2]
-TURN: Json = examples.REQUESTS["sendUserTurn"][0]
+TURN: Json = EXAMPLES["requests"]["sendUserTurn"][0]
 
 
 @pytest.mark.parametrize("row", methods.TABLE.client_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_request_fits_its_row(row: AnyClientRequest) -> None:
-    params, result = examples.REQUESTS[row.method]
+    params, result = EXAMPLES["requests"][row.method]
     assert (params is None) == (row.params is NoParams)
     assert (row.parse(params).to_value() or None) == params or isinstance(params, dict)
     assert params is None or params.items() <= row.parse(params).to_value().items() or "Policy" in str(params)
@@ -51,14 +52,14 @@ def test_the_example_of_a_request_fits_its_row(row: AnyClientRequest) -> None:
 
 @pytest.mark.parametrize("row", methods.TABLE.server_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_server_request_fits_its_row(row: AnyServerRequest) -> None:
-    params, result = examples.SERVER_REQUESTS[row.method]
+    params, result = EXAMPLES["server_requests"][row.method]
     assert read(row.params, params).to_value() == params
     assert read(row.result, result).to_value() == result
 
 
 @pytest.mark.parametrize("row", methods.TABLE.server_notifications.values(), ids=lambda row: row.method)
 def test_the_example_of_a_notification_fits_its_row(row: AnyServerNotification) -> None:
-    params = examples.NOTIFICATIONS[row.method]
+    params = EXAMPLES["notifications"][row.method]
     assert read(row.params, params).to_value() == params
 
 
@@ -246,20 +247,20 @@ def test_every_definition_stands_on_its_own_and_is_a_schema() -> None:
 
 @pytest.mark.parametrize("row", TABLE.client_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_request_fits_its_schema(row: AnyClientRequest) -> None:
-    params, result = examples.REQUESTS[row.method]
+    params, result = EXAMPLES["requests"][row.method]
     validator("ClientRequest").validate({"id": 1, "method": row.method, "params": params})
     validator(row.result.__name__).validate(result)
 
 
 @pytest.mark.parametrize("row", TABLE.server_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_server_request_fits_its_schema(row: AnyServerRequest) -> None:
-    params, result = examples.SERVER_REQUESTS[row.method]
+    params, result = EXAMPLES["server_requests"][row.method]
     validator("ServerRequest").validate({"id": 1, "method": row.method, "params": params})
     validator(row.result.__name__).validate(result)
 
 
 def test_the_examples_of_notifications_fit_their_schema() -> None:
-    for method, params in examples.NOTIFICATIONS.items():
+    for method, params in EXAMPLES["notifications"].items():
         validator("ServerNotification").validate({"method": method, "params": params})
 
 
