@@ -6,9 +6,9 @@ Validators are built on first use, so importing a module of models stays cheap.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -67,6 +67,18 @@ def requires(*names: str) -> Callable[[dict[str, Any]], None]:
         schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
 
     return mark
+
+
+ELSEWHERE: Final = "https://definitions/"
+"""Where a reference in a generated schema leads whose definition the generator does not see."""
+
+Foreign = dict[str, Json]
+"""A value of a shape that this server never sends."""
+
+
+def unserved(name: str) -> WithJsonSchema:
+    """Mark a value whose shape this server never sends: its published definition is data of the exporter."""
+    return WithJsonSchema({"$ref": f"{ELSEWHERE}{name}"})
 
 
 def is_none(value: object) -> bool:

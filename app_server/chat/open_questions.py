@@ -167,7 +167,7 @@ class PendingQuestion:
                 files = [f"{change.kind.type} {change.path}" for change in request.changes]
                 parts = [("Change these files?", "\n".join(files))]
             case PermissionsApprovalRequest():
-                parts = [("Give this turn more rights?", request.params.permissions.to_json().decode())]
+                parts = [("Give this turn more rights?", json.dumps(request.params.permissions))]
             case UserQuestionsRequest():
                 parts = [("The model asks:", _question_text(each)) for each in self._unanswered()[:1]]
             case McpElicitationRequest(params=UrlElicitation(url=url) as asked):

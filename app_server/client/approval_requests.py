@@ -23,7 +23,6 @@ from protocol.v2.approval import (
     FileChangeApprovalDecision,
     FileChangeRequestApprovalParams,
     FileChangeRequestApprovalResponse,
-    GrantedPermissionProfile,
     PermissionGrantScope,
     PermissionsRequestApprovalParams,
     PermissionsRequestApprovalResponse,
@@ -177,12 +176,11 @@ class PermissionsApprovalRequest:
         return self._granted(PermissionGrantScope.SESSION)
 
     def decline(self) -> ApprovalReply:
-        nothing = GrantedPermissionProfile()
-        return ApprovalReply(PermissionsRequestApprovalResponse(permissions=nothing))
+        return ApprovalReply(PermissionsRequestApprovalResponse(permissions={}))
 
     def _granted(self, scope: PermissionGrantScope) -> ApprovalReply:
         asked = self.params.permissions
-        granted = GrantedPermissionProfile(network=asked.network, file_system=asked.file_system)
+        granted = {key: asked[key] for key in ("network", "fileSystem") if asked.get(key) is not None}
         return ApprovalReply(PermissionsRequestApprovalResponse(permissions=granted, scope=scope))
 
 

@@ -17,12 +17,8 @@ from protocol.structs import Struct, Written
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     CommandExecutionOutputDeltaNotification,
-    ContextCompactedNotification,
-    FileChangeOutputDeltaNotification,
-    FileChangePatchUpdatedNotification,
     ItemCompletedNotification,
     ItemStartedNotification,
-    McpToolCallProgressNotification,
     PlanDeltaNotification,
     ReasoningSummaryPartAddedNotification,
     ReasoningSummaryTextDeltaNotification,
@@ -82,7 +78,6 @@ Delta: TypeAlias = (
     | ReasoningSummaryTextDeltaNotification
     | ReasoningTextDeltaNotification
     | CommandExecutionOutputDeltaNotification
-    | FileChangeOutputDeltaNotification
 )
 """A piece of text of an item."""
 
@@ -92,7 +87,6 @@ DELTAS = (
     ReasoningSummaryTextDeltaNotification,
     ReasoningTextDeltaNotification,
     CommandExecutionOutputDeltaNotification,
-    FileChangeOutputDeltaNotification,
 )
 
 ThreadEvent: TypeAlias = (
@@ -100,15 +94,12 @@ ThreadEvent: TypeAlias = (
     | ItemStartedNotification
     | ItemCompletedNotification
     | ReasoningSummaryPartAddedNotification
-    | FileChangePatchUpdatedNotification
     | TerminalInteractionNotification
-    | McpToolCallProgressNotification
     | ServerRequestResolvedNotification
     | TurnStartedNotification
     | TurnCompletedNotification
     | TurnDiffUpdatedNotification
     | TurnPlanUpdatedNotification
-    | ContextCompactedNotification
     | ErrorNotification
     | WarningNotification
     | ThreadStartedNotification

@@ -25,8 +25,15 @@ from protocol.validation import PREFIX, describe_validation_error
 
 SCHEMA = "schema"
 UNKNOWN_METHOD = "unknown-method"
-UNPUBLISHED = ("rawResponseItem/completed", "session/update")
-"""Notifications that have no model of their own."""
+WITHOUT_MODEL = (
+    "item/fileChange/outputDelta",
+    "item/fileChange/patchUpdated",
+    "item/mcpToolCall/progress",
+    "rawResponseItem/completed",
+    "session/update",
+    "thread/compacted",
+)
+"""Notifications that have no model here: those that only other servers send, and those that are not published."""
 
 
 class Shapes:
@@ -74,7 +81,7 @@ class _Methods:
         self.client_requests = merged("client_requests")
         self.server_requests = merged("server_requests")
         self.server_notifications = merged("server_notifications")
-        self.without_model = {*merged("client_notifications"), *UNPUBLISHED}
+        self.without_model = {*merged("client_notifications"), *WITHOUT_MODEL}
 
     def params(self, wire: WireMessage) -> type[Written] | None:
         is_request = "id" in wire.message

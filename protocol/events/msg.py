@@ -12,7 +12,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, tag_of
+from protocol.base import ELSEWHERE, Json, tag_of
 from protocol.events.commands import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
@@ -85,10 +85,6 @@ class _EventSequence:
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
         return {"type": "array", "items": {"$ref": f"{ELSEWHERE}EventMsg"}}
-
-
-ELSEWHERE: Final = "https://definitions/"
-"""Prefix of a reference to a published type that the referring schema does not define itself."""
 
 
 def _event_sequence(raw: Json) -> "tuple[EventMsg, ...]":

@@ -4,15 +4,17 @@ Pure: models in, plain dicts out. Definitions carry the names that the reference
 that code generated from either schema fits the other.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from protocol.base import Json
-from protocol.events.msg import ELSEWHERE, EventMsg
+from protocol.base import ELSEWHERE, Json
+from protocol.events.msg import EventMsg
 from protocol.events.review import ReviewOutputEvent
 from protocol.ids import ConversationId
 from protocol.mcp import McpResult
@@ -23,38 +25,10 @@ from protocol.table import NoParams
 from protocol.v1.methods import TABLE
 from protocol.v1.misc import GitSha
 
-REQUESTS: Final = (
-    "thread/start",
-    "thread/resume",
-    "thread/archive",
-    "thread/list",
-    "thread/compact",
-    "turn/start",
-    "turn/interrupt",
-    "account/login/start",
-    "account/login/cancel",
-    "account/logout",
-    "account/rateLimits/read",
-    "feedback/upload",
-    "account/read",
-)
-
-WITHOUT_PARAMS: Final = frozenset({"account/logout", "account/rateLimits/read"})
-
-NOTIFICATIONS: Final = (
-    "thread/started",
-    "turn/started",
-    "turn/completed",
-    "item/started",
-    "item/completed",
-    "item/agentMessage/delta",
-    "item/commandExecution/outputDelta",
-    "item/mcpToolCall/progress",
-    "account/updated",
-    "account/rateLimits/updated",
-    "account/login/completed",
-)
-
+UNSERVED: Final[Mapping[str, Json]] = json.loads(Path(__file__).with_name("unserved.json").read_text("utf-8"))
+"""What is published and never sent: methods of the thread API in the schema of conversations, and shapes and
+notifications of the thread API itself.
+"""
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 REF: Final = "#/definitions/"
@@ -197,11 +171,15 @@ def _events() -> dict[str, Schema]:
 def _unions() -> dict[str, Schema]:
     not_served = "Of the thread API; not served by this version."
     requests = [call(row.method, row.params, row.doc) for row in TABLE.client_requests.values()]
-    requests += [call(name, NoParams if name in WITHOUT_PARAMS else None, not_served) for name in REQUESTS]
+    others = UNSERVED["conversations"]
+    requests += [
+        call(name, NoParams if name in others["without_params"] else None, not_served)
+        for name in others["client_requests"]
+    ]
     notifications = [
         call(row.method, row.params, row.doc, with_id=False) for row in TABLE.server_notifications.values()
     ]
-    notifications += [call(name, None, not_served, with_id=False) for name in NOTIFICATIONS]
+    notifications += [call(name, None, not_served, with_id=False) for name in others["server_notifications"]]
     of_client = [bare_call(row.method, row.doc) for row in TABLE.client_notifications.values()]
     asked = [call(row.method, row.params, row.doc) for row in TABLE.server_requests.values()]
     return {
@@ -217,15 +195,16 @@ def bare_call(method: str, doc: str) -> Schema:
     return _object({"method": {"type": "string", "const": method}}, "method") | {"description": doc}
 
 
-def call(method: str, params: type[BaseModel] | None, doc: str, *, with_id: bool = True) -> Schema:
-    """A message with that method; parameters of None may be anything."""
+def call(method: str, params: type[BaseModel] | str | None, doc: str, *, with_id: bool = True) -> Schema:
+    """Return a message with that method; parameters, also named by their definition, may be anything if None."""
     fields: Schema = {"id": {"$ref": f"{REF}RequestId"}} if with_id else {}
     fields["method"] = {"type": "string", "const": method}
     required = list(fields)
-    if params is not None and params.__name__ in _NOT_PUBLISHED:
+    name = params if isinstance(params, str | None) else published_name(params)
+    if name in _NOT_PUBLISHED:
         fields["params"] = {"type": "null"}
     else:
-        fields["params"] = {} if params is None else {"$ref": REF + published_name(params)}
+        fields["params"] = {} if name is None else {"$ref": REF + name}
         required.append("params")
     return _object(fields, *required) | {"description": doc}
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from protocol.base import Json
 from protocol.export.schemas import (
     DRAFT,
+    UNSERVED,
     Schema,
     bare_call,
     call,
@@ -31,6 +32,7 @@ def definitions(*, experimental: bool) -> Mapping[str, Schema]:
     requests = [row for row in TABLE.client_requests.values() if experimental or not row.experimental]
     models = list(_models(TABLE, requests))
     found = {name: tidy(_fields(schema, experimental)) for name, schema in generated(models, {}).items()}
+    found |= UNSERVED["definitions"]
     roots = envelopes() | _unions(TABLE, requests)
     found |= roots
     wanted = _reachable(found, [*roots, *(model.__name__ for model in models)])
@@ -56,9 +58,14 @@ def _models(table: Table, requests: list[AnyClientRequest]) -> Iterator[type[Bas
 
 
 def _unions(table: Table, requests: list[AnyClientRequest]) -> dict[str, Schema]:
-    of_server = [
-        call(row.method, row.params, row.doc, with_id=False) for row in table.server_notifications.values()
-    ]
+    unsent = {row["behind"]: (method, row) for method, row in UNSERVED["server_notifications"].items()}
+    of_server = []
+    for sent in table.server_notifications.values():
+        of_server.append(call(sent.method, sent.params, sent.doc, with_id=False))
+        behind = sent.method
+        while behind in unsent:
+            behind, row = unsent[behind]
+            of_server.append(call(behind, row["params"], row["doc"], with_id=False))
     of_client = [bare_call(row.method, row.doc) for row in table.client_notifications.values()]
     return {
         "ClientRequest": {"oneOf": [call(row.method, row.params, row.doc) for row in requests]},

@@ -4,13 +4,13 @@ permits.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, WireModel, omit_none
-from protocol.fields import Count, Flag
+from protocol.base import EngineModel, Foreign, Json, WireModel, unserved
+from protocol.fields import Flag
 from protocol.structs import WireStruct, shown
 from protocol.table import ServerRequest
 from protocol.v2.fields import Experimental, LegacyAppPathString
@@ -21,18 +21,6 @@ class CommandExecutionApprovalKind(StrEnum):
     COMMAND = "command"
     WRITE_STDIN = "writeStdin"
     HUMAN_COMMAND = "humanCommand"
-
-
-class NetworkApprovalProtocol(StrEnum):
-    HTTP = "http"
-    HTTPS = "https"
-    SOCKS5_TCP = "socks5Tcp"
-    SOCKS5_UDP = "socks5Udp"
-
-
-class NetworkApprovalContext(WireStruct):
-    host: str
-    protocol: NetworkApprovalProtocol
 
 
 class NetworkPolicyRuleAction(StrEnum):
@@ -97,7 +85,7 @@ class CommandExecutionRequestApprovalParams(WireStruct, omit_defaults=True):
     approval_id: str | None = None
     environment_id: str | None = shown(None)
     reason: str | None = None
-    network_approval_context: NetworkApprovalContext | None = None
+    network_approval_context: Annotated[Foreign, unserved("NetworkApprovalContext")] | None = None
     command: str | None = None
     cwd: LegacyAppPathString | None = None
     command_actions: tuple[CommandAction, ...] | None = None
@@ -150,107 +138,6 @@ def parse_decision(result: Json) -> CommandExecutionApprovalDecision | None:
             return None
 
 
-class FileSystemAccessMode(StrEnum):
-    READ = "read"
-    WRITE = "write"
-    DENY = "deny"
-
-
-class RootFileSystemSpecialPath(WireModel):
-    kind: Literal["root"] = "root"
-
-
-class MinimalFileSystemSpecialPath(WireModel):
-    kind: Literal["minimal"] = "minimal"
-
-
-class ProjectRootsFileSystemSpecialPath(WireModel):
-    kind: Literal["project_roots"] = "project_roots"
-    subpath: LegacyAppPathString | None = None
-
-
-class TmpdirFileSystemSpecialPath(WireModel):
-    kind: Literal["tmpdir"] = "tmpdir"
-
-
-class SlashTmpFileSystemSpecialPath(WireModel):
-    kind: Literal["slash_tmp"] = "slash_tmp"
-
-
-class UnknownFileSystemSpecialPath(WireModel):
-    kind: Literal["unknown"] = "unknown"
-    path: str
-    subpath: LegacyAppPathString | None = None
-
-
-FileSystemSpecialPath = TypeAliasType(
-    "FileSystemSpecialPath",
-    Annotated[
-        RootFileSystemSpecialPath
-        | MinimalFileSystemSpecialPath
-        | ProjectRootsFileSystemSpecialPath
-        | TmpdirFileSystemSpecialPath
-        | SlashTmpFileSystemSpecialPath
-        | UnknownFileSystemSpecialPath,
-        Field(discriminator="kind"),
-    ],
-)
-
-
-class PathFileSystemPath(WireModel):
-    type: Literal["path"] = "path"
-    path: LegacyAppPathString
-
-
-class GlobPatternFileSystemPath(WireModel):
-    type: Literal["glob_pattern"] = "glob_pattern"
-    pattern: str
-
-
-class SpecialFileSystemPath(WireModel):
-    type: Literal["special"] = "special"
-    value: FileSystemSpecialPath
-
-
-FileSystemPath = TypeAliasType(
-    "FileSystemPath",
-    Annotated[
-        PathFileSystemPath | GlobPatternFileSystemPath | SpecialFileSystemPath, Field(discriminator="type")
-    ],
-)
-
-
-class FileSystemSandboxEntry(WireModel):
-    path: FileSystemPath
-    access: FileSystemAccessMode
-
-
-class AdditionalFileSystemPermissions(WireModel):
-    read: tuple[LegacyAppPathString, ...] | None = None
-    write: tuple[LegacyAppPathString, ...] | None = None
-    glob_scan_max_depth: Count | None = omit_none()
-    entries: tuple[FileSystemSandboxEntry, ...] | None = omit_none()
-
-
-class AdditionalNetworkPermissions(WireModel):
-    enabled: Flag | None = None
-
-
-class AdditionalPermissionProfile(WireModel):
-    network: AdditionalNetworkPermissions | None = None
-    file_system: AdditionalFileSystemPermissions | None = None
-
-
-class RequestPermissionProfile(WireStruct, forbid_unknown_fields=True):
-    network: AdditionalNetworkPermissions | None = None
-    file_system: AdditionalFileSystemPermissions | None = None
-
-
-class GrantedPermissionProfile(WireModel):
-    network: AdditionalNetworkPermissions | None = omit_none()
-    file_system: AdditionalFileSystemPermissions | None = omit_none()
-
-
 class PermissionGrantScope(StrEnum):
     TURN = "turn"
     SESSION = "session"
@@ -264,13 +151,13 @@ class PermissionsRequestApprovalParams(WireStruct):
     started_at_ms: int
     cwd: LegacyAppPathString
     reason: str | None = None
-    permissions: RequestPermissionProfile
+    permissions: Annotated[Foreign, unserved("RequestPermissionProfile")]
 
 
 class PermissionsRequestApprovalResponse(WireModel):
     """What is granted; nothing of it means no."""
 
-    permissions: GrantedPermissionProfile
+    permissions: Annotated[Foreign, unserved("GrantedPermissionProfile")]
     scope: PermissionGrantScope = PermissionGrantScope.TURN
     strict_auto_review: Flag | None = None
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, WireModel
+from protocol.base import EngineModel, Foreign, Json, WireModel, unserved
 from protocol.fields import Flag
 from protocol.ids import PathText
 from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
@@ -216,17 +216,8 @@ class ConfigWriteResponse(WireStruct):
     overridden_metadata: OverriddenMetadata | None = None
 
 
-class ConfigRequirements(WireStruct):
-    """What an administrator allows; null where there is no restriction."""
-
-    allowed_approval_policies: tuple[AskForApproval, ...] | None = None
-    allowed_sandbox_modes: tuple[SandboxMode, ...] | None = None
-    allowed_web_search_modes: tuple[WebSearchMode, ...] | None = None
-    feature_requirements: dict[str, bool] | None = None
-
-
 class ConfigRequirementsReadResponse(WireStruct):
-    requirements: ConfigRequirements | None = None
+    requirements: Annotated[Foreign, unserved("ConfigRequirements")] | None = None
 
 
 CONFIG_READ: Final = ClientRequest(

@@ -5,7 +5,6 @@ from typing import Final
 from protocol.structs import WireStruct
 from protocol.table import ServerNotification
 from protocol.v2.fields import RequestId
-from protocol.v2.item_parts import FileUpdateChange
 from protocol.v2.items import ThreadItem
 
 
@@ -82,36 +81,6 @@ class TerminalInteractionNotification(WireStruct):
     stdin: str
 
 
-class FileChangeOutputDeltaNotification(WireStruct):
-    thread_id: str
-    turn_id: str
-    item_id: str
-    delta: str
-
-
-class FileChangePatchUpdatedNotification(WireStruct):
-    """The patch so far, while the model writes it."""
-
-    thread_id: str
-    turn_id: str
-    item_id: str
-    changes: tuple[FileUpdateChange, ...]
-
-
-class McpToolCallProgressNotification(WireStruct):
-    thread_id: str
-    turn_id: str
-    item_id: str
-    message: str
-
-
-class ContextCompactedNotification(WireStruct):
-    """The older word for the item `contextCompaction`."""
-
-    thread_id: str
-    turn_id: str
-
-
 class ServerRequestResolvedNotification(WireStruct):
     """A question of the server needs no answer any more: it was answered, or its turn has ended."""
 
@@ -119,11 +88,6 @@ class ServerRequestResolvedNotification(WireStruct):
     request_id: RequestId
 
 
-THREAD_COMPACTED: Final = ServerNotification(
-    "thread/compacted",
-    ContextCompactedNotification,
-    "The older form of the item `contextCompaction`.",
-)
 ITEM_STARTED: Final = ServerNotification("item/started", ItemStartedNotification, "An item begins.")
 ITEM_COMPLETED: Final = ServerNotification("item/completed", ItemCompletedNotification, "An item ended.")
 ITEM_AGENT_MESSAGE_DELTA: Final = ServerNotification(
@@ -156,19 +120,6 @@ ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION: Final = ServerNotification(
     "item/commandExecution/terminalInteraction",
     TerminalInteractionNotification,
     "The model wrote to a command.",
-)
-ITEM_FILE_CHANGE_OUTPUT_DELTA: Final = ServerNotification(
-    "item/fileChange/outputDelta",
-    FileChangeOutputDeltaNotification,
-    "A piece of what applying a patch printed.",
-)
-ITEM_FILE_CHANGE_PATCH_UPDATED: Final = ServerNotification(
-    "item/fileChange/patchUpdated",
-    FileChangePatchUpdatedNotification,
-    "The patch so far, while the model writes it.",
-)
-ITEM_MCP_TOOL_CALL_PROGRESS: Final = ServerNotification(
-    "item/mcpToolCall/progress", McpToolCallProgressNotification, "A tool says how far it is."
 )
 SERVER_REQUEST_RESOLVED: Final = ServerNotification(
     "serverRequest/resolved",

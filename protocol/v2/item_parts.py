@@ -109,24 +109,6 @@ class FileUpdateChange(WireStruct):
     diff: str
 
 
-class McpToolCallAppContext(WireStruct):
-    connector_id: str
-    link_id: str | None = None
-    resource_uri: str | None = None
-    app_name: str | None = None
-    action_name: str | None = None
-
-
-class McpAppDisplayMode(StrEnum):
-    INLINE = "inline"
-    FULLSCREEN = "fullscreen"
-
-
-class McpAppUi(WireStruct):
-    resource_uri: str
-    preferred_model_display_mode: McpAppDisplayMode
-
-
 class McpToolCallError(WireStruct):
     message: str
 

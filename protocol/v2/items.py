@@ -1,16 +1,16 @@
-"""Items of turns: what the user and the model said and did. Those of other servers (of sub-agents, hooks,
-generated pictures, results given in advance) are known too; this server makes none of them.
-"""
+"""Items of turns: what the user and the model said and did. What only other servers make is kept as it came."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+import msgspec
+from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
+from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json
-from protocol.structs import WireStruct, shown
-from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString, ReasoningEffort
+from protocol.base import Foreign, Json, tag_of, unserved
+from protocol.structs import shown
+from protocol.v2.fields import LegacyAppPathString
 from protocol.v2.item_parts import (
     CommandAction,
     CommandExecutionSource,
@@ -19,8 +19,6 @@ from protocol.v2.item_parts import (
     DynamicToolCallStatus,
     FileUpdateChange,
     Item,
-    McpAppUi,
-    McpToolCallAppContext,
     McpToolCallError,
     McpToolCallResult,
     McpToolCallStatus,
@@ -29,129 +27,6 @@ from protocol.v2.item_parts import (
     WebSearchAction,
 )
 
-FunctionCallOutputBody = TypeAliasType("FunctionCallOutputBody", str | tuple[Json, ...])
-"""What a tool gave the model: text, or parts as the model's API spells them."""
-
-
-class CollabAgentStatus(StrEnum):
-    PENDING_INIT = "pendingInit"
-    RUNNING = "running"
-    INTERRUPTED = "interrupted"
-    COMPLETED = "completed"
-    ERRORED = "errored"
-    SHUTDOWN = "shutdown"
-    NOT_FOUND = "notFound"
-
-
-class CollabAgentState(WireStruct):
-    status: CollabAgentStatus
-    message: str | None = None
-
-
-class CollabAgentTool(StrEnum):
-    SPAWN_AGENT = "spawnAgent"
-    SEND_INPUT = "sendInput"
-    RESUME_AGENT = "resumeAgent"
-    WAIT = "wait"
-    CLOSE_AGENT = "closeAgent"
-    SEND_MESSAGE = "sendMessage"
-    FOLLOWUP_TASK = "followupTask"
-    INTERRUPT_AGENT = "interruptAgent"
-    LIST_AGENTS = "listAgents"
-
-
-class CollabAgentToolCallStatus(StrEnum):
-    IN_PROGRESS = "inProgress"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-
-
-class SubAgentActivityKind(StrEnum):
-    STARTED = "started"
-    INTERACTED = "interacted"
-    INTERRUPTED = "interrupted"
-    COMPLETED = "completed"
-
-
-class ImageGenerationFailure(WireStruct):
-    type: Literal["usageLimitExceeded"] = "usageLimitExceeded"
-    limit_id: str
-    resets_at: int | None = None
-
-
-class ImageGenerationInputImage(WireStruct):
-    path: AbsolutePathBuf
-    sha256: str
-
-
-class HookPromptFragment(WireStruct):
-    text: str
-    hook_run_id: str
-
-
-class HookPromptThreadItem(Item):
-    """Words that a hook gave the model."""
-
-    type: Literal["hookPrompt"] = "hookPrompt"
-    fragments: tuple[HookPromptFragment, ...]
-
-
-class FunctionCallOutputThreadItem(Item):
-    """A result that the client gave the model in advance."""
-
-    type: Literal["functionCallOutput"] = "functionCallOutput"
-    name: str
-    namespace: str | None = None
-    output: FunctionCallOutputBody
-
-
-class CollabAgentToolCallThreadItem(Item):
-    """A call by which one agent directs others."""
-
-    type: Literal["collabAgentToolCall"] = "collabAgentToolCall"
-    agents_states: dict[str, CollabAgentState]
-    model: str | None = None
-    prompt: str | None = None
-    reasoning_effort: ReasoningEffort | None = None
-    receiver_thread_ids: tuple[str, ...]
-    sender_thread_id: str
-    status: CollabAgentToolCallStatus
-    tool: CollabAgentTool
-
-
-class SubAgentActivityThreadItem(Item):
-    """A sub-agent began, was sent a message or ended."""
-
-    type: Literal["subAgentActivity"] = "subAgentActivity"
-    agent_path: str
-    agent_thread_id: str
-    kind: SubAgentActivityKind
-    model: str | None = None
-    reasoning_effort: ReasoningEffort | None = None
-
-
-class SleepThreadItem(Item):
-    """The model waited."""
-
-    type: Literal["sleep"] = "sleep"
-    duration_ms: int
-
-
-class ImageGenerationThreadItem(Item, omit_defaults=True):
-    """A picture that the model made."""
-
-    type: Literal["imageGeneration"] = shown("imageGeneration")
-    file_id: str | None = None
-    result: str | None = None
-    failure: ImageGenerationFailure | None = shown(None)
-    generation_id: str | None = shown(None)
-    input_images: tuple[ImageGenerationInputImage, ...] = shown(())
-    revised_prompt: str | None = shown(None)
-    saved_path: AbsolutePathBuf | None = shown(None)
-    status: str
-    transparent_background: bool | None = shown(None)
-
 
 class MessagePhase(StrEnum):
     """What a message of the model is for, where the model says so."""
@@ -159,18 +34,6 @@ class MessagePhase(StrEnum):
     COMMENTARY = "commentary"
     PARTIAL_ANSWER = "partial_answer"
     FINAL_ANSWER = "final_answer"
-
-
-class MemoryCitationEntry(WireStruct):
-    path: str
-    line_start: int
-    line_end: int
-    note: str
-
-
-class MemoryCitation(WireStruct):
-    entries: tuple[MemoryCitationEntry, ...]
-    thread_ids: tuple[str, ...]
 
 
 class UserMessageThreadItem(Item):
@@ -187,7 +50,7 @@ class AgentMessageThreadItem(Item):
     type: Literal["agentMessage"] = "agentMessage"
     text: str
     phase: MessagePhase | None = None
-    memory_citation: MemoryCitation | None = None
+    memory_citation: Annotated[Foreign, unserved("MemoryCitation")] | None = None
 
 
 class PlanThreadItem(Item):
@@ -241,10 +104,10 @@ class McpToolCallThreadItem(Item, omit_defaults=True):
     result: McpToolCallResult | None = shown(None)
     error: McpToolCallError | None = shown(None)
     duration_ms: int | None = shown(None)
-    app_context: McpToolCallAppContext | None = shown(None)
+    app_context: Annotated[Foreign, unserved("McpToolCallAppContext")] | None = shown(None)
     plugin_id: str | None = shown(None)
     read_only_hint: bool | None = shown(None)
-    mcp_app_ui: McpAppUi | None = shown(None)
+    mcp_app_ui: Annotated[Foreign, unserved("McpAppUi")] | None = shown(None)
     mcp_app_resource_uri: str | None = None
 
 
@@ -297,28 +160,70 @@ class ContextCompactionThreadItem(Item):
     type: Literal["contextCompaction"] = "contextCompaction"
 
 
+OTHER_KINDS: Final = frozenset(
+    (
+        "hookPrompt",
+        "functionCallOutput",
+        "collabAgentToolCall",
+        "subAgentActivity",
+        "sleep",
+        "imageGeneration",
+    )
+)
+"""Items of hooks, sub-agents and generated pictures, and results given in advance."""
+
+
+class OtherThreadItem(Item):
+    """An item that only other servers make; `raw` is all of it."""
+
+    raw: Foreign
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self.raw)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def validate(value: Json) -> OtherThreadItem:
+            if isinstance(value, OtherThreadItem):
+                return value
+            if not isinstance(value.get("id"), str):
+                raise ValueError("expected an item with an id")
+            return cls(type=value["type"], id=value["id"], raw=value)
+
+        return core_schema.no_info_plain_validator_function(
+            validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(Item.to_value),
+            json_schema_input_schema=core_schema.dict_schema(),
+        )
+
+
+def _owner(raw: Json) -> str:
+    return "other" if tag_of(raw) in OTHER_KINDS else "own"
+
+
 ThreadItem = TypeAliasType(
     "ThreadItem",
     Annotated[
-        UserMessageThreadItem
-        | HookPromptThreadItem
-        | AgentMessageThreadItem
-        | FunctionCallOutputThreadItem
-        | PlanThreadItem
-        | ReasoningThreadItem
-        | CommandExecutionThreadItem
-        | FileChangeThreadItem
-        | McpToolCallThreadItem
-        | DynamicToolCallThreadItem
-        | CollabAgentToolCallThreadItem
-        | SubAgentActivityThreadItem
-        | WebSearchThreadItem
-        | ImageViewThreadItem
-        | SleepThreadItem
-        | ImageGenerationThreadItem
-        | EnteredReviewModeThreadItem
-        | ExitedReviewModeThreadItem
-        | ContextCompactionThreadItem,
-        Field(discriminator="type"),
+        Annotated[
+            Annotated[
+                UserMessageThreadItem
+                | AgentMessageThreadItem
+                | PlanThreadItem
+                | ReasoningThreadItem
+                | CommandExecutionThreadItem
+                | FileChangeThreadItem
+                | McpToolCallThreadItem
+                | DynamicToolCallThreadItem
+                | WebSearchThreadItem
+                | ImageViewThreadItem
+                | EnteredReviewModeThreadItem
+                | ExitedReviewModeThreadItem
+                | ContextCompactionThreadItem,
+                Field(discriminator="type"),
+            ],
+            Tag("own"),
+        ]
+        | Annotated[OtherThreadItem, Tag("other")],
+        Discriminator(_owner),
     ],
 )

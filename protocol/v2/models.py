@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import WireModel
+from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Count, Flag
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest
@@ -24,32 +24,14 @@ class ReasoningEffortOption(WireStruct):
     description: str
 
 
-class ModelAvailabilityNux(WireStruct):
-    message: str
-
-
-class ModelServiceTier(WireStruct):
-    id: str
-    name: str
-    description: str
-
-
-class ModelUpgradeInfo(WireStruct):
-    model: str
-    upgrade_copy: str | None = None
-    model_link: str | None = None
-    migration_markdown: str | None = None
-    retirement_at: int | None = None
-
-
 class ListedModel(WireStruct):
     """One model. `model` is what a thread is given, `id` distinguishes entries of this list."""
 
     id: str
     model: str
     upgrade: str | None = None
-    upgrade_info: ModelUpgradeInfo | None = None
-    availability_nux: ModelAvailabilityNux | None = None
+    upgrade_info: Annotated[Foreign, unserved("ModelUpgradeInfo")] | None = None
+    availability_nux: Annotated[Foreign, unserved("ModelAvailabilityNux")] | None = None
     display_name: str
     description: str
     hidden: bool
@@ -57,7 +39,7 @@ class ListedModel(WireStruct):
     default_reasoning_effort: ReasoningEffort
     input_modalities: tuple[InputModality, ...] = (InputModality.TEXT, InputModality.IMAGE)
     supports_personality: bool = False
-    service_tiers: tuple[ModelServiceTier, ...] = ()
+    service_tiers: tuple[Annotated[Foreign, unserved("ModelServiceTier")], ...] = ()
     default_service_tier: str | None = None
     is_default: bool
 

@@ -3,12 +3,12 @@ want), errors, and warnings about settings.
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from typing_extensions import TypeAliasType
 
 from protocol import names
-from protocol.base import WireModel
+from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Flag
 from protocol.structs import WireStruct, shown
 from protocol.table import (
@@ -216,27 +216,6 @@ class RateLimitWindow(WireStruct):
     resets_at: int | None = None
 
 
-class CreditsSnapshot(WireStruct):
-    has_credits: bool
-    unlimited: bool
-    balance: str | None = None
-
-
-class SpendControlLimitSnapshot(WireStruct):
-    limit: str
-    used: str
-    remaining_percent: int
-    resets_at: int
-
-
-class RateLimitReachedType(StrEnum):
-    RATE_LIMIT_REACHED = "rate_limit_reached"
-    WORKSPACE_OWNER_CREDITS_DEPLETED = "workspace_owner_credits_depleted"
-    WORKSPACE_MEMBER_CREDITS_DEPLETED = "workspace_member_credits_depleted"
-    WORKSPACE_OWNER_USAGE_LIMIT_REACHED = "workspace_owner_usage_limit_reached"
-    WORKSPACE_MEMBER_USAGE_LIMIT_REACHED = "workspace_member_usage_limit_reached"
-
-
 class RateLimitSnapshot(WireStruct):
     """How much of each window is used."""
 
@@ -245,11 +224,11 @@ class RateLimitSnapshot(WireStruct):
     normal_model_slug: str | None = None
     primary: RateLimitWindow | None = None
     secondary: RateLimitWindow | None = None
-    credits: CreditsSnapshot | None = None
-    individual_limit: SpendControlLimitSnapshot | None = None
+    credits: Annotated[Foreign, unserved("CreditsSnapshot")] | None = None
+    individual_limit: Annotated[Foreign, unserved("SpendControlLimitSnapshot")] | None = None
     spend_control_reached: bool | None = None
     plan_type: PlanType | None = None
-    rate_limit_reached_type: RateLimitReachedType | None = None
+    rate_limit_reached_type: Annotated[str, unserved("RateLimitReachedType")] | None = None
 
 
 class AccountRateLimitsUpdatedNotification(WireStruct):

@@ -5,12 +5,9 @@ Their lists are there for clients that ask for them when they start. All of them
 """
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-from pydantic import Field
-from typing_extensions import TypeAliasType
-
-from protocol.base import WireModel
+from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Count, Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.structs import WireStruct, shown
@@ -36,25 +33,12 @@ class SkillInterface(WireStruct, omit_defaults=True):
     default_prompt: str | None = None
 
 
-class SkillToolDependency(WireStruct, omit_defaults=True):
-    type: str
-    value: str
-    description: str | None = None
-    transport: str | None = None
-    command: str | None = None
-    url: str | None = None
-
-
-class SkillDependencies(WireStruct):
-    tools: tuple[SkillToolDependency, ...]
-
-
 class SkillMetadata(WireStruct, omit_defaults=True):
     name: str
     description: str
     short_description: str | None = None
     interface: SkillInterface | None = None
-    dependencies: SkillDependencies | None = None
+    dependencies: Annotated[Foreign, unserved("SkillDependencies")] | None = None
     path: LegacyAppPathString
     scope: SkillScope
     enabled: bool
@@ -107,22 +91,13 @@ class SkillsChangedNotification(WireStruct):
     """Some skill changed; ask again."""
 
 
-Nothing = TypeAliasType("Nothing", tuple[()])
-"""A list without entries."""
-
-
-class HookErrorInfo(WireStruct):
-    path: str
-    message: str
-
-
 class HooksListEntry(WireStruct):
     """The hooks of one working directory."""
 
     cwd: str
-    hooks: Nothing = ()
+    hooks: Annotated[tuple[()], unserved("Nothing")] = ()
     warnings: tuple[str, ...] = ()
-    errors: tuple[HookErrorInfo, ...] = ()
+    errors: tuple[Annotated[Foreign, unserved("HookErrorInfo")], ...] = ()
 
 
 class HooksListParams(WireModel):
@@ -142,7 +117,7 @@ class AppsListParams(WireModel):
 
 
 class AppsListResponse(WireStruct):
-    data: Nothing = ()
+    data: Annotated[tuple[()], unserved("Nothing")] = ()
     next_cursor: str | None = None
 
 
@@ -151,68 +126,8 @@ class AppsInstalledParams(WireModel):
     force_refresh: Flag = False
 
 
-class InstalledApp(WireStruct):
-    id: str
-    runtime_name: str | None = None
-    callable: bool
-    enabled: bool
-
-
 class AppsInstalledResponse(WireStruct):
-    apps: tuple[InstalledApp, ...] = ()
-
-
-class MarketplaceInterface(WireStruct):
-    display_name: str | None = None
-
-
-class PluginAuthPolicy(StrEnum):
-    ON_INSTALL = "ON_INSTALL"
-    ON_USE = "ON_USE"
-
-
-class PluginInstallPolicy(StrEnum):
-    NOT_AVAILABLE = "NOT_AVAILABLE"
-    AVAILABLE = "AVAILABLE"
-    INSTALLED_BY_DEFAULT = "INSTALLED_BY_DEFAULT"
-
-
-class RemotePluginSource(WireStruct):
-    type: Literal["remote"] = "remote"
-
-
-class LocalPluginSource(WireStruct):
-    type: Literal["local"] = "local"
-    path: AbsolutePathBuf
-
-
-PluginSource = TypeAliasType(
-    "PluginSource", Annotated[RemotePluginSource | LocalPluginSource, Field(discriminator="type")]
-)
-
-
-class PluginSummary(WireStruct):
-    id: str
-    name: str
-    installed: bool
-    enabled: bool
-    source: PluginSource
-    install_policy: PluginInstallPolicy
-    auth_policy: PluginAuthPolicy
-
-
-class PluginMarketplaceEntry(WireStruct):
-    """Where plugins are offered."""
-
-    name: str
-    path: AbsolutePathBuf | None = None
-    interface: MarketplaceInterface | None = None
-    plugins: tuple[PluginSummary, ...] = ()
-
-
-class MarketplaceLoadErrorInfo(WireStruct):
-    marketplace_path: AbsolutePathBuf
-    message: str
+    apps: tuple[Annotated[Foreign, unserved("InstalledApp")], ...] = ()
 
 
 class PluginListParams(WireModel):
@@ -221,8 +136,8 @@ class PluginListParams(WireModel):
 
 
 class PluginListResponse(WireStruct):
-    marketplaces: tuple[PluginMarketplaceEntry, ...] = ()
-    marketplace_load_errors: tuple[MarketplaceLoadErrorInfo, ...] = ()
+    marketplaces: tuple[Annotated[Foreign, unserved("PluginMarketplaceEntry")], ...] = ()
+    marketplace_load_errors: tuple[Annotated[Foreign, unserved("MarketplaceLoadErrorInfo")], ...] = ()
     featured_plugin_ids: tuple[str, ...] = ()
 
 
@@ -232,8 +147,8 @@ class PluginInstalledParams(WireModel):
 
 
 class PluginInstalledResponse(WireStruct):
-    marketplaces: tuple[PluginMarketplaceEntry, ...] = ()
-    marketplace_load_errors: tuple[MarketplaceLoadErrorInfo, ...] = ()
+    marketplaces: tuple[Annotated[Foreign, unserved("PluginMarketplaceEntry")], ...] = ()
+    marketplace_load_errors: tuple[Annotated[Foreign, unserved("MarketplaceLoadErrorInfo")], ...] = ()
 
 
 class WindowsSandboxReadiness(StrEnum):

@@ -307,7 +307,6 @@ NOTIFICATIONS: Final[dict[str, Json]] = {
     },
     "thread/goal/updated": {**_OF_TURN, "goal": _GOAL},
     "thread/goal/cleared": _OF_THREAD,
-    "thread/compacted": _OF_TURN,
     "turn/started": {**_OF_THREAD, "turn": _TURN_VALUE},
     "turn/completed": {
         **_OF_THREAD,
@@ -339,12 +338,6 @@ NOTIFICATIONS: Final[dict[str, Json]] = {
     "item/reasoning/textDelta": {**_OF_ITEM, "delta": "raw", "contentIndex": 1},
     "item/commandExecution/outputDelta": {**_OF_ITEM, "delta": "b\n"},
     "item/commandExecution/terminalInteraction": {**_OF_ITEM, "processId": "1", "stdin": "y\n"},
-    "item/fileChange/outputDelta": {**_OF_ITEM, "delta": "ok"},
-    "item/fileChange/patchUpdated": {
-        **_OF_ITEM,
-        "changes": [{"path": "/a", "kind": {"type": "add"}, "diff": "x"}],
-    },
-    "item/mcpToolCall/progress": {**_OF_ITEM, "message": "half"},
     "serverRequest/resolved": {**_OF_THREAD, "requestId": 0},
     "mcpServer/startupStatus/updated": {
         **_OF_THREAD,
