@@ -26,9 +26,9 @@ To talk to it yourself, end it with Ctrl-D and type: app-server chat (or app-ser
 def main(argv: Sequence[str] | None = None) -> int:
     replace_closed()
     words = _without_alias(sys.argv[1:] if argv is None else argv)
-    if not words:
+    if words in ([], ["acp"]):  # as editors start it: nothing to parse
         set_up_logging(os.environ)
-        return _serve({})
+        return _serve({"command": word for word in words})
     prepare_for_text()
     return ended_in_order("app-server", lambda: _run(words))
 

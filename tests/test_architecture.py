@@ -135,7 +135,7 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
-    "app_server.command_line": "argparse, which a server that is started without arguments does without",
+    "app_server.command_line": "argparse, which a server that is started as editors do does without",
     "app_server.core.auth.authorize": "the same as the issuer",
     "app_server.core.auth.issuer": "only to log in, to refresh a login, to log out",
     "app_server.core.auth.login": "only where somebody logs in",
