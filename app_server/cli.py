@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = _without_alias(sys.argv[1:] if argv is None else argv)
     if words in ([], ["acp"]):  # as editors start it: nothing to parse
         set_up_logging(os.environ)
-        return _serve({"command": word for word in words})
+        return _serve({"command": "acp"} if words else {})
     prepare_for_text()
     return ended_in_order("app-server", lambda: _run(words))
 
