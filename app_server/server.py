@@ -19,10 +19,10 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
-from app_server.apis.logins import Logins
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import AccountServices, HostServices, ServerServices
+from app_server.apis.services import HostServices, ServerServices
 from app_server.conversations.manager import ConversationManager
+from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import env_api_key
 from app_server.core.config.settings import UserSettings
@@ -255,15 +255,20 @@ def _compose(
 
     skills = Lazy(load_skills)
     engine = LazyEngine(Lazy(load), runner, background, settings.commands_after)
+    config = UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment)
     services = ServerServices(
-        config=UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment),
+        config=config,
         conversations=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
         outgoing=outgoing,
         handshake=Handshake(client, user_agent),
-        accounts=AccountServices(
+        accounts=Accounts(
             auth,
-            Logins(auth, user_agent, background, new_id=process.new_id, random=machine.random),
+            config,
             Lazy(load_mcp_logins),
+            background,
+            originator=lambda: user_agent.originator,
+            new_id=process.new_id,
+            random=machine.random,
         ),
         host=HostServices(runner, git, FileSearch(machine.time_ns)),
         engine=engine,

@@ -8,9 +8,8 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
-from app_server.apis.logins import Logins
 from app_server.conversations.manager import ConversationManager
-from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.accounts import Accounts
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
@@ -22,15 +21,8 @@ from app_server.rpc.errors import invalid_request
 from app_server.rpc.outgoing import Outgoing
 
 if TYPE_CHECKING:
-    from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.skills.skill_catalog import SkillCatalog
-
-
-class AccountServices(Struct, frozen=True):
-    auth: AuthManager
-    logins: Logins
-    mcp_logins: Lazy[McpLogins]
 
 
 class HostServices(Struct, frozen=True):
@@ -62,7 +54,7 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     conversations: ConversationManager
     outgoing: Outgoing
     handshake: Handshake
-    accounts: AccountServices
+    accounts: Accounts
     host: HostServices
     engine: EngineQueries
     skills: Lazy[SkillCatalog]

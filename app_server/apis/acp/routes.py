@@ -115,9 +115,7 @@ def _parse(route: Route, raw: Json) -> Json:
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
     """`early`: the parameters of an `initialize` that was answered before this was loaded."""
     opened = Sessions(services.conversations, services.outgoing, services.background)
-    login = handshake.LoginContext(
-        services.config, services.accounts.auth, services.accounts.logins, opened, services.handshake
-    )
+    login = handshake.LoginContext(services.config, services.accounts, opened, services.handshake)
     if early is not None:
         handshake.accept(login, early)
 
@@ -141,7 +139,7 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         login,
         services.engine,
     )
-    prompting = prompts.PromptContext(opened, services.accounts.auth, services.config.home)
+    prompting = prompts.PromptContext(opened, services.accounts, services.config.home)
     listed = sessions.ListContext(ThreadLists(services.config.home, notes, services.machine.wall_clock))
     return (
         route(methods.INITIALIZE, handshake.initialize, login),

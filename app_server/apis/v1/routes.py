@@ -14,9 +14,7 @@ from protocol.v1 import methods
 def routes(services: ServerServices) -> tuple[Route, ...]:
     config, live, connection = services.config, services.conversations, services.handshake
     initialize = setup.InitializeContext(connection, config.home)
-    account = setup.AccountContext(
-        config, services.accounts.auth, services.accounts.logins, services.outgoing
-    )
+    account = setup.AccountContext(services.accounts, services.outgoing)
     command = host.CommandContext(config, services.host.runner)
     conversation = conversations.ConversationContext(config, live, services.outgoing)
     file = host.FileContext(services.host.search, services.host.git)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-from msgspec import Struct
 
 from app_server.core.auth.home_login import (
     AuthMethod,
@@ -201,8 +200,3 @@ class AuthManager:
             return self._login.credentials_of(self._login.read())
         write_auth(self.home, replace(written, tokens=tokens, last_refresh=self._login.now()))
         return of_tokens(tokens)
-
-
-class LoginOutcome(Struct, frozen=True):
-    success: bool
-    error: str | None = None

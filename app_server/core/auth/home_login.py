@@ -94,6 +94,13 @@ class AuthMethod(StrEnum):
     CHATGPT = "chatgpt"
 
 
+class LoginOutcome(Struct, frozen=True):
+    """How an attempt to log in ended."""
+
+    success: bool
+    error: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """The credentials of a request to the model provider."""

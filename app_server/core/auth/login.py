@@ -17,7 +17,7 @@ from typing import assert_never
 import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
 
-from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import (
     DEFAULT_ORIGINATOR,
     authorize_url,
@@ -35,7 +35,7 @@ from app_server.core.auth.callback import (
     page,
     read_callback,
 )
-from app_server.core.auth.home_login import AuthMethod, require_login_allowed
+from app_server.core.auth.home_login import AuthMethod, LoginOutcome, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
 from app_server.core.errors import AuthError, IssuerUnreachable
 

@@ -11,14 +11,14 @@ import pytest
 
 from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import AccountServices, ProviderModels
+from app_server.apis.services import ProviderModels
 from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.handlers import account, configuration, models, skills
 from app_server.apis.v2.news import AccountLimits, SentOnce
 from app_server.apis.v2.routes import family, load
 from app_server.apis.v2.services import ThreadServices
+from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.issuer import Issuer
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
@@ -244,11 +244,12 @@ def test_every_method_is_served_by_its_family() -> None:
 
 async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     """Through the router, with the conversation API's route for the method that both have replaced."""
+    config = source(tmp_path)
     services = cast(
         "Any",
         SimpleNamespace(
-            config=source(tmp_path),
-            accounts=AccountServices(auth(tmp_path, None), cast("Any", None), cast("Any", None)),
+            config=config,
+            accounts=accounts(config, None),
             engine=OneMore(),
             conversations=None,
             skills=Lazy(NoSkills),
@@ -271,10 +272,12 @@ async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
 NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
 
 
-def auth(home: Path, stored: Json) -> AuthManager:
+def accounts(settings: UserSettings, stored: Json) -> Accounts:
     if stored is not None:
-        (home / "auth.json").write_text(json.dumps(stored))
-    return AuthManager(home, clock=lambda: 0.0, issuer=cast("Lazy[Issuer]", None))
+        (settings.home / "auth.json").write_text(json.dumps(stored))
+    nothing = cast("Any", None)
+    auth = AuthManager(settings.home, clock=lambda: 0.0, issuer=nothing)
+    return Accounts(auth, settings, nothing, nothing, originator=nothing, new_id=nothing, random=nothing)
 
 
 def token(**claims: Json) -> str:
@@ -302,7 +305,7 @@ def chatgpt(plan: str | None) -> Json:
     ],
 )
 async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
-    context = account.AccountContext(source(tmp_path, text), auth(tmp_path, stored), AccountLimits())
+    context = account.AccountContext(accounts(source(tmp_path, text), stored), AccountLimits())
     answer = (await account.account_read(context, ACCOUNT_READ.parse({}))).to_value()
     assert answer["requiresOpenaiAuth"] is required
     if shown is None:

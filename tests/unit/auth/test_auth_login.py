@@ -10,9 +10,9 @@ import anyio
 import httpx
 import pytest
 
-from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.callback import CancelRequested, Granted, Ignored, Refused, page, read_callback
-from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.auth.login import LoginFlow, open_login
 from app_server.core.auth.storage import read_auth
 from app_server.core.config.types import LoginSettings

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from app_server.core.auth import mcp_login
-from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import code_challenge, is_safe_url
-from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.login import DeviceLoginFlow, open_device_login
 from app_server.core.auth.mcp_login import McpLogins

@@ -13,8 +13,8 @@ from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields,
 from app_server.apis.acp.errors import invalid_params, login_needed
 from app_server.apis.acp.session import Sessions
 from app_server.apis.handshake import Handshake
-from app_server.apis.logins import Logins
-from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
+from app_server.core.auth.accounts import Accounts
+from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError
 from app_server.core.threads import run_in_thread
@@ -39,8 +39,7 @@ LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY wh
 
 class LoginContext(Struct, frozen=True):
     config: UserSettings
-    auth: AuthManager
-    logins: Logins
+    accounts: Accounts
     sessions: Sessions
     handshake: Handshake
 
@@ -50,17 +49,12 @@ class LoginContext(Struct, frozen=True):
             raise login_needed(LOGIN_NEEDED)
 
     async def lacks_login(self) -> bool:
-        status = await self.auth.status(requires_openai_auth=self._needs_login())
+        status = await self.accounts.status()
         return status.requires_openai_auth and status.method is None
-
-    def _needs_login(self) -> bool:
-        config = self.config.load()
-        self.auth.follow(config.login)
-        return config.provider.requires_openai_auth
 
     def methods(self) -> list[Json]:
         try:
-            needs_login = self._needs_login()
+            needs_login = self.accounts.needs_login()
         except ConfigError:
             needs_login = False  # a session says what is wrong with the settings
         return auth_methods(self.config.environment, needs_login=needs_login)
@@ -92,7 +86,7 @@ async def authenticate(context: LoginContext, params: AuthenticateRequest) -> Au
 
 
 async def logout(context: LoginContext, params: LogoutRequest) -> LogoutResponse:
-    await context.auth.logout()
+    await context.accounts.logout()
     return LogoutResponse()
 
 
@@ -106,14 +100,14 @@ class _Outcome(Struct):
 
 
 async def _browser_login(context: LoginContext) -> None:
-    login, outcome = await context.logins.open(), _Outcome()
-    context.logins.await_in_background(login, outcome.take)
+    login, outcome = await context.accounts.open_login(), _Outcome()
+    context.accounts.await_in_background(login, outcome.take)
     try:
         if not await open_browser(login.flow.auth_url):
             raise login_needed("No browser could be opened; log in with an API key")
         await outcome.came.wait()
     finally:
-        context.logins.cancel(login.id)
+        context.accounts.cancel(login.id)
     if outcome.value is None or not outcome.value.success:
         reason = outcome.value.error if outcome.value else None
         raise login_needed(f"The login failed: {reason or 'it was not finished'}")

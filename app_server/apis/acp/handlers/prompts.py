@@ -20,7 +20,7 @@ from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_input
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.text import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
-from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.accounts import Accounts
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.session.user_input import as_words
 from app_server.core.threads import run_in_thread
@@ -79,7 +79,7 @@ MOST_CHARACTERS = 16 * 1024 * 1024
 
 class PromptContext(Struct, frozen=True):
     sessions: Sessions
-    auth: AuthManager
+    accounts: Accounts
     home: Path
 
 
@@ -164,7 +164,7 @@ async def _builtin(
         case Builtin.MCP:
             await _list_servers(session, ticket)
         case Builtin.LOGOUT:
-            gone = await context.auth.logout()
+            gone = await context.accounts.logout()
             session.send_message("Logged out." if gone else "There was no stored login.")
         case Builtin.INIT:
             raise AssertionError("a prompt for the model")

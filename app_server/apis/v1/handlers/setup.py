@@ -7,10 +7,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
-from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult
-from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
-from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.accounts import Accounts
+from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.config.settings import UserSettings
 from app_server.identity import platform_os
 from app_server.rpc.errors import not_found
@@ -43,14 +42,8 @@ from protocol.v1.setup import (
 
 
 class AccountContext(Struct, frozen=True):
-    config: UserSettings
-    auth: AuthManager
-    logins: Logins
+    accounts: Accounts
     outgoing: Outgoing
-
-    def apply_rules(self) -> None:
-        """Apply the logins that the current configuration allows."""
-        self.auth.follow(self.config.load().login)
 
     def notify_status(self, method: AuthMethod | None) -> None:
         changed = AuthStatusChangeNotification(auth_method=_mode(method))
@@ -60,8 +53,7 @@ class AccountContext(Struct, frozen=True):
 async def login_api_key(
     context: AccountContext, params: LoginApiKeyParams
 ) -> HandlerResult[LoginApiKeyResponse]:
-    context.apply_rules()
-    context.auth.login_with_api_key(params.api_key)
+    context.accounts.store_api_key(params.api_key)
 
     async def notify() -> None:
         context.notify_status(AuthMethod.API_KEY)
@@ -70,8 +62,7 @@ async def login_api_key(
 
 
 async def login_chat_gpt(context: AccountContext, params: NoParams) -> HandlerResult[LoginChatGptResponse]:
-    context.apply_rules()
-    login = await context.logins.open()
+    login = await context.accounts.open_login()
 
     def ended(outcome: LoginOutcome) -> None:
         done = LoginChatGptCompleteNotification(
@@ -82,7 +73,7 @@ async def login_chat_gpt(context: AccountContext, params: NoParams) -> HandlerRe
             context.notify_status(AuthMethod.CHATGPT)
 
     async def wait_for_browser() -> None:
-        context.logins.await_in_background(login, ended)
+        context.accounts.await_in_background(login, ended)
 
     return HandlerResult(
         LoginChatGptResponse(login_id=login.id, auth_url=login.flow.auth_url), wait_for_browser
@@ -92,13 +83,13 @@ async def login_chat_gpt(context: AccountContext, params: NoParams) -> HandlerRe
 async def cancel_login_chat_gpt(
     context: AccountContext, params: CancelLoginChatGptParams
 ) -> CancelLoginChatGptResponse:
-    if not context.logins.cancel(params.login_id):
+    if not context.accounts.cancel(params.login_id):
         raise not_found("login id", params.login_id)
     return CancelLoginChatGptResponse()
 
 
 async def logout_chat_gpt(context: AccountContext, params: NoParams) -> HandlerResult[LogoutChatGptResponse]:
-    await context.auth.logout()
+    await context.accounts.logout()
 
     async def notify() -> None:
         context.notify_status(None)
@@ -107,11 +98,8 @@ async def logout_chat_gpt(context: AccountContext, params: NoParams) -> HandlerR
 
 
 async def get_auth_status(context: AccountContext, params: GetAuthStatusParams) -> GetAuthStatusResponse:
-    provider = context.config.load().provider
-    status = await context.auth.status(
-        requires_openai_auth=provider.requires_openai_auth,
-        include_token=bool(params.include_token),
-        refresh=bool(params.refresh_token),
+    status = await context.accounts.status(
+        include_token=bool(params.include_token), refresh=bool(params.refresh_token)
     )
     return GetAuthStatusResponse(
         auth_method=_mode(status.method),
@@ -121,7 +109,7 @@ async def get_auth_status(context: AccountContext, params: GetAuthStatusParams) 
 
 
 async def user_info(context: AccountContext, params: NoParams) -> UserInfoResponse:
-    claims = context.auth.identity()
+    claims = context.accounts.identity()
     return UserInfoResponse(alleged_user_email=claims.email if claims else None)
 
 

@@ -13,15 +13,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
-from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
-from app_server.core.auth.home_login import AuthMethod
-from app_server.core.config.settings import UserSettings
+from app_server.core.auth.accounts import Accounts
+from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel
@@ -62,20 +60,15 @@ from protocol.validation import unknown_method
 
 
 class AccountContext(Struct, frozen=True):
-    config: UserSettings
-    auth: AuthManager
+    accounts: Accounts
     limits: AccountLimits
 
 
 async def account_read(context: AccountContext, params: GetAccountParams) -> GetAccountResponse:
     """Where the configured provider needs no login, there is no account, whatever is stored."""
-    config = context.config.load()
-    context.auth.follow(config.login)
-    status = await context.auth.status(
-        requires_openai_auth=config.provider.requires_openai_auth, refresh=params.refresh_token
-    )
+    status = await context.accounts.status(refresh=params.refresh_token)
     return GetAccountResponse(
-        account=_account(context.auth, status.method), requires_openai_auth=status.requires_openai_auth
+        account=_account(context.accounts, status.method), requires_openai_auth=status.requires_openai_auth
     )
 
 
@@ -83,23 +76,23 @@ async def account_rate_limits_read(
     context: AccountContext, params: GetAccountRateLimitsParams
 ) -> GetAccountRateLimitsResponse:
     """As the provider sent them with its last answer here; it is not asked for them alone."""
-    method = context.auth.method()
+    method = context.accounts.method()
     if method is not AuthMethod.CHATGPT:
         raise login_required("read rate limits", method)
-    claims = context.auth.identity()
+    claims = context.accounts.identity()
     return GetAccountRateLimitsResponse(
         rate_limits=context.limits.latest, account_id=claims.account_id if claims else None
     )
 
 
-def _account(auth: AuthManager, method: AuthMethod | None) -> Account | None:
+def _account(accounts: Accounts, method: AuthMethod | None) -> Account | None:
     match method:
         case None:
             return None
         case AuthMethod.API_KEY:
             return ApiKeyAccount()
         case AuthMethod.CHATGPT:
-            claims = auth.identity()
+            claims = accounts.identity()
             return ChatgptAccount(
                 email=claims.email if claims else None,
                 plan_type=plan_type(claims.plan_type if claims else None),
@@ -120,9 +113,7 @@ MODES = {AuthMethod.API_KEY: AuthMode.APIKEY, AuthMethod.CHATGPT: AuthMode.CHATG
 
 
 class LoginContext(Struct, frozen=True):
-    config: UserSettings
-    auth: AuthManager
-    logins: Logins
+    accounts: Accounts
     notifier: ThreadNotifier
 
     def completed(self, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None) -> None:
@@ -135,7 +126,7 @@ class LoginContext(Struct, frozen=True):
 
     def updated(self, method: AuthMethod | None) -> None:
         """Sends how the user is logged in now."""
-        claims = self.auth.identity() if method is AuthMethod.CHATGPT else None
+        claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
         changed = AccountUpdatedNotification(
             auth_mode=None if method is None else MODES[method],
             plan_type=None if claims is None else plan_type(claims.plan_type),
@@ -146,7 +137,6 @@ class LoginContext(Struct, frozen=True):
 async def account_login_start(
     context: LoginContext, params: LoginAccountParams
 ) -> HandlerResult[LoginAccountResponse]:
-    context.auth.follow(context.config.load().login)
     try:
         match params.root:
             case ApiKeyLoginAccountParams(api_key=key):
@@ -170,14 +160,14 @@ async def account_login_cancel(
     except ValueError:
         message = f"invalid login id: {params.login_id[:100]}"
         raise invalid_request(message, "invalid_params", "loginId") from None
-    found = context.logins.cancel(params.login_id)
+    found = context.accounts.cancel(params.login_id)
     return CancelLoginAccountResponse(
         status=CancelLoginAccountStatus.CANCELED if found else CancelLoginAccountStatus.NOT_FOUND
     )
 
 
 async def account_logout(context: LoginContext, params: NoParams) -> HandlerResult[LogoutAccountResponse]:
-    await context.auth.logout()
+    await context.accounts.logout()
 
     async def notify() -> None:
         context.updated(None)
@@ -186,7 +176,7 @@ async def account_logout(context: LoginContext, params: NoParams) -> HandlerResu
 
 
 def _store_key(context: LoginContext, key: str) -> HandlerResult[LoginAccountResponse]:
-    context.auth.login_with_api_key(key)
+    context.accounts.store_api_key(key)
 
     async def notify() -> None:
         context.completed(LoginOutcome(success=True), AuthMethod.API_KEY)
@@ -195,26 +185,26 @@ def _store_key(context: LoginContext, key: str) -> HandlerResult[LoginAccountRes
 
 
 async def _open_browser_login(context: LoginContext) -> HandlerResult[LoginAccountResponse]:
-    login = await context.logins.open()
+    login = await context.accounts.open_login()
 
     def ended(outcome: LoginOutcome) -> None:
         context.completed(outcome, AuthMethod.CHATGPT, login.id)
 
     async def wait_for_browser() -> None:
-        context.logins.await_in_background(login, ended)
+        context.accounts.await_in_background(login, ended)
 
     started = ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
     return HandlerResult(LoginAccountResponse(started), wait_for_browser)
 
 
 async def _open_device_login(context: LoginContext) -> HandlerResult[LoginAccountResponse]:
-    login = await context.logins.open_device()
+    login = await context.accounts.open_device_login()
 
     def ended(outcome: LoginOutcome) -> None:
         context.completed(outcome, AuthMethod.CHATGPT, login.id)
 
     async def wait_for_user() -> None:
-        context.logins.await_in_background(login, ended)
+        context.accounts.await_in_background(login, ended)
 
     started = ChatgptDeviceCodeLoginAccountResponse(
         login_id=login.id, verification_url=login.flow.verification_url, user_code=login.flow.user_code
@@ -238,35 +228,37 @@ class NoResult(WireModel):
     """Of a method that is always refused."""
 
 
-Refusal = Callable[[AuthManager, NoParams], Awaitable[NoResult]]
+Refusal = Callable[[Accounts, NoParams], Awaitable[NoResult]]
 
 
 def _row(method: str) -> ClientRequest[NoParams, NoResult]:
     return ClientRequest(method, NoParams, NoResult, "Refused.")
 
 
-async def _refuse_import(auth: AuthManager, params: NoParams) -> NoResult:
+async def _refuse_import(accounts: Accounts, params: NoParams) -> NoResult:
     raise RpcError(NO_SUCH_METHOD, unknown_method(IMPORT), {"kind": "unknown_method"})
 
 
 def _refuse_account(purpose: str) -> Refusal:
-    async def refuse(auth: AuthManager, params: NoParams) -> NoResult:
-        raise login_required(purpose, auth.method())
+    async def refuse(accounts: Accounts, params: NoParams) -> NoResult:
+        raise login_required(purpose, accounts.method())
 
     return refuse
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     accounts = services.server.accounts
-    auth, config = accounts.auth, services.server.config
-    known = AccountContext(config, auth, services.once.get().limits)
-    login = LoginContext(config, auth, accounts.logins, services.notifier)
+    known = AccountContext(accounts, services.once.get().limits)
+    login = LoginContext(accounts, services.notifier)
     return (
         route(ACCOUNT_READ, account_read, known),
         route(ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
         route(ACCOUNT_LOGIN_START, account_login_start, login),
         route(ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
         route(ACCOUNT_LOGOUT, account_logout, login),
-        route(_row(IMPORT), _refuse_import, auth),
-        *(route(_row(method), _refuse_account(purpose), auth) for method, purpose in OF_AN_ACCOUNT.items()),
+        route(_row(IMPORT), _refuse_import, accounts),
+        *(
+            route(_row(method), _refuse_account(purpose), accounts)
+            for method, purpose in OF_AN_ACCOUNT.items()
+        ),
     )

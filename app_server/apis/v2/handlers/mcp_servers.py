@@ -16,18 +16,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
-from app_server.core.auth.auth_manager import LoginOutcome
+from app_server.core.auth.accounts import Accounts
+from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
-from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.launch import sends_token
 from app_server.core.mcp.mcp_manager import McpManager
@@ -69,7 +68,7 @@ from protocol.v2.mcp import (
 )
 
 if TYPE_CHECKING:
-    from app_server.core.auth.mcp_login import McpLogins
+    pass
 
 STATES = {
     ConnectionState.STARTING: McpServerConnectionStatus.STARTING,
@@ -233,8 +232,7 @@ _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 
 class McpLoginContext(Struct, frozen=True):
     servers: McpContext
-    mcp_logins: Lazy[McpLogins]
-    logins: Logins
+    accounts: Accounts
     notifier: ThreadNotifier
 
 
@@ -245,13 +243,10 @@ async def mcp_server_oauth_login(
     transport = _transport(context.servers, params)
     seconds = _seconds(params.timeout_secs)
     _check_scopes(params.scopes)
-    purpose = f"mcp server {params.name}"
-    context.logins.end(purpose)
     try:
-        flow = await context.mcp_logins.get().open_login(params.name, transport.url, params.scopes)
+        login = await context.accounts.open_mcp_login(params.name, transport.url, params.scopes)
     except AuthError as error:
         raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
-    login = context.logins.add(flow, purpose)
 
     def ended(outcome: LoginOutcome) -> None:
         completed = McpServerOauthLoginCompletedNotification(
@@ -264,9 +259,9 @@ async def mcp_server_oauth_login(
         context.notifier.notify(MCP_SERVER_OAUTH_LOGIN_COMPLETED, completed)
 
     async def wait_for_browser() -> None:
-        context.logins.await_in_background(login, ended, seconds)
+        context.accounts.await_in_background(login, ended, seconds)
 
-    started = McpServerOauthLoginResponse(authorization_url=flow.auth_url, login_id=login.id)
+    started = McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
     return HandlerResult(started, wait_for_browser)
 
 
@@ -301,9 +296,9 @@ def _check_scopes(scopes: tuple[str, ...] | None) -> None:
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
-    server, accounts = services.server, services.server.accounts
+    server = services.server
     context = McpContext(server.config, server.conversations, server.engine.mcp_alone)
-    login = McpLoginContext(context, accounts.mcp_logins, accounts.logins, services.notifier)
+    login = McpLoginContext(context, server.accounts, services.notifier)
     return (
         route(MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
         route(MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),

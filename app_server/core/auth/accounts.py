@@ -1,0 +1,177 @@
+"""The user's accounts at the model's provider and at MCP servers: the face of this room for all APIs.
+
+It follows the settings, which may forbid logins. A new login cancels the pending one for the same purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from app_server.core.auth.auth_manager import AuthManager, AuthStatus
+from app_server.core.auth.home_login import AuthMethod, IdClaims, LoginOutcome
+from app_server.core.config.settings import UserSettings
+from app_server.core.lazy import Lazy
+
+if TYPE_CHECKING:
+    from app_server.core.auth.login import DeviceLoginFlow, LoginFlow
+    from app_server.core.auth.mcp_login import McpLogins
+
+ACCOUNT = ""
+"""The purpose of a login at the model's provider; others are named by whom they are for."""
+
+
+class PendingLogin(Protocol):
+    """One attempt, which is run once."""
+
+    async def run_login(self, limit_seconds: float = ...) -> LoginOutcome: ...
+
+    def cancel(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Flow = TypeVar("Flow", bound=PendingLogin)
+
+
+class OpenLogin(Struct, Generic[Flow], frozen=True):
+    id: str
+    flow: Flow
+    purpose: str = ACCOUNT
+
+
+class Accounts:
+    """The logins of one home, and the pending ones of one server."""
+
+    def __init__(
+        self,
+        auth: AuthManager,
+        settings: UserSettings,
+        mcp: Lazy[McpLogins],
+        background: TaskGroup,
+        *,
+        originator: Callable[[], str],
+        new_id: Callable[[], str],
+        random: Callable[[int], bytes],
+    ) -> None:
+        self._auth, self._settings, self._mcp, self._background = auth, settings, mcp, background
+        self._originator, self._new_id, self._random = originator, new_id, random
+        self._pending: dict[str, OpenLogin[PendingLogin]] = {}
+
+    def needs_login(self) -> bool:
+        """Return whether the configured provider wants a login. Raises ConfigError."""
+        config = self._settings.load()
+        self._auth.follow(config.login)
+        return config.provider.requires_openai_auth
+
+    async def status(self, *, include_token: bool = False, refresh: bool = False) -> AuthStatus:
+        """Return how the user is logged in; nobody is where the provider needs no login. Raises ConfigError."""
+        return await self._auth.status(
+            requires_openai_auth=self.needs_login(), include_token=include_token, refresh=refresh
+        )
+
+    def method(self) -> AuthMethod | None:
+        """Return how the user is logged in, without any request."""
+        return self._auth.method()
+
+    def identity(self) -> IdClaims | None:
+        """Return the claims of a ChatGPT login; None for API keys and without a login."""
+        return self._auth.identity()
+
+    def store_api_key(self, key: str) -> None:
+        """Replace the login by an API key. Raises AuthError, and ConfigError."""
+        self.needs_login()
+        self._auth.login_with_api_key(key)
+
+    async def logout(self) -> bool:
+        """Delete the login, and revoke it where possible. Return whether there was one."""
+        return await self._auth.logout()
+
+    async def open_login(self) -> OpenLogin[LoginFlow]:
+        """Start to listen for the browser. The caller then calls `await_in_background`. Raises AuthError."""
+        self.needs_login()
+        self._end(ACCOUNT)
+        originator = self._originator()
+        return self._add(await _OPEN_LOGIN.get()(self._auth, random=self._random, originator=originator))
+
+    async def open_device_login(self) -> OpenLogin[DeviceLoginFlow]:
+        """Ask for a code. The caller then calls `await_in_background`. Raises AuthError."""
+        self.needs_login()
+        self._end(ACCOUNT)
+        return self._add(await _OPEN_DEVICE_LOGIN.get()(self._auth))
+
+    async def open_mcp_login(
+        self, server: str, url: str, scopes: Sequence[str] | None
+    ) -> OpenLogin[LoginFlow]:
+        """Find who gives tokens for an MCP server, and listen for the browser, as `open_login` does."""
+        purpose = f"mcp server {server}"
+        self._end(purpose)
+        return self._add(await self._mcp.get().open_login(server, url, scopes), purpose)
+
+    def _add(self, flow: Flow, purpose: str = ACCOUNT) -> OpenLogin[Flow]:
+        login = OpenLogin(self._new_id(), flow, purpose)
+        self._pending[login.id] = OpenLogin(login.id, flow, purpose)
+        return login
+
+    def _end(self, purpose: str) -> None:
+        for login in self._pending.values():
+            if login.purpose == purpose:
+                login.flow.cancel()
+
+    def await_in_background(
+        self,
+        login: OpenLogin[Flow],
+        on_finished: Callable[[LoginOutcome], None],
+        limit_seconds: float | None = None,
+    ) -> None:
+        """Wait for the outcome in the background, and pass it to `on_finished`. `limit_seconds`: None takes as long as
+        such a login does.
+        """
+        self._background.start_soon(self._await, login, on_finished, limit_seconds, name="login")
+
+    def cancel(self, id: str) -> bool:
+        """Cancel a pending login; return False if there is none with this id."""
+        login = self._pending.get(id)
+        if login is None:
+            return False
+        login.flow.cancel()
+        return True
+
+    async def _await(
+        self,
+        login: OpenLogin[Flow],
+        on_finished: Callable[[LoginOutcome], None],
+        limit_seconds: float | None,
+    ) -> None:
+        try:
+            flow = login.flow
+            outcome = await (flow.run_login() if limit_seconds is None else flow.run_login(limit_seconds))
+        finally:
+            self._pending.pop(login.id, None)
+        on_finished(outcome)
+
+
+class _OpenBrowserLogin(Protocol):
+    async def __call__(
+        self, auth: AuthManager, *, random: Callable[[int], bytes], originator: str
+    ) -> LoginFlow: ...
+
+
+def _load_open_login() -> _OpenBrowserLogin:
+    """Most servers are logged in already."""
+    from app_server.core.auth.login import open_login  # noqa: PLC0415
+
+    return open_login
+
+
+def _load_open_device_login() -> Callable[[AuthManager], Awaitable[DeviceLoginFlow]]:
+    from app_server.core.auth.login import open_device_login  # noqa: PLC0415
+
+    return open_device_login
+
+
+_OPEN_LOGIN = Lazy(_load_open_login)
+_OPEN_DEVICE_LOGIN = Lazy(_load_open_device_login)
