@@ -14,11 +14,13 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server.core.assembling import EngineServices
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import AuthMethod
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.ghost import Snapshots
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import McpRuntime, ProcessSpawner
@@ -230,4 +232,5 @@ def assemble(
         wall_clock=process.wall_clock,
         home=process.home,
     )
-    return Assembled(Engine(process, runner, models, git, adapters, skills), models, adapters)
+    services = EngineServices(process, runner, models, Snapshots(git), adapters, skills)
+    return Assembled(Engine(services), models, adapters)

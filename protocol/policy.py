@@ -78,6 +78,12 @@ class SandboxMode(_Spelled):
     DANGER_FULL_ACCESS = "danger-full-access"
 
 
+class ElicitationAction(StrEnum):
+    ACCEPT = "accept"
+    DECLINE = "decline"
+    CANCEL = "cancel"
+
+
 class ReviewDecision(StrEnum):
     """The user's answer to an approval prompt."""
 

@@ -40,6 +40,7 @@ OUTER = (
 
 CORE = (
     {"engine"},
+    {"assembling"},
     {"opening"},
     {"session"},
     {"turn"},
@@ -125,7 +126,7 @@ PURE_MODULES = {
     },
     "app_server.core.sandbox": {"macos", "plan"},
     "app_server.core.skills": {"front_matter", "skill"},
-    "app_server.core.session": {"review_texts"},
+    "app_server.core.session": {"commands", "review_texts"},
     "app_server.core.turn": {"assemble", "coalesce", "items", "plan_message", "settings", "token_counts"},
 }
 

@@ -1,28 +1,29 @@
-"""Answers of clients as operations, as far as all APIs have them in common. Pure.
+"""Answers of clients as commands, as far as all APIs have them in common. Pure.
 
 Which words are a yes is for each API to say. What is no answer at all declines.
 """
 
 from __future__ import annotations
 
+from app_server.core.session.commands import AnswerElicitation, Decide
 from protocol.base import Json
+from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
-from protocol.ops import ElicitationAction, ExecApprovalOp, PatchApprovalOp, ResolveElicitationOp
-from protocol.policy import ReviewDecision
+from protocol.policy import ElicitationAction, ReviewDecision
 
 
-def approval_op(
-    operation_id: str,
+def decide(
     event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent,
     decision: ReviewDecision,
-) -> ExecApprovalOp | PatchApprovalOp:
-    kind = ExecApprovalOp if isinstance(event, ExecApprovalRequestEvent) else PatchApprovalOp
-    return kind(id=operation_id, call_id=event.call_id, decision=decision)
+    also: KeepRule | AllowFiles | None = None,
+) -> Decide:
+    is_patch = isinstance(event, ApplyPatchApprovalRequestEvent)
+    return Decide(event.call_id, decision, also, "apply_patch" if is_patch else "shell")
 
 
-def elicitation_op(event: ElicitationRequestEvent, result: Json) -> ResolveElicitationOp:
-    """Both APIs answer in the words of MCP."""
+def answer_elicitation(event: ElicitationRequestEvent, result: Json) -> AnswerElicitation:
+    """Read an answer in the words of MCP, which all APIs use."""
     action, content = ElicitationAction.DECLINE, None
     match result:
         case {"action": "accept", **rest}:
@@ -31,6 +32,4 @@ def elicitation_op(event: ElicitationRequestEvent, result: Json) -> ResolveElici
             action = ElicitationAction.CANCEL
         case _:
             pass
-    return ResolveElicitationOp(
-        server_name=event.server_name, request_id=event.id, decision=action, content=content
-    )
+    return AnswerElicitation(event.server_name, event.id, action, content)

@@ -12,10 +12,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from app_server.core.session.commands import Command
 from protocol.base import Json
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
-from protocol.engine.questions import ClientAnswer
-from protocol.ops import Op
 from protocol.structs import replace
 
 
@@ -44,7 +43,7 @@ class ConversationStatus(Struct, frozen=True):
                 return self
 
     def waiting(self, *, approvals: int, inputs: int) -> ConversationStatus:
-        """With so many questions to the client open. Only while a turn runs."""
+        """Return the status with so many questions to the client open; they count only while a turn runs."""
         if self.activity is not Activity.ACTIVE:
             return self
         return replace(self, waiting_on_approval=approvals > 0, waiting_on_input=inputs > 0)
@@ -65,8 +64,8 @@ class ClientQuestion(Struct, frozen=True):
 
     method: str
     params: bytes
-    to_op: Callable[[Json], Op | ClientAnswer]
-    """The operation that carries the client's result; of None where it answered with an error."""
+    to_command: Callable[[Json], Command]
+    """Makes the command that carries the client's result, which is None where it answered with an error."""
     kind: QuestionKind = QuestionKind.APPROVAL
 
 

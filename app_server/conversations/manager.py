@@ -29,7 +29,7 @@ class ConversationManager:
 
     def __init__(
         self,
-        open: Callable[[Config, Origin], Awaitable[Opened]],
+        open: Callable[[Config, Origin, Callable[[], str]], Awaitable[Opened]],
         outgoing: Outgoing,
         group: TaskGroup,
         most: int,
@@ -56,23 +56,21 @@ class ConversationManager:
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
-        opened = await self._open(config, origin)
-        id = opened.conversation_id
-        live = self._live[id] = LiveConversation(
-            id, opened.session, self._outgoing, new_operation_id, opened.forked_from
-        )
+        opened = await self._open(config, origin, new_operation_id)
+        id = opened.session.id
+        live = self._live[id] = LiveConversation(id, opened.session, self._outgoing, opened.forked_from)
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 
     def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
-        """Work that goes on as long as the connection does."""
+        """Begin work that goes on as long as the connection does."""
         self._group.start_soon(work, name=name)
 
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)
 
     async def find_lasting(self, id: str) -> LiveConversation | None:
-        """The same; one that is ending is waited for, and then is none."""
+        """Return the open one with this id; one that is ending is waited for, and then is none."""
         live = self.find(id)
         while live is not None and live.ending:
             await live.gone.wait()
@@ -80,7 +78,7 @@ class ConversationManager:
         return live
 
     def all(self) -> list[LiveConversation]:
-        """In the order in which they were opened."""
+        """Return them in the order in which they were opened."""
         return list(self._live.values())
 
     def get(self, id: str) -> LiveConversation:
@@ -103,7 +101,7 @@ class ConversationManager:
     def unsubscribe(self, subscription: str) -> None:
         live = self._subscriptions.pop(subscription, None)
         if live is not None:
-            live.unsubscribe(subscription)
+            live.subscriptions.remove(subscription)
         elif subscription in self._ended_subscriptions:
             del self._ended_subscriptions[subscription]
         else:
@@ -121,7 +119,7 @@ class ConversationManager:
         """The client has left: end every conversation in good order, all at once, without notifications."""
         async with anyio.create_task_group() as group:
             for live in list(self._live.values()):
-                live.mute()
+                live.subscriptions.clear()
                 group.start_soon(live.shut_down)
 
     async def _run(self, live: LiveConversation) -> None:

@@ -1,22 +1,30 @@
 """Questions to the client that are open in one conversation: each is sent, answered or closed, once.
 
 A question is for one API. It is sent when somebody is subscribed there, and sent again, under the same request id, to
-whoever joins while it is open.
+whoever joins while it is open. The client's answer becomes a command to the session.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
+from app_server.conversations.subscriptions import Subscriptions
+from app_server.core.errors import CoreError
+from app_server.core.session.commands import Answer, Command
 from app_server.rpc.outgoing import Outgoing, Waiter, describe
 from protocol.base import Json
+from protocol.engine.events import SessionEvent, ToolQuestion
+
+if TYPE_CHECKING:
+    from app_server.core.session.handle import SessionHandle
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +36,19 @@ class OpenQuestion(Struct):
     sent: bool = False
     closing: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
-    @property
-    def request_id(self) -> int:
-        return self.waiter.id
-
 
 class Questions:
-    """Of one conversation."""
+    """The open questions of one conversation."""
 
-    def __init__(self, outgoing: Outgoing, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        session: SessionHandle,
+        subscriptions: Subscriptions,
+        outgoing: Outgoing,
+        changed: Callable[[], None],
+    ) -> None:
         """`changed` is called whenever another number of questions is open."""
+        self._session, self._subscriptions = session, subscriptions
         self._outgoing, self._changed = outgoing, changed
         self._open: list[OpenQuestion] = []
 
@@ -52,30 +63,53 @@ class Questions:
     def _count(self, kind: QuestionKind) -> int:
         return sum(each.question.kind is kind for each in self._open)
 
-    def open(self, question: ClientQuestion, adapter: ApiAdapter, *, send: bool) -> OpenQuestion:
-        """Registers it; `send` False: nobody is there to be asked yet."""
-        opened = OpenQuestion(question, adapter, self._outgoing.pending.register())
-        self._open.append(opened)
-        self._changed()
-        if send:
-            self._send(opened)
-        return opened
+    def ask(self, event: SessionEvent, group: TaskGroup) -> None:
+        """Ask the client what the event asks, if it does, once somebody is there. The group waits for the answer."""
+        adapter = self._subscriptions.asked()
+        question = adapter.question(event)
+        if question is None and isinstance(event.event, ToolQuestion):
+            found = self._subscriptions.in_any_words(event)
+            if found is None:
+                self._do(Answer(event.event.call_id, None))
+            else:
+                adapter, question = found
+        if question is not None:
+            opened = OpenQuestion(question, adapter, self._outgoing.pending.register())
+            self._open.append(opened)
+            self._changed()
+            if self._subscriptions.is_subscribed(adapter):
+                self._send(opened)
+            group.start_soon(self._round_trip, opened, name="question")
 
-    def send_to(self, adapter: ApiAdapter) -> None:
-        """Somebody joined: everything that is open for this API is sent, also what was sent before."""
+    def joined(self, adapter: ApiAdapter) -> None:
+        """Send everything that is open for this API, which somebody subscribed to, also what was sent before; questions
+        that were never sent are asked where the client is asked now.
+        """
+        asked = self._subscriptions.asked()
+        for opened in self._open:
+            if not opened.sent:
+                opened.adapter = asked
         for opened in self._open:
             if opened.adapter is adapter:
                 self._send(opened)
 
-    def move(self, adapters: Callable[[], ApiAdapter | None]) -> None:
-        """Questions that were never sent go to the API that `adapters` names, where somebody is subscribed now."""
-        target = adapters()
-        for opened in self._open:
-            if not opened.sent and target is not None:
-                opened.adapter = target
+    def close_all(self) -> None:
+        """Close what is open: the turn ends, and nobody waits for an answer any more."""
+        for opened in list(self._open):
+            opened.closing.cancel()
+            self._close(opened)
 
-    async def answer(self, opened: OpenQuestion) -> Json | None:
-        """The client's result; None where it answered with an error, or where the question was closed."""
+    async def _round_trip(self, opened: OpenQuestion) -> None:
+        """Wait for the answer and let the session have it; then forget the question and let subscribers know."""
+        try:
+            result = await self._answer(opened)
+        finally:
+            self._close(opened)
+        if not opened.closing.cancel_called:
+            self._do(opened.question.to_command(result))
+
+    async def _answer(self, opened: OpenQuestion) -> Json | None:
+        """Return the client's result; None where it answered with an error, or where the question was closed."""
         reply = None
         with opened.closing:
             reply = await opened.waiter.wait()
@@ -88,20 +122,6 @@ class Questions:
         log.debug("%s was answered with %s", opened.question.method, describe(reply.result))
         return reply.result
 
-    @contextmanager
-    def until_answered(self, opened: OpenQuestion) -> Iterator[None]:
-        """Forgets the question at the end, and lets subscribers know."""
-        try:
-            yield
-        finally:
-            self._close(opened)
-
-    def close_all(self) -> None:
-        """The turn ends: nobody waits for an answer any more."""
-        for opened in list(self._open):
-            opened.closing.cancel()
-            self._close(opened)
-
     def _close(self, opened: OpenQuestion) -> None:
         if opened not in self._open:
             return
@@ -109,10 +129,16 @@ class Questions:
         self._outgoing.pending.forget(opened.waiter)
         if opened.sent and opened.question.kind is not QuestionKind.CALL:
             answered = not opened.closing.cancel_called
-            for line in opened.adapter.question_closed(opened.request_id, answered=answered):
+            for line in opened.adapter.question_closed(opened.waiter.id, answered=answered):
                 self._outgoing.send(line)
         self._changed()
 
     def _send(self, opened: OpenQuestion) -> None:
         opened.sent = True
         self._outgoing.send_request(opened.waiter, opened.question.method, opened.question.params)
+
+    def _do(self, command: Command) -> None:
+        try:
+            self._session.do(command)
+        except CoreError:
+            pass  # the conversation has ended meanwhile

@@ -20,7 +20,7 @@ from protocol.responses import ResponseItem
 
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import StoredConversation
-    from app_server.core.session.session import Session
+    from app_server.core.session.handle import SessionHandle
     from app_server.core.turn.settings import Settings
 
 
@@ -51,6 +51,8 @@ class StoredRollout(Struct, frozen=True):
     """Whether the client is shown what was said as events."""
     turns: bool = False
     """Whether it is shown turns."""
+    keeps_usage: bool = False
+    """Whether the tokens that were used so far count on; else counting begins anew."""
 
 
 class GivenHistory(Struct, frozen=True):
@@ -71,15 +73,10 @@ class Fork(Struct, frozen=True):
 Origin = NewConversation | StoredRollout | GivenHistory | Fork
 
 
-class Opened(Struct, frozen=True, kw_only=True):
-    """An open conversation, and the facts that its client gets."""
+class Opened(Struct, frozen=True):
+    """An open conversation, and where it comes from."""
 
-    conversation_id: ConversationId
-    session: Session
-    model: str
-    effort: str | None
-    rollout_path: Path | None
-    """None: it is not stored."""
+    session: SessionHandle
     forked_from: str | None = None
     stored: StoredConversation | None = None
     """What it goes on from; None for a new one."""

@@ -74,15 +74,6 @@ class AllowFiles:
     """The patch is approved, and so is every later one of the session that changes none but its files."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientAnswer:
-    """An operation: the answer to the question with this id in this turn."""
-
-    operation_id: str
-    call_id: str
-    answer: ToolCallAnswer | UserInputAnswer | KeepRule | AllowFiles | None
-
-
 class ClientTool(EngineModel):
     """As the model is offered it, and as a conversation stores it."""
 

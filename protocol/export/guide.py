@@ -14,9 +14,9 @@ from protocol.base import Json, Model
 from protocol.events.msg import EVENTS, EventMsg
 from protocol.export.schemas import Schema, published_name, references
 from protocol.export.typescript import type_of
-from protocol.ops import OPERATIONS
 from protocol.structs import Struct, Written
 from protocol.v1.methods import TABLE, event_method
+from protocol.v1.ops import OPERATIONS
 
 _HERE: Final = Path(__file__).parent
 

@@ -18,12 +18,12 @@ from protocol.events.msg import EventMsg
 from protocol.events.review import ReviewOutputEvent
 from protocol.ids import ConversationId
 from protocol.mcp import McpResult
-from protocol.ops import Submission
 from protocol.policy import SandboxMode
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
 from protocol.table import NoParams
 from protocol.v1.methods import TABLE
 from protocol.v1.misc import GitSha
+from protocol.v1.ops import Submission
 
 UNSERVED: Final[Mapping[str, Json]] = json.loads(Path(__file__).with_name("unserved.json").read_text("utf-8"))
 """What is published and never sent: methods of the thread API in the schema of conversations, and shapes and

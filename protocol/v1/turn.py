@@ -13,9 +13,15 @@ from protocol.events.commands import FileChange, ParsedCommand, SandboxCommandAs
 from protocol.events.turn import TurnAbortReason
 from protocol.fields import CleanText, KnownId, SandboxPolicy
 from protocol.ids import ConversationId, PathText
-from protocol.ops import ElicitationAction, Op
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, ReviewDecision
+from protocol.policy import (
+    AskForApproval,
+    ElicitationAction,
+    ReasoningEffort,
+    ReasoningSummary,
+    ReviewDecision,
+)
 from protocol.structs import WireStruct
+from protocol.v1.ops import Op
 
 
 class TextData(EngineModel):

@@ -13,8 +13,8 @@ from jsonschema import Draft7Validator
 
 from protocol.base import Json, Model
 from protocol.export.guide import EXAMPLES
-from protocol.ops import OPERATIONS, Op
 from protocol.v1.methods import TABLE
+from protocol.v1.ops import OPERATIONS, Op
 from tests.support.pipes import Piped
 from tests.support.published import SCHEMAS, fits
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.assembling import EngineServices
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.ghost import Snapshots
 from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.lazy import Lazy
@@ -23,13 +25,13 @@ from app_server.core.model.model_client import ModelClient
 from app_server.core.model.prompt import ClientIdentity
 from app_server.core.opening import Fork, Opened, ProcessEnvironment
 from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.session.commands import Close
 from app_server.core.session.services import TurnCompleted
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from protocol.base import Json
 from protocol.ids import ConversationId
-from protocol.ops import ShutdownOp
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.world import MakeWorld, World
@@ -306,9 +308,9 @@ async def fork(world: World, path: Path) -> Opened:
     )
     runner = CommandRunner(python=sys.executable, home=str(world.home), tmpdir=None, environment={})
     alone = Alone(runner)
-    engine = Engine(around, runner, alone, Git(world.home), alone, Lazy(no_skills))
-    opened = await engine.open(config, Fork(path))
-    opened.session.submit("0", ShutdownOp())
+    services = EngineServices(around, runner, alone, Snapshots(Git(world.home)), alone, Lazy(no_skills))
+    opened = await Engine(services).open(config, Fork(path), lambda: "0")
+    opened.session.do(Close())
     await opened.session.run()
     return opened
 
@@ -322,7 +324,7 @@ async def test_a_fork_has_the_history_under_an_id_of_its_own_and_leaves_the_othe
     before = path.read_bytes()
     async with world(reply(says("two"))) as w:
         forked = await fork(w, path)
-        assert forked.rollout_path != path
+        assert forked.session.facts.rollout_path != path
         listed = await w.client.call("listConversations", {})
         assert {item["preview"] for item in listed["items"]} == {"first"}
         assert len(listed["items"]) == 2
@@ -348,9 +350,9 @@ async def test_a_fork_has_what_a_crash_left_beside_the_file(world: MakeWorld) ->
     journal_path(path).write_text(f"{head}{item}}}\n")
     async with world(reply(says("two"))) as w:
         forked = await fork(w, path)
-        await w.client.call("resumeConversation", {"path": str(forked.rollout_path)})
-        await w.client.listen(forked.conversation_id)
-        await w.client.turn(forked.conversation_id, "second")
+        await w.client.call("resumeConversation", {"path": str(forked.session.facts.rollout_path)})
+        await w.client.listen(forked.session.id)
+        await w.client.turn(forked.session.id, "second")
         journal_path(path).unlink()
     assert w.model.requests[0].texts("assistant") == ["one", "told"]
 

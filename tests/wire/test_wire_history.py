@@ -15,7 +15,6 @@ from protocol.events.notices import ErrorEvent
 from protocol.fields import SandboxPolicy
 from protocol.ids import ConversationId, SessionOrigin, new_conversation_id, parse_conversation_id
 from protocol.mcp import CallToolResult, TextContent
-from protocol.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxMode, WorkspaceWrite
 from protocol.reading import read
 from protocol.responses import (
@@ -27,6 +26,7 @@ from protocol.responses import (
     parse_response_item,
 )
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem, line_type, stored_line
+from protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from tests.wire import samples
 
 policies: TypeAdapter[SandboxPolicy] = TypeAdapter(SandboxPolicy)

@@ -1,4 +1,4 @@
-"""Questions of the engine as requests to the client, and the client's answers as operations. Pure.
+"""Questions of the engine as requests to the client, and the client's answers as commands. Pure.
 
 Yes is one of the options that were offered, plainly chosen. Closing the dialogue ends the turn; everything else is a
 no, after which the turn goes on.
@@ -11,8 +11,9 @@ from typing import Final, assert_never
 from app_server.apis.acp.calls import ShownCall, command_title, text_content
 from app_server.apis.acp.diffs import diffs_of
 from app_server.apis.acp.text import CALL_TITLE, fenced, one_line
-from app_server.apis.answers import approval_op, elicitation_op
+from app_server.apis.answers import answer_elicitation, decide
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.core.session.commands import AnswerElicitation, Command, Interrupt
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from protocol.acp.methods import CREATE_ELICITATION, REQUEST_PERMISSION
@@ -30,8 +31,7 @@ from protocol.base import Json
 from protocol.engine.events import SessionEvent, UserQuestion
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
-from protocol.ops import ElicitationAction, InterruptOp, Op, ResolveElicitationOp
-from protocol.policy import ReviewDecision
+from protocol.policy import ElicitationAction, ReviewDecision
 
 DECISIONS: Final = {
     "allow_once": ReviewDecision.APPROVED,
@@ -54,14 +54,16 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
     if not isinstance(asking, UserQuestion):
         return None
 
-    def to_op(result: Json) -> Op:
-        return _op(event.operation_id, asking, result)
+    def to_command(result: Json) -> Command:
+        if isinstance(asking, ElicitationRequestEvent):
+            return answer_elicitation(asking, result)
+        return decide(asking, decision(result))
 
     if isinstance(asking, ElicitationRequestEvent):
         if is_call_approval(asking):
             return _about_tool(session_id, asking, call)
         form = _form(session_id, asking)
-        return ClientQuestion(CREATE_ELICITATION.method, form.to_json(), to_op, QuestionKind.INPUT)
+        return ClientQuestion(CREATE_ELICITATION.method, form.to_json(), to_command, QuestionKind.INPUT)
     shown = call or _unannounced(asking)
     status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
     fields = shown.fields(_content(asking, shown), status)
@@ -70,7 +72,7 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
     request = RequestPermissionRequest(
         session_id=session_id, tool_call=SessionToolCallFields(**fields), options=_options(asking)
     )
-    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
+    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command)
 
 
 def is_call_approval(event: ElicitationRequestEvent) -> bool:
@@ -79,15 +81,15 @@ def is_call_approval(event: ElicitationRequestEvent) -> bool:
 
 
 def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall | None) -> ClientQuestion:
-    def to_op(result: Json) -> Op:
+    def to_command(result: Json) -> Command:
         match decision(result):
             case ReviewDecision.APPROVED:
                 action = ElicitationAction.ACCEPT
             case ReviewDecision.ABORT:
-                return InterruptOp()
+                return Interrupt()
             case _:
                 action = ElicitationAction.DECLINE
-        return ResolveElicitationOp(server_name=event.server_name, request_id=event.id, decision=action)
+        return AnswerElicitation(event.server_name, event.id, action)
 
     id = f"{event.server_name}-{event.id}"
     shown = call or ShownCall(id=id, title=one_line(event.message, CALL_TITLE), kind=ToolKind.OTHER)
@@ -96,7 +98,7 @@ def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall
         tool_call=SessionToolCallFields(**shown.fields((text_content(event.message),))),
         options=(_YES, _NO, _STOP),
     )
-    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
+    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command)
 
 
 def decision(result: Json) -> ReviewDecision:
@@ -164,9 +166,3 @@ def _form(session_id: str, event: ElicitationRequestEvent) -> CreateElicitationR
         message=f"{event.server_name}: {event.message}",
         requested_schema={"type": "object", **schema},
     )
-
-
-def _op(operation_id: str, event: UserQuestion, result: Json) -> Op:
-    if isinstance(event, ElicitationRequestEvent):
-        return elicitation_op(event, result)
-    return approval_op(operation_id, event, decision(result))

@@ -27,7 +27,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.session.turn_requests import ChangeSettings
+from app_server.core.session.commands import ChangeSettings
 from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
 from protocol.base import Json
@@ -84,8 +84,8 @@ class AcpSession:
         self.id, self.live, self.options = live.id, live, options
         self._outgoing, self._pacer = services.outgoing, Pacer(services.background, services.clock)
         self.adapter = SessionAdapter(live.id, services.client, self, services.clock, ids)
-        live.adapter(self.make_adapter)
-        self.turns = PromptTurns(live, self.new_operation)
+        live.subscriptions.adapter(self.make_adapter)
+        self.turns = PromptTurns(live.session, self.prefer)
         self.commands = CommandList()
         self.lists_models: Config | None = None
         """Set where its provider can be asked for more models."""
@@ -98,8 +98,9 @@ class AcpSession:
         """By this the conversation knows the adapter."""
         return self.adapter
 
-    def new_operation(self) -> str:
-        return self.live.new_operation(self.make_adapter)
+    def prefer(self) -> None:
+        """Let the client be asked here what the turns to come ask."""
+        self.live.subscriptions.preferred = self.make_adapter
 
     @property
     def cwd(self) -> str:
@@ -111,8 +112,7 @@ class AcpSession:
         before, self.options = self.options, options
         if options == before:
             return
-        change = ChangeSettings(_change(before, options), now=True)
-        self.live.session.submit(self.new_operation(), change)
+        self.live.session.do(ChangeSettings(_change(before, options), now=True))
         self.send("config_option_update", configOptions=options.config_options())
         if options.mode != before.mode:
             self.send("current_mode_update", currentModeId=options.mode)
@@ -135,7 +135,7 @@ class AcpSession:
 
     # --- lookups
     def expect_tool_list(self, operation_id: str) -> PendingToolList:
-        """What the operation, a `ListMcpToolsOp`, will bring."""
+        """Return what the operation, a `ListTools`, will bring."""
         pending = self._tool_lists[operation_id] = PendingToolList()
         return pending
 

@@ -1,26 +1,28 @@
 """Prompts of one session and the turns that they begin or join: each prompt is answered when its turn is over.
 
-Owns who waits for which turn, and cancelling. Knows the engine's session by what it needs of it.
+Owns who waits for which turn, and cancelling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 from msgspec import Struct
 
 from app_server.apis.acp.errors import turn_failure
-from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
-from app_server.core.session.turn_requests import StartTurn, TurnNotSteerable
+from app_server.core.session.commands import Command, Interrupt, TurnNotSteerable
 from app_server.core.turn.items import UserWords
 from protocol.acp.prompt import StopReason
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import TurnEnded, TurnStatus
-from protocol.ops import InterruptOp, Op
+
+if TYPE_CHECKING:
+    from app_server.core.session.handle import SessionHandle
 
 
 class Ticket(Struct):
@@ -42,8 +44,9 @@ class AwaitedTurn(Struct):
 
 
 class PromptTurns:
-    def __init__(self, live: LiveConversation, new_operation: Callable[[], str]) -> None:
-        self._live, self._new_operation = live, new_operation
+    def __init__(self, session: SessionHandle, prefer: Callable[[], None]) -> None:
+        """`prefer` is called before a turn is begun: what it asks is asked in this API."""
+        self._session, self._prefer = session, prefer
         self._tickets: list[Ticket] = []
         self._awaited: dict[str, AwaitedTurn] = {}
         self._gone = False
@@ -67,33 +70,34 @@ class PromptTurns:
     async def submit(self, ticket: Ticket, words: UserWords) -> AwaitedTurn | None:
         """Begin a turn with these words, or join the one that runs; None where the prompt was cancelled before."""
         while not ticket.cancelled and not self._gone:
+            self._prefer()
             try:
-                operation = self._new_operation()
-                turn_id, _ = self._live.session.turns.start(operation, StartTurn(words=words))
+                started = self._session.start_turn(words)
             except TurnNotSteerable:
                 await self._idle()
                 continue
-            return self._await(turn_id)
+            return self._await(started.turn)
         return None
 
     def steer(self, words: UserWords) -> bool:
         """Add words to the turn that runs; False where none does that takes words."""
-        turn_id = self._live.session.turns.current_id
+        turn_id = self._session.current_turn
         if turn_id is None or not self._tickets:
             return False
         try:
-            self._live.session.turns.steer(turn_id, words)
+            self._session.steer(turn_id, words)
         except CoreError:
             return False
         return True
 
-    async def operate(self, ticket: Ticket, op: Op) -> AwaitedTurn | None:
+    async def operate(self, ticket: Ticket, command: Command) -> AwaitedTurn | None:
         """A turn of another kind, once nothing else runs."""
         while not ticket.cancelled and not self._gone:
-            if self._awaited or self._live.session.active is not None:
+            if self._awaited or self._session.running:
                 await self._idle()
                 continue
-            return self._await(self._live.session.submit(self._new_operation(), op))
+            self._prefer()
+            return self._await(self._session.do(command).turn)
         return None
 
     async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:
@@ -121,9 +125,9 @@ class PromptTurns:
             ticket.given_up.set()
         for turn in self._awaited.values():
             turn.cancelled = True
-        if self._tickets or self._live.session.active is not None:
+        if self._tickets or self._session.running:
             try:
-                self._live.submit(InterruptOp())
+                self._session.do(Interrupt())
             except CoreError:
                 pass  # the session has ended, and the turn with it
 
@@ -152,8 +156,7 @@ class PromptTurns:
 
     async def _idle(self) -> None:
         """Until what runs now has ended."""
-        active = self._live.session.active
-        if active is not None:
-            await active.ended.wait()
+        if self._session.running:
+            await self._session.settled()
         elif self._awaited:
             await next(iter(self._awaited.values())).over.wait()

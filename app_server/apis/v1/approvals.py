@@ -1,4 +1,4 @@
-"""Converts approval and elicitation events into client requests, and the responses into operations. Pure.
+"""Converts approval and elicitation events into client requests, and the responses into commands. Pure.
 
 Every response that is not a valid approval is a denial: an error, a wrong type, an unknown decision.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from app_server.apis.answers import approval_op, elicitation_op
+from app_server.apis.answers import answer_elicitation, decide
 from app_server.conversations.adapter import ClientQuestion
+from app_server.core.session.commands import Command
 from protocol.base import Json
 from protocol.engine.events import EngineEvent
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.ids import ConversationId
-from protocol.ops import Op
 from protocol.policy import ReviewDecision
 from protocol.structs import Written
 from protocol.table import AnyServerRequest
@@ -29,16 +29,18 @@ from protocol.v1.turn import (
 RequestEvent = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
 
 
-def question(conversation_id: str, turn_id: str, event: EngineEvent) -> ClientQuestion | None:
-    """The client request for an event; None for other events."""
+def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
+    """Return the client request for an event; None for other events."""
     if not isinstance(event, RequestEvent):
         return None
     row, params = _request(ConversationId(conversation_id), event)
 
-    def to_op(result: Json) -> Op:
-        return _op(turn_id, event, result)
+    def to_command(result: Json) -> Command:
+        if isinstance(event, ElicitationRequestEvent):
+            return answer_elicitation(event, result)
+        return decide(event, decision(result))
 
-    return ClientQuestion(row.method, params.to_json(), to_op)
+    return ClientQuestion(row.method, params.to_json(), to_command)
 
 
 def _request(id: ConversationId, event: RequestEvent) -> tuple[AnyServerRequest, Written]:
@@ -71,13 +73,6 @@ def _request(id: ConversationId, event: RequestEvent) -> tuple[AnyServerRequest,
             )
         case _:
             assert_never(event)
-
-
-def _op(turn_id: str, event: RequestEvent, result: Json) -> Op:
-    """The operation for the client's response; `result` is None if it responded with an error."""
-    if isinstance(event, ElicitationRequestEvent):
-        return elicitation_op(event, result)
-    return approval_op(turn_id, event, decision(result))
 
 
 def decision(result: Json) -> ReviewDecision:

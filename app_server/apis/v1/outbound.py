@@ -127,7 +127,7 @@ class ConversationAdapter:
         return [self._line(event.operation_id, msg) for msg in self.messages(event)]
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
-        return approvals.question(self._conversation_id, event.operation_id, event.event)
+        return approvals.question(self._conversation_id, event.event)
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         return ()

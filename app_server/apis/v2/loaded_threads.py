@@ -95,7 +95,7 @@ class LoadedThreads(Struct, frozen=True):
         )
 
     def adapter(self, live: LiveConversation) -> ThreadAdapter:
-        adapter = live.adapter(self.make_adapter)
+        adapter = live.subscriptions.adapter(self.make_adapter)
         assert isinstance(adapter, ThreadAdapter)
         return adapter
 
@@ -177,7 +177,7 @@ class ItemIdSeeds:
             except RolloutUnreadable:
                 found = None  # it cannot be stored at the moment
             self._found[live.id] = ItemIds() if found is None else found.ids
-        live.adapter(make_adapter)
+        live.subscriptions.adapter(make_adapter)
         return () if found is None else found.turns
 
     def take(self, thread_id: str) -> ItemIds | None:

@@ -1,4 +1,4 @@
-"""Questions of the engine as requests of the thread API, and the client's answers as operations. Pure.
+"""Questions of the engine as requests of the thread API, and the client's answers as commands. Pure.
 
 Yes is what this API's own words say, and only what was offered: everything else is a no. An answer of another
 shape to the question of a tool is none: the tool fails, the question was not answered.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from app_server.apis.answers import approval_op, elicitation_op
+from app_server.apis.answers import answer_elicitation, decide
 from app_server.apis.v2.items import command_actions, command_line
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.core.session.commands import Answer, Command
 from protocol.base import Json
 from protocol.engine.events import Question, SessionEvent
 from protocol.engine.items import CommandExecution, CommandSource, Item
 from protocol.engine.questions import (
     AllowFiles,
-    ClientAnswer,
     KeepRule,
     ToolCallAnswer,
     ToolCallQuestion,
@@ -25,7 +25,6 @@ from protocol.engine.questions import (
 )
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
-from protocol.ops import Op
 from protocol.policy import ReviewDecision
 from protocol.responses import InputImage, InputText
 from protocol.structs import Written
@@ -154,10 +153,10 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
         return None
     row, params = _request(thread_id, event.turn_id, asking, item, now_ms)
 
-    def to_op(result: Json) -> Op | ClientAnswer:
-        return _op(event.operation_id, asking, result)
+    def to_command(result: Json) -> Command:
+        return _command(asking, result)
 
-    return ClientQuestion(row.method, params.to_json(), to_op, _kind(asking))
+    return ClientQuestion(row.method, params.to_json(), to_command, _kind(asking))
 
 
 def _kind(event: Question) -> QuestionKind:
@@ -253,23 +252,21 @@ def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
     )
 
 
-def _op(operation_id: str, event: Question, result: Json) -> Op | ClientAnswer:
+def _command(event: Question, result: Json) -> Command:
     match event:
-        case ExecApprovalRequestEvent(call_id=call_id, proposed_rule=(_, *_)) if (
-            rule := accepted_rule(result)
-        ) is not None:
-            return ClientAnswer(operation_id, call_id, rule)
-        case ApplyPatchApprovalRequestEvent(call_id=call_id) if (
-            decision(result) is ReviewDecision.APPROVED_FOR_SESSION
-        ):
-            return ClientAnswer(operation_id, call_id, AllowFiles())
-        case ExecApprovalRequestEvent() | ApplyPatchApprovalRequestEvent():
-            return approval_op(operation_id, event, decision(result))
+        case ExecApprovalRequestEvent(proposed_rule=(_, *_)) if (rule := accepted_rule(result)) is not None:
+            return decide(event, ReviewDecision.APPROVED, rule)
+        case ExecApprovalRequestEvent():
+            return decide(event, decision(result))
+        case ApplyPatchApprovalRequestEvent():
+            decided = decision(result)
+            for_session = decided is ReviewDecision.APPROVED_FOR_SESSION
+            return decide(event, decided, AllowFiles() if for_session else None)
         case ElicitationRequestEvent():
-            return elicitation_op(event, result)
+            return answer_elicitation(event, result)
         case ToolCallQuestion(call_id=call_id):
-            return ClientAnswer(operation_id, call_id, tool_call_answer(result))
+            return Answer(call_id, tool_call_answer(result))
         case UserInputQuestion(call_id=call_id):
-            return ClientAnswer(operation_id, call_id, user_input_answer(result))
+            return Answer(call_id, user_input_answer(result))
         case _:
             assert_never(event)

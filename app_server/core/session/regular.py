@@ -14,6 +14,7 @@ from app_server.core.context.compacted_history import message_text
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_patches import TurnDiffTracker
+from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import Compactor
 from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.model_calls import shape_of, tool_settings, tool_turn_of, visible_call
@@ -43,19 +44,18 @@ class RegularSteps:
         turn: Turn,
         shape: RequestShape,
         snapshot: TurnSnapshot,
-        *,
-        of_thread: bool,
+        wishes: TurnWishes,
     ) -> None:
         self._services, self._state, self._turn, self._shape = services, state, turn, shape
-        self._of_thread, self._snapshot = of_thread, snapshot
+        self._snapshot, self._wishes = snapshot, wishes
         self._diffs = TurnDiffTracker(
-            str(services.conversation.config.home), base=turn.settings.cwd if of_thread else None
+            str(services.conversation.config.home), base=turn.settings.cwd if wishes.relative_diff else None
         )
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
         self.tool_turn = tool_turn_of(services, state, turn, self._diffs)
-        self.tool_turn.strict_pictures = of_thread
-        if of_thread and services.conversation.rollout_path is not None:
+        self.tool_turn.strict_pictures = wishes.checks_pictures
+        if wishes.goals and services.conversation.rollout_path is not None:
             self.tool_turn.goals = goals_for_tools(services, state)
         self.runtime = ToolRuntime(self._tools, self.tool_turn, snapshot.before_call)
 
@@ -78,7 +78,7 @@ class RegularSteps:
         self._specs.extend(tool_set.specs())
 
     def after_reply(self, *, calls: bool) -> None:
-        if self._of_thread:
+        if self._wishes.goals:
             count_reply(self._services, self._state, self._turn.emitter, calls=calls)
 
     async def diff(self) -> str | None:
@@ -104,17 +104,15 @@ class RegularTask:
         state: SessionState,
         turn: Turn,
         words: UserWords,
-        *,
-        of_thread: bool = False,
+        wishes: TurnWishes,
     ) -> None:
-        """`of_thread`: the turn is of an API that knows skills and goals, so the model is sent them. A full context
-        is compacted as it begins, its diff names files relative to its directory, and an effort that the user chose is
-        sent to any model."""
         self._services, self._state, self._turn = services, state, turn
         shape = shape_of(services, turn)
-        self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=of_thread))
+        self._shape = replace(
+            shape, settings=replace(shape.settings, sends_chosen_effort=wishes.sends_chosen_effort)
+        )
         self._opening, self._words = words, [words]
-        self._of_thread = of_thread
+        self._wishes = wishes
         self._loop: TurnLoop | None = None
         self._steps: RegularSteps | None = None
         transcript = StoredTranscript(state.history, services.outbox)
@@ -125,7 +123,7 @@ class RegularTask:
         await check_schema(self._turn.output_schema)
         with anyio.move_on_after(SERVERS_HEAD_START):
             await self._services.mcp.ready()
-        if self._of_thread:
+        if self._wishes.skills:
             await self._send_skills()
         loop = self._loop = self._turn_loop(active)
         try:
@@ -149,7 +147,7 @@ class RegularTask:
             StoredTranscript(history, self._services.outbox).record(self._turn.emitter, [message])
 
     def change_permissions(self, settings: Settings) -> None:
-        """For the commands and patches to come in this turn."""
+        """Change what commands and patches to come in this turn may do."""
         self._snapshot.policy = settings.sandbox_policy
         if self._steps is not None:
             self._steps.tool_turn.settings = tool_settings(settings)
@@ -158,11 +156,11 @@ class RegularTask:
         self._snapshot.record_taken()
         if self._loop is not None:
             self._loop.interrupted()
-        elif self._of_thread:
+        elif self._wishes.names_turn:
             self._begin_for_the_record()
 
     def _begin_for_the_record(self) -> None:
-        """The turn was ended before its loop began: what the user said is an item and in the history all the same."""
+        """Emit the begin of a turn that was ended before its loop began, with what the user said, and record it."""
         emitter, words = self._turn.emitter, self._opening
         emitter.turn_started(TurnKind.REGULAR, self._shape.context_window)
         StoredTranscript(self._state.history, self._services.outbox).record(emitter, words.messages())
@@ -171,9 +169,7 @@ class RegularTask:
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
-        steps = self._steps = RegularSteps(
-            services, self._state, turn, shape, self._snapshot, of_thread=self._of_thread
-        )
+        steps = self._steps = RegularSteps(services, self._state, turn, shape, self._snapshot, self._wishes)
         compactor = Compactor(services, self._state, turn, shape)
         return TurnLoop(
             kind=TurnKind.REGULAR,
@@ -184,7 +180,7 @@ class RegularTask:
             input=NotedInput(active, self._words),
             steps=steps,
             compaction=AutoCompaction(
-                limit=shape.compact_limit, compact=compactor.run, at_begin=self._of_thread
+                limit=shape.compact_limit, compact=compactor.run, at_begin=self._wishes.compacts_at_begin
             ),
             new_id=services.sources.new_id,
         )

@@ -14,12 +14,12 @@ from app_server.core.approvals.broker import PendingAnswers
 from app_server.core.config.types import McpServerConfig
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.session.commands import AnswerElicitation
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.events import McpServersSettled
 from protocol.events.notices import WarningEvent
 from protocol.events.tools import ElicitationRequestEvent
-from protocol.ops import ResolveElicitationOp
 
 
 class SessionServers:
@@ -90,5 +90,6 @@ class Elicitations:
         turn_id = None if turn is None else turn.turn_id
         return await self._open.ask((request.server, event.id), lambda: self._announce(event, turn_id))
 
-    def resolve(self, op: ResolveElicitationOp) -> None:
-        self._open.resolve((op.server_name, op.request_id), ElicitationResult(op.decision, op.content))
+    def resolve(self, command: AnswerElicitation) -> None:
+        answer = ElicitationResult(command.action, command.content)
+        self._open.resolve((command.server, command.request_id), answer)

@@ -73,9 +73,9 @@ class TaskRunner:
         """Begin a task; one that runs is ended first, as replaced. `steered`: words that joined it already."""
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
-        active = self.active = ActiveTask(
-            emitter=emitter, task=task, input_policy=input_policy, steered=list(steered)
-        )
+        active = self.active = ActiveTask(emitter=emitter, task=task, input_policy=input_policy)
+        for words in steered:
+            active.join(words)
         self._group.start_soon(self._run, active, name=f"task {active.id}")
 
     async def interrupt(self, reason: TurnAbortReason = TurnAbortReason.INTERRUPTED) -> None:
@@ -121,7 +121,7 @@ class TaskRunner:
             waiting = active.postponed
             if completed:
                 self._complete(active, outcome)
-                waiting += active.drain_pending()
+                waiting += active.drain_late()
             else:
                 self._cut(active)
             for words in active.take_input():

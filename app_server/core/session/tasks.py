@@ -16,20 +16,18 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.core.errors import CoreError
-from app_server.core.session.turn_requests import TurnRequest
+from app_server.core.session.commands import Command
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
 from protocol.engine.events import TurnKind
-from protocol.engine.questions import ClientAnswer
 from protocol.events.turn import TurnAbortReason
-from protocol.ops import Op
 
 
 class PendingOperation(Struct, frozen=True):
-    """One operation under its id, and the id of the turn that it begins, if it begins one."""
+    """One command under its id, and the id of the turn that it begins, if it begins one."""
 
     id: str
-    op: Op | ClientAnswer | TurnRequest
+    command: Command
     turn_id: str
     steered: list[UserWords] = msgspec.field(default_factory=list)
     """Words that joined the turn before it began."""
@@ -47,7 +45,7 @@ class SessionTask(Protocol):
         ...
 
     def interrupted(self) -> None:
-        """Last words, after everything of the task has ended; says nothing of the interruption itself."""
+        """Emit last words, after everything of the task has ended; says nothing of the interruption itself."""
         ...
 
 
@@ -84,15 +82,13 @@ class ActiveTask(Struct, kw_only=True):
     ending: bool = False
     postponed: list[PendingOperation] = msgspec.field(default_factory=list)
     """Operations that wait for the task's end."""
-    steered: list[UserWords] = msgspec.field(default_factory=list)
-    """Words that are promised to this turn: it does not end before the model was asked with them."""
-    _input: list[tuple[PendingOperation, UserWords]] = msgspec.field(default_factory=list)
+    _joined: list[tuple[UserWords, PendingOperation | None]] = msgspec.field(default_factory=list)
     _beside: list[Callable[[], Coroutine[None, None, None]]] = msgspec.field(default_factory=list)
     """Work that waits for the task to begin."""
     _group: TaskGroup | None = None
 
     async def run(self) -> str | None:
-        """The task, and the work beside it, which ends before this does, or with its cancellation."""
+        """Run the task, and the work beside it, which ends before this does, or with its cancellation."""
         failure: Exception | None = None
         last_message = None
         async with anyio.create_task_group() as self._group:
@@ -107,7 +103,7 @@ class ActiveTask(Struct, kw_only=True):
         return last_message
 
     def run_beside(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Work that belongs to the turn, which does not end before it."""
+        """Begin work that belongs to the turn, which does not end before it."""
         if self._group is None:
             self._beside.append(work)
         else:
@@ -122,25 +118,33 @@ class ActiveTask(Struct, kw_only=True):
         """The id of the operation that began it."""
         return self.emitter.operation_id
 
-    def add_input(self, submission: PendingOperation, words: UserWords) -> None:
-        """The user's words join the turn, ahead of its next request to the model."""
-        self._input.append((submission, words))
+    def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
+        """Let words join the turn, ahead of its next request to the model. They are promised to it, unless there is an
+        operation that begins a turn with them if they come too late.
+        """
+        self._joined.append((words, late))
 
     def take_input(self) -> list[UserWords]:
-        taken, self._input = self._input, []
-        steered, self.steered[:] = list(self.steered), []
-        return [words for _, words in taken] + steered
+        """Return the words that joined since the last call."""
+        taken, self._joined = self._joined, []
+        return [words for words, _ in taken]
 
     def has_steered(self) -> bool:
-        """Whether words wait that are promised to this turn. Where none do, the turn ends now and takes no more."""
-        if not self.steered:
+        """Return whether words wait that are promised to this turn. Where none do, it ends now and takes no more."""
+        promised = any(late is None for _, late in self._joined)
+        if not promised:
             self.input_policy = InputPolicy.QUEUE
-        return bool(self.steered)
+        return promised
 
-    def drain_pending(self) -> list[PendingOperation]:
-        """Operations whose words came too late for this turn: each begins one of its own."""
-        taken, self._input = self._input, []
-        return [submission for submission, _ in taken]
+    def drain_late(self) -> list[PendingOperation]:
+        """Return the operation that begins a turn with the words that came too late for this one, if there are any."""
+        late = [(words, operation) for words, operation in self._joined if operation is not None]
+        self._joined = [each for each in self._joined if each[1] is None]
+        if not late:
+            return []
+        (_, first), *rest = late
+        first.steered.extend(words for words, _ in rest)
+        return [first]
 
     def interrupt(self, reason: TurnAbortReason) -> None:
         if not self.ending:
@@ -164,30 +168,34 @@ class OperationQueue:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[PendingOperation]:
-        """What waits; without what is being carried out."""
+        """Iterate over what waits; without what is being carried out."""
         return iter(self._waiting)
 
-    def submit(self, id: str, op: Op | ClientAnswer | TurnRequest) -> str:
-        """Add an operation, whose events carry `id`; returns the id of the turn that it begins, if it begins one.
+    def accept(self, id: str, command: Command) -> PendingOperation:
+        """Give a command its place without adding it, for a caller that may put it back.
 
-        Raises CoreError once the queue is closed.
+        Its events carry `id`. Raises CoreError once the queue is closed.
         """
         if self.closed:
             raise CoreError("the conversation has ended")
         self._submissions += 1
-        pending = PendingOperation(id, op, self._new_turn_id(), position=self._submissions)
+        return PendingOperation(id, command, self._new_turn_id(), position=self._submissions)
+
+    def submit(self, id: str, command: Command) -> PendingOperation:
+        """Add a command as the last. Raises CoreError once the queue is closed."""
+        pending = self.accept(id, command)
         self._waiting.append(pending)
         self._some.set()
-        return pending.turn_id
+        return pending
 
     def put_back(self, pending: PendingOperation) -> None:
-        """It has to wait, and is carried out before everything that was submitted after it."""
+        """Let it wait again, ahead of everything that was submitted after it."""
         later = (n for n, each in enumerate(self._waiting) if each.position > pending.position)
         self._waiting.insert(next(later, len(self._waiting)), pending)
         self._some.set()
 
     async def take(self) -> PendingOperation:
-        """The first, once there is one; it is `performing` until `done` is called."""
+        """Return the first, once there is one; it is `performing` until `done` is called."""
         while not self._waiting:
             await self._some.wait()
             self._some = anyio.Event()

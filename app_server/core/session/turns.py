@@ -1,8 +1,9 @@
-"""What is asked of a session's turns from outside: by their ids, for APIs that follow them: begin one, join the one
-that runs, end one; and by its goal, as clients set, read and clear it, for which turns begin.
+"""What is asked of a session's turns from outside: begin one, join the one that runs, end one; and of its goal, which
+clients set and clear, and for which turns begin.
 
-Whether words join a turn is decided here, when they are submitted, and not when the operation is carried out. `Actor`
-is the session as operations see it.
+Whether words join a turn is decided here, for all APIs by one rule, when they are submitted: with nothing to wait for
+in between, and with what is to be carried out before them taken into account. `Actor` is the session as operations see
+it.
 """
 
 from __future__ import annotations
@@ -10,26 +11,27 @@ from __future__ import annotations
 from msgspec import Struct
 
 from app_server.core.goals import GoalChange
-from app_server.core.session.goal_turns import GOAL_OPERATION
-from app_server.core.session.services import Services, SessionState
-from app_server.core.session.task_runner import TaskRunner
-from app_server.core.session.tasks import ActiveTask, InputPolicy, OperationQueue, PendingOperation
-from app_server.core.session.turn_requests import (
+from app_server.core.session.commands import (
+    BEGINS_TURN,
     ChangeSettings,
+    Compact,
     ContinueGoal,
-    InterruptTurn,
+    Interrupt,
     NoActiveTurn,
     OtherTurnActive,
+    Review,
     RunShell,
     StartTurn,
     TurnNotSteerable,
 )
+from app_server.core.session.goal_turns import GOAL_OPERATION
+from app_server.core.session.services import Services, SessionState
+from app_server.core.session.task_runner import TaskRunner
+from app_server.core.session.tasks import ActiveTask, InputPolicy, OperationQueue, PendingOperation
 from app_server.core.turn.items import UserWords
+from app_server.core.turn.settings import UNCHANGED
 from protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
-from protocol.ops import CompactOp, ReviewOp
-
-BEGINS_TURN = (StartTurn, CompactOp, ReviewOp, RunShell)
-"""Operations of APIs that follow turns which begin one."""
+from protocol.structs import replace
 
 
 class TurnControl:
@@ -44,34 +46,39 @@ class TurnControl:
         active = self._tasks.active
         if active is not None and not active.ending:
             return active.emitter.turn_id
-        return next((pending.turn_id for pending in self._to_come()), None)
+        return next((pending.turn_id for pending in self._turns_to_come()), None)
 
     @property
     def any_to_come(self) -> bool:
         """Whether a turn was requested that has not begun."""
-        return bool(self._to_come())
+        return bool(self._turns_to_come())
 
-    def start(self, id: str, request: StartTurn) -> tuple[str, bool]:
-        """Begin a turn, or join the one that runs or is about to: the turn's id, and whether it was joined.
+    def start(self, id: str, request: StartTurn) -> str:
+        """Begin a turn, or join the last that takes words, so that none overtake others; returns the turn's id.
 
-        Raises TurnNotSteerable if a turn runs that takes no words.
+        Raises TurnNotSteerable if the client is to be told the turn of its words and one runs that takes none.
         """
-        turn = self._joinable()
-        if turn is not None and request.words is not None:
-            turn.steered.append(request.words)
-            self._queue.submit(id, ChangeSettings(request.change))
-            return _id_of(turn), True
-        return self._queue.submit(id, request), False
+        words, named = request.words, request.wishes.names_turn
+        joinable = self._joinable(named=named)
+        if not joinable or (words is None and named):
+            return self._queue.submit(id, request).turn_id
+        turn = joinable[-1]
+        self._queue.submit(id, ChangeSettings(request.change))
+        if words is not None:
+            late = None if named else self._queue.accept(id, replace(request, change=UNCHANGED))
+            _join(turn, words, late)
+        return _id_of(turn)
 
     def steer(self, expected_turn_id: str, words: UserWords) -> str:
-        """Words for the turn that runs, which the client names. Raises CoreErrors of `turn_requests`."""
-        turn = self._joinable()
-        if turn is None:
+        """Add words to the turn that runs, which the client names. Raises CoreErrors of `commands`."""
+        joinable = self._joinable(named=True)
+        if not joinable:
             raise NoActiveTurn("no active turn to steer")
+        turn = joinable[0]
         found = _id_of(turn)
         if found != expected_turn_id:
             raise OtherTurnActive(expected_turn_id, found)
-        turn.steered.append(words)
+        _join(turn, words)
         return found
 
     def interrupt(self, id: str, turn_id: str | None) -> None:
@@ -79,38 +86,57 @@ class TurnControl:
         current = self.current_id
         if current is None:
             raise NoActiveTurn("no active turn to interrupt")
-        if turn_id and turn_id != current and all(each.turn_id != turn_id for each in self._to_come()):
+        if turn_id and turn_id != current and all(each.turn_id != turn_id for each in self._turns_to_come()):
             raise OtherTurnActive(turn_id, current)
-        self._queue.submit(id, InterruptTurn(turn_id or current))
+        self._queue.submit(id, Interrupt(turn_id or current))
 
     def _to_come(self) -> list[PendingOperation]:
-        """Operations that begin turns and have not begun them, in their order."""
+        """Return the operations that are not carried out yet, in their order."""
         active, performing = self._tasks.active, self._queue.performing
         begun = active.emitter.turn_id if active is not None else None
         return [
-            pending
-            for pending in (
-                *([performing] if performing is not None and performing.turn_id != begun else []),
-                *(active.postponed if active is not None else []),
-                *self._queue,
-            )
-            if isinstance(pending.op, BEGINS_TURN)
+            *([performing] if performing is not None and performing.turn_id != begun else []),
+            *(active.postponed if active is not None else []),
+            *self._queue,
         ]
 
-    def _joinable(self) -> ActiveTask | PendingOperation | None:
-        to_come = self._to_come()
-        for pending in to_come:  # these end what runs
-            if isinstance(pending.op, CompactOp):
-                raise TurnNotSteerable(TurnKind.COMPACT)
-            if isinstance(pending.op, ReviewOp):
-                raise TurnNotSteerable(TurnKind.REVIEW)
+    def _turns_to_come(self) -> list[PendingOperation]:
+        return [pending for pending in self._to_come() if isinstance(pending.command, BEGINS_TURN)]
+
+    def _joinable(self, *, named: bool) -> list[ActiveTask | PendingOperation]:
+        """Return the turns that take words now, in their order: those that nothing ends before words said now."""
         active = self._tasks.active
+        turns: list[ActiveTask | PendingOperation] = []
         if active is not None and not active.ending:
-            if active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
+            if named and active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
                 raise TurnNotSteerable(active.kind)
-            if active.kind is TurnKind.REGULAR and active.input_policy is InputPolicy.STEER:
-                return active
-        return next((pending for pending in to_come if isinstance(pending.op, StartTurn)), None)
+            if active.input_policy is InputPolicy.STEER:
+                turns = [active]
+        for pending in self._to_come():
+            match pending.command:
+                case StartTurn():
+                    turns.append(pending)
+                case Compact() | Review() if named:
+                    compacts = isinstance(pending.command, Compact)
+                    raise TurnNotSteerable(TurnKind.COMPACT if compacts else TurnKind.REVIEW)
+                case Review():
+                    turns = [pending]
+                case Compact() | RunShell(confined=True) | Interrupt(turn_id=None):
+                    turns = []
+                case Interrupt(turn_id=ended):
+                    turns = [turn for turn in turns if _id_of(turn) != ended]
+                case _:
+                    pass
+        return turns
+
+
+def _join(
+    turn: ActiveTask | PendingOperation, words: UserWords, late: PendingOperation | None = None
+) -> None:
+    if isinstance(turn, ActiveTask):
+        turn.join(words, late)
+    else:
+        turn.steered.append(words)
 
 
 def _id_of(turn: ActiveTask | PendingOperation) -> str:
@@ -118,32 +144,30 @@ def _id_of(turn: ActiveTask | PendingOperation) -> str:
 
 
 class SessionGoal:
+    """What the conversation works for by itself."""
+
     def __init__(
         self, services: Services, state: SessionState, queue: OperationQueue, tasks: TaskRunner
     ) -> None:
         self._services, self._goals, self._queue, self._tasks = services, state.goals, queue, tasks
         self._turns = 0
 
-    @property
-    def current(self) -> Goal | None:
-        return self._goals.goal
-
     def set(self, change: GoalChange) -> Goal:
-        """Where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
+        """Change the goal; where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
         goal = self._goals.set(change, self._services.sources.seconds())
         self._services.outbox.emit("", GoalUpdated(goal))
         self.request_turn()
         return goal
 
     def clear(self) -> bool:
-        """Whether there was one."""
+        """Remove the goal; False where there was none."""
         cleared = self._goals.clear()
         if cleared:
             self._services.outbox.emit("", GoalCleared())
         return cleared
 
     def request_turn(self) -> None:
-        """Where nothing runs: a turn, which begins once everything that was submitted before is done."""
+        """Ask for a turn where nothing runs; it begins once everything that was submitted before is done."""
         if self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
             self._turns += 1
             self._queue.submit(f"{GOAL_OPERATION}{self._turns}", ContinueGoal())
@@ -154,6 +178,5 @@ class Actor(Struct, frozen=True):
 
     services: Services
     state: SessionState
-    queue: OperationQueue
     tasks: TaskRunner
     turns: TurnControl

@@ -1,5 +1,5 @@
-"""What the user sent, as a message for the model: texts and images, local images read and encoded; and what these words
-bring along besides themselves: the text of a skill, the place of what is mentioned.
+"""The user's inputs as a message for the model: texts and images, local images read and encoded; and what they bring
+along besides themselves: the text of a skill, the place of what is mentioned.
 
 Only a skill that is listed for the working directory and switched on is read: a client that names any other file gets a
 warning, and the model is sent nothing of it.
@@ -31,37 +31,49 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+MOST_ATTACHED = 100
+MOST_CHARACTERS = 1 << 20
+"""Of all that one input brings along."""
 
-async def as_words(
-    items: Sequence[SentInput], client_id: str | None = None, *, strict: bool = True
+
+async def user_words(
+    inputs: Sequence[SentInput],
+    client_id: str | None,
+    cwd: str,
+    skills: Lazy[SkillCatalog],
+    *,
+    checks_pictures: bool,
 ) -> UserWords:
-    """What the client sent, and the id that it gave the message, with one message of all parts, in order. An image that
-    cannot be read is described in its place. `strict` False: as with codex 0.58 those that the client encoded are not
-    looked at, and checksums of files do not count.
+    """Convert the inputs into a message with what they bring along, and keep the client's originals and message id.
+
+    An image that cannot be read is described in its place. `checks_pictures` False: as with codex 0.58 those that the
+    client encoded are not read, and checksums of files do not count.
     """
-    content = [
-        await _part(item, strict=strict) for item in items if not isinstance(item, SkillInput | MentionInput)
-    ]
-    return UserWords(MessageItem(role="user", content=tuple(content)), tuple(items), client_id)
+    parts = [item for item in inputs if not isinstance(item, SkillInput | MentionInput)]
+    content = [await _part(item, checked=checks_pictures) for item in parts]
+    words = UserWords(MessageItem(role="user", content=tuple(content)), tuple(inputs), client_id)
+    if len(parts) == len(inputs):
+        return words
+    return await _with_attachments(words, _distinct(inputs), Path(cwd), skills.get())
 
 
-async def _part(item: TextInput | ImageInput | LocalImageInput, *, strict: bool) -> ContentItem:
+async def _part(item: TextInput | ImageInput | LocalImageInput, *, checked: bool) -> ContentItem:
     match item:
         case TextInput():
             return InputText(text=item.text)
         case ImageInput():
-            if not strict:
+            if not checked:
                 return InputImage(image_url=item.image_url)
             return await _image("An image", checked_url, item.image_url)
         case LocalImageInput():
-            read = partial(image_data_url, checksums=strict)
+            read = partial(image_data_url, checksums=checked)
             return await _image(f"The image {item.path}", read, Path(item.path))
         case _:
             assert_never(item)
 
 
 async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage | InputText:
-    """What `read` makes of the source, or why it is nothing."""
+    """Return what `read` makes of the source, or why it is nothing."""
     try:
         return InputImage(image_url=await run_in_thread(read, source, abandon_on_cancel=True))
     except (OSError, ImageUnreadable) as error:
@@ -70,31 +82,21 @@ async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage |
         return InputText(text=f"({what} could not be attached: {reason}.)")
 
 
-MOST = 100
-MOST_CHARACTERS = 1 << 20
-"""Of all that one input brings along."""
-
-
-async def words_with_attachments(
-    items: Sequence[SentInput], client_id: str | None, cwd: str, skills: Lazy[SkillCatalog]
+async def _with_attachments(
+    words: UserWords, items: Sequence[SkillInput | MentionInput], cwd: Path, catalog: SkillCatalog
 ) -> UserWords:
-    words = await as_words(items, client_id)
-    if not any(isinstance(item, SkillInput | MentionInput) for item in items):
-        return words
-    catalog = skills.get()
-    found = await catalog.look(Path(cwd))
+    found = await catalog.look(cwd)
     attached: list[MessageItem] = []
     notices: list[str] = []
     left = MOST_CHARACTERS
-    for item in _distinct(items):
+    for item in items:
         skill = found.usable(item.path.removeprefix("skill://")) if found is not None else None
+        text: str | None
+        problem: str | None = None
         if skill is not None:
             text, problem = await run_in_thread(catalog.text, skill, abandon_on_cancel=True)
         elif isinstance(item, MentionInput):
-            text, problem = (
-                f"{MENTION_HEAD}<name>{item.name}</name>\n<path>{item.path}</path>\n</mention>",
-                None,
-            )
+            text = f"{MENTION_HEAD}<name>{item.name}</name>\n<path>{item.path}</path>\n</mention>"
         else:
             text, problem = None, "no skill that is on has this file"
         if text is not None and len(text) > left:
@@ -115,4 +117,4 @@ def _distinct(items: Sequence[SentInput]) -> list[SkillInput | MentionInput]:
     for item in items:
         if isinstance(item, SkillInput | MentionInput) and item not in found:
             found.append(item)
-    return found[:MOST]
+    return found[:MOST_ATTACHED]

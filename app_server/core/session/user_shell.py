@@ -11,11 +11,11 @@ from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.injected_messages import USER_SHELL_HEAD
 from app_server.core.patch.turn_patches import TurnDiffTracker
+from app_server.core.session.commands import RunShell
 from app_server.core.session.model_calls import shape_of, tool_turn_of
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.session.turn_requests import RunShell
-from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.events import OutputDeltas, finished_command
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
 from app_server.core.turn.settings import Turn
@@ -24,45 +24,9 @@ from protocol.engine.events import TurnKind
 from protocol.engine.items import CommandExecution
 from protocol.responses import MessageItem
 
-TIMEOUT_MS = 60 * 60 * 1000
-"""The user can interrupt; this is for what was forgotten."""
-
 
 class UserShellTask:
-    """`task_started`, the command's events, the end. Nothing of it enters the history."""
-
-    kind = TurnKind.USER_SHELL
-
-    def __init__(self, services: Services, state: SessionState, turn: Turn, command: str) -> None:
-        self._services, self._state, self._turn, self._command = services, state, turn, command
-
-    async def run(self, active: ActiveTask) -> str | None:
-        services, turn = self._services, self._turn
-        turn.emitter.turn_started(TurnKind.USER_SHELL, shape_of(services, turn).context_window)
-        command = Command(
-            call_id=services.sources.new_id(),
-            argv=(services.commands.shell_path, "-lc", self._command),
-            cwd=turn.settings.cwd,
-            timeout_ms=TIMEOUT_MS,
-            user_shell=True,
-        )
-        try:
-            await run_command(
-                command,
-                tool_turn_of(
-                    services, self._state, turn, TurnDiffTracker(str(services.conversation.config.home))
-                ),
-            )
-        except ToolFailure:
-            pass  # its end event has informed the user
-        return None
-
-    def interrupted(self) -> None:
-        pass
-
-
-class OwnShellTask:
-    """A turn in which only the user's command runs, with the user's rights."""
+    """A turn in which only the user's command runs."""
 
     kind = TurnKind.USER_SHELL
 
@@ -72,26 +36,27 @@ class OwnShellTask:
     async def run(self, active: ActiveTask) -> str | None:
         window = shape_of(self._services, self._turn).context_window
         self._turn.emitter.turn_started(TurnKind.USER_SHELL, window)
-        await run_with_users_rights(self._services, self._state, self._turn, self._request)
+        run = _run_confined if self._request.confined else run_with_users_rights
+        await run(self._services, self._state, self._turn, self._request)
         return None
 
     def interrupted(self) -> None:
         pass
 
 
+async def _run_confined(services: Services, state: SessionState, turn: Turn, request: RunShell) -> None:
+    """Run the command in the sandbox. Nothing of it enters the history."""
+    try:
+        await run_command(_command(services, turn, request), _tool_turn(services, state, turn))
+    except ToolFailure:
+        pass  # its end event has informed the user
+
+
 async def run_with_users_rights(
     services: Services, state: SessionState, turn: Turn, request: RunShell
 ) -> None:
-    """The command without the sandbox, as an item of the turn; then what it printed for the history."""
-    tool_turn = tool_turn_of(services, state, turn, TurnDiffTracker(str(services.conversation.config.home)))
-    command = Command(
-        call_id=services.sources.new_id(),
-        argv=(services.commands.shell_path, "-lc", request.command),
-        cwd=turn.settings.cwd,
-        timeout_ms=request.timeout_ms,
-        user_shell=True,
-        unconfined=True,
-    )
+    """Run the command without the sandbox, as an item of the turn; then record what it printed in the history."""
+    tool_turn, command = _tool_turn(services, state, turn), _command(services, turn, request)
 
     async def execute(spec: CommandSpec) -> ExecResult:
         return await services.commands.runner.run(
@@ -109,9 +74,24 @@ async def run_with_users_rights(
     StoredTranscript(state.history, services.outbox).record(turn.emitter, [message])
 
 
+def _tool_turn(services: Services, state: SessionState, turn: Turn) -> ToolTurn:
+    return tool_turn_of(services, state, turn, TurnDiffTracker(str(services.conversation.config.home)))
+
+
+def _command(services: Services, turn: Turn, request: RunShell) -> Command:
+    return Command(
+        call_id=services.sources.new_id(),
+        argv=(services.commands.shell_path, "-lc", request.command),
+        cwd=turn.settings.cwd,
+        timeout_ms=request.timeout_ms,
+        user_shell=True,
+        unconfined=not request.confined,
+    )
+
+
 def note(command: str, outcome: str) -> MessageItem:
-    """What the model is sent about the command. The tags are those of codex 0.58, which knows by them that the user did
-    not write this.
+    """Return what the model is sent about the command. The tags are those of codex 0.58, which knows by them
+    that the user did not write this.
     """
     body = f"<command>\n{command}\n</command>\n<result>\n{outcome}\n</result>"
     return user_text(f"{USER_SHELL_HEAD}\n{body}\n</user_shell_command>")

@@ -67,6 +67,9 @@ class SettingsChange:
     summary: ReasoningSummary | Literal[Unset.UNSET] = UNSET
 
 
+UNCHANGED: Final = SettingsChange()
+
+
 def or_unset(value: T | None) -> T | Literal[Unset.UNSET]:
     """For fields in which None means that nothing was given."""
     return UNSET if value is None else value

@@ -13,20 +13,19 @@ from anyio import wait_all_tasks_blocked
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.unloading import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
+from app_server.core.session.commands import AddToHistory, Close, Command
 from app_server.rpc.outgoing import ClientReply, Outgoing
 from protocol.base import Json
 from protocol.engine.events import SessionEvent
 from protocol.events.notices import BackgroundEventEvent
-from protocol.ops import AddToHistoryOp, Op, ShutdownOp
 
 
 class ScriptedSession:
     """Says what it is told to say; ends with a shutdown."""
 
     def __init__(self) -> None:
-        self.ops: list[tuple[str, Op]] = []
+        self.commands: list[Command] = []
         self.ended = anyio.Event()
-        self.active = None
         self.busy = False
         self._ready: list[SessionEvent] = []
         self._some = anyio.Event()
@@ -35,9 +34,9 @@ class ScriptedSession:
         self._ready += [SessionEvent("7", None, BackgroundEventEvent(message=text)) for text in texts]
         self._some.set()
 
-    def submit(self, id: str, op: Op) -> None:
-        self.ops.append((id, op))
-        if isinstance(op, ShutdownOp):
+    def do(self, command: Command) -> None:
+        self.commands.append(command)
+        if isinstance(command, Close):
             self.say("bye")
             self.ended.set()
 
@@ -89,10 +88,10 @@ class Words:
         if not event.event.message.endswith("?"):
             return None
 
-        def to_op(result: Json) -> Op:
-            return AddToHistoryOp(text=f"{type(self).__name__} {id} {result}")
+        def to_command(result: Json) -> Command:
+            return AddToHistory(f"{type(self).__name__} {id} {result}")
 
-        return ClientQuestion(type(self).__name__, b"{}", to_op)
+        return ClientQuestion(type(self).__name__, b"{}", to_command)
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         return ()
@@ -133,8 +132,7 @@ async def place() -> AsyncIterator[Place]:
         here.written += data.decode().splitlines()
 
     outgoing = Outgoing(write, 1 << 20)
-    ids = iter(f"op-{n}" for n in range(100))
-    here = Place(LiveConversation("c", cast("Any", session), outgoing, ids.__next__), session, outgoing)
+    here = Place(LiveConversation("c", cast("Any", session), outgoing), session, outgoing)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             group.start_soon(outgoing.write_queued)
@@ -150,8 +148,8 @@ async def test_events_wait_for_a_subscriber() -> None:
         assert await p.heard() == []
         p.live.subscribe("s", One, raw=False)
         assert await p.heard() == ["7 a", "7 b"]
-        assert p.live.unsubscribe("s")
-        assert not p.live.unsubscribe("s")
+        assert p.live.subscriptions.remove("s")
+        assert not p.live.subscriptions.remove("s")
         p.session.say("c")
         assert await p.heard() == []
         p.live.subscribe("t", One, raw=False)
@@ -163,7 +161,7 @@ async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
         seen = [p.live.idle]
         p.live.subscribe("s", One, raw=False)
         seen.append(p.live.idle)
-        p.live.unsubscribe("s")
+        p.live.subscriptions.remove("s")
         seen.append(p.live.idle)
         p.session.busy = True
         assert [*seen, p.live.idle] == [True, False, True, False]
@@ -176,10 +174,10 @@ async def test_an_api_receives_each_event_once_however_many_subscribe() -> None:
         p.live.subscribe("c", Other, raw=False)
         p.session.say("hi")
         assert await p.heard() == ["7 hi", "other hi"]
-        p.live.unsubscribe("b")
+        p.live.subscriptions.remove("b")
         p.session.say("ho")
         assert await p.heard() == ["7 ho", "other ho"]
-        p.live.unsubscribe("a")
+        p.live.subscriptions.remove("a")
         p.session.say("hu")
         assert await p.heard() == ["other hu"]
         p.live.subscribe("d", One, raw=False)
@@ -202,16 +200,8 @@ async def test_the_client_is_asked_once_in_the_words_of_the_api_that_was_subscri
         await p.heard()
         p.outgoing.pending.resolve(1, ClientReply(error="broken"))
         await p.heard()
-    answered = [(id, op.text) for id, op in p.session.ops if isinstance(op, AddToHistoryOp)]
-    assert answered == [("op-0", "One 7 yes"), ("op-1", "One 7 None")]
-
-
-async def test_operations_have_the_ids_of_the_api_that_opened_the_conversation() -> None:
-    async with place() as p:
-        assert p.live.submit(AddToHistoryOp(text="x")) == "op-0"
-        await p.live.interrupt()
-        await p.live.shut_down()
-    assert [id for id, _ in p.session.ops] == [f"op-{n}" for n in range(len(p.session.ops))]
+    answered = [each.text for each in p.session.commands if isinstance(each, AddToHistory)]
+    assert answered == ["One 7 yes", "One 7 None"]
 
 
 async def test_adapters_know_that_the_conversation_goes_on_elsewhere() -> None:

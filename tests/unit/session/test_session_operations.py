@@ -1,4 +1,4 @@
-"""Operations: what they do to settings, the order in which they are taken, and the turns that they name."""
+"""Commands: what they do to settings, the order in which they are taken, and the turns that they name."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +10,20 @@ from hypothesis import strategies as st
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError
+from app_server.core.session.commands import (
+    ChangeSettings,
+    Close,
+    Command,
+    Compact,
+    Interrupt,
+    NoActiveTurn,
+    OtherTurnActive,
+    Review,
+    RunShell,
+    StartTurn,
+    TurnNotSteerable,
+    TurnWishes,
+)
 from app_server.core.session.operations import perform
 from app_server.core.session.services import SessionState
 from app_server.core.session.tasks import (
@@ -19,20 +33,12 @@ from app_server.core.session.tasks import (
     OperationQueue,
     PendingOperation,
 )
-from app_server.core.session.turn_requests import (
-    ChangeSettings,
-    InterruptTurn,
-    NoActiveTurn,
-    OtherTurnActive,
-    StartTurn,
-    TurnNotSteerable,
-)
 from app_server.core.session.turns import TurnControl
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.settings import Settings
+from app_server.core.turn.settings import Settings, SettingsChange
 from protocol.engine.events import SettingsChanged, TurnKind
-from protocol.ops import CompactOp, InterruptOp, OverrideTurnContextOp, ShutdownOp, UserTurnOp
+from protocol.events.review import ReviewRequest
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
 
 
@@ -64,41 +70,24 @@ class OnlyAState:
             )
         )
 
+    async def perform(self, id: str, command: Command) -> None:
+        await perform(cast("Any", self), PendingOperation(id, command, "t"))
 
-async def overridden(raw: dict[str, Any]) -> Settings:
+
+async def test_a_change_holds_at_once_and_is_told_where_it_changes_something() -> None:
     actor = OnlyAState()
-    await perform(cast("Any", actor), PendingOperation("1", OverrideTurnContextOp.model_validate(raw), "t"))
-    return actor.state.settings
-
-
-async def test_an_effort_of_null_is_the_models_default_and_none_at_all_changes_nothing() -> None:
-    assert (await overridden({"model": "n"})).effort == ReasoningEffort.HIGH
-    assert (await overridden({"effort": None})).effort is None
-    assert (await overridden({"effort": "low"})).effort == ReasoningEffort.LOW
-
-
-async def test_null_leaves_every_other_setting() -> None:
-    before = OnlyAState().state.settings
-    nulls = dict.fromkeys(("cwd", "approval_policy", "sandbox_policy", "model", "summary"))
-    assert await overridden(nulls) == before
-
-
-async def test_a_user_turn_always_says_which_effort_it_wants() -> None:
-    actor = OnlyAState()
-    turn = {
-        "items": [],
-        "cwd": "/x",
-        "approval_policy": "never",
-        "sandbox_policy": {"mode": "read-only"},
-        "model": "n",
-    }
-    await perform(cast("Any", actor), PendingOperation("1", UserTurnOp.model_validate(turn), "t"))
+    for change in (SettingsChange(model="n"), SettingsChange(), SettingsChange(effort=None)):
+        await actor.perform("1", ChangeSettings(change))
     assert (actor.state.settings.effort, actor.state.settings.model) == (None, "n")
-    op = UserTurnOp.model_validate({**turn, "effort": "low"})
-    await perform(cast("Any", actor), PendingOperation("2", op, "t"))
-    assert actor.state.settings.effort == ReasoningEffort.LOW
-    assert [submission.id for submission in actor.tasks.active.postponed] == ["1", "2"]
-    assert [(each.model, each.effort) for each in actor.told] == [("n", None), ("n", ReasoningEffort.LOW)]
+    assert [(each.model, each.effort) for each in actor.told] == [("n", ReasoningEffort.HIGH), ("n", None)]
+
+
+async def test_the_settings_of_a_turn_that_has_to_wait_hold_when_it_begins() -> None:
+    actor = OnlyAState()
+    before = actor.state.settings
+    await actor.perform("1", StartTurn(words=None, change=SettingsChange(model="n")))
+    assert actor.state.settings == before
+    assert [pending.id for pending in actor.tasks.active.postponed] == ["1"]
 
 
 def queue() -> OperationQueue:
@@ -110,7 +99,7 @@ def queue() -> OperationQueue:
 def test_what_is_put_back_stands_where_it_was_submitted(positions: list[int], data: st.DataObject) -> None:
     """Whatever of it waits in the queue already, and in whatever order the rest comes back."""
     operations = queue()
-    submissions = [PendingOperation(str(n), InterruptOp(), "t", position=n) for n in positions]
+    submissions = [PendingOperation(str(n), Interrupt(), "t", position=n) for n in positions]
     for submission in data.draw(st.permutations(submissions)):
         operations.put_back(submission)
     assert [each.position for each in operations] == sorted(positions)
@@ -118,7 +107,7 @@ def test_what_is_put_back_stands_where_it_was_submitted(positions: list[int], da
 
 async def test_operations_are_taken_in_their_order_and_one_is_being_performed() -> None:
     operations = queue()
-    assert [operations.submit(id, InterruptOp()) for id in ("a", "b")] == ["turn-0", "turn-1"]
+    assert [operations.submit(id, Interrupt()).turn_id for id in ("a", "b")] == ["turn-0", "turn-1"]
     first = await operations.take()
     assert (first.id, operations.performing, len(operations)) == ("a", first, 1)
     operations.done()
@@ -138,7 +127,7 @@ async def test_taking_waits_for_the_first_operation() -> None:
             group.start_soon(take)
             await anyio.wait_all_tasks_blocked()
             assert taken == []
-            operations.submit("a", ShutdownOp())
+            operations.submit("a", Close())
     assert taken == ["a"]
 
 
@@ -146,10 +135,11 @@ def test_a_closed_queue_takes_nothing() -> None:
     operations = queue()
     operations.close()
     with pytest.raises(CoreError, match="the conversation has ended"):
-        operations.submit("a", InterruptOp())
+        operations.submit("a", Interrupt())
 
 
 WORDS = UserWords(user_text("go"))
+REVIEW = Review(ReviewRequest(prompt="look", user_facing_hint="look"))
 
 
 class Scene:
@@ -171,7 +161,7 @@ class Scene:
         return active
 
     def waiting(self) -> list[Any]:
-        return [pending.op for pending in self.queue]
+        return [pending.command for pending in self.queue]
 
 
 @pytest.fixture
@@ -189,29 +179,29 @@ async def test_without_a_turn_there_is_nothing_to_steer_or_to_interrupt(scene: S
 
 async def test_words_join_the_turn_that_runs(scene: Scene) -> None:
     active = scene.runs("running")
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("running", True)
-    assert active.steered == [WORDS]
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == "running"
+    assert active.take_input() == [WORDS]
     assert [type(op) for op in scene.waiting()] == [ChangeSettings], "the settings still change"
 
 
 async def test_words_join_a_turn_that_has_not_begun(scene: Scene) -> None:
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("turn-0", False)
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
     assert scene.turns.current_id == "turn-0"
     more = UserWords(user_text("and this"))
-    assert scene.turns.start("b", StartTurn(words=more)) == ("turn-0", True)
+    assert scene.turns.start("b", StartTurn(words=more)) == "turn-0"
     (first, _) = scene.queue
     assert first.steered == [more]
 
 
 async def test_a_turn_without_words_joins_none(scene: Scene) -> None:
     scene.runs("running")
-    assert scene.turns.start("a", StartTurn(words=None)) == ("turn-0", False)
+    assert scene.turns.start("a", StartTurn(words=None)) == "turn-0"
 
 
 async def test_a_task_that_takes_no_words_lets_the_next_turn_wait(scene: Scene) -> None:
     active = scene.runs("running", InputPolicy.QUEUE)
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("turn-0", False)
-    assert active.steered == []
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
+    assert active.take_input() == []
 
 
 async def test_steering_names_the_turn_that_runs(scene: Scene) -> None:
@@ -219,12 +209,12 @@ async def test_steering_names_the_turn_that_runs(scene: Scene) -> None:
     with pytest.raises(OtherTurnActive, match="`other` but found `running`"):
         scene.turns.steer("other", WORDS)
     assert scene.turns.steer("running", WORDS) == "running"
-    assert active.steered == [WORDS]
+    assert active.take_input() == [WORDS]
 
 
 async def test_a_compaction_to_come_takes_no_words(scene: Scene) -> None:
     scene.runs("running")
-    scene.queue.submit("c", CompactOp())
+    scene.queue.submit("c", Compact())
     with pytest.raises(TurnNotSteerable) as refused:
         scene.turns.steer("running", WORDS)
     assert refused.value.kind is TurnKind.COMPACT
@@ -239,7 +229,7 @@ async def test_an_interrupt_ends_the_turn_that_runs_or_the_named_one(
     active.postponed.append(await scene.queue.take())
     scene.queue.done()
     scene.turns.interrupt("i", named)
-    assert scene.waiting() == [InterruptTurn(ended)]
+    assert scene.waiting() == [Interrupt(ended)]
 
 
 async def test_an_interrupt_of_an_unknown_turn_is_refused(scene: Scene) -> None:
@@ -251,4 +241,50 @@ async def test_an_interrupt_of_an_unknown_turn_is_refused(scene: Scene) -> None:
 async def test_a_task_that_ends_is_no_turn_that_runs(scene: Scene) -> None:
     scene.runs("running").ending = True
     assert scene.turns.current_id is None
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == ("turn-0", False)
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
+
+
+async def test_what_ends_a_turn_leaves_words_a_turn_of_their_own(scene: Scene) -> None:
+    scene.runs("running")
+    scene.queue.submit("i", Interrupt())
+    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-1"
+    scene.queue.submit("j", Interrupt("turn-1"))
+    assert scene.turns.start("b", StartTurn(words=WORDS)) == "turn-3"
+
+
+UNNAMED = TurnWishes(names_turn=False)
+"""What clients want that know no turns by their ids."""
+
+
+async def test_words_of_no_named_turn_are_not_promised_to_the_one_that_runs(scene: Scene) -> None:
+    active = scene.runs("running")
+    assert scene.turns.start("a", StartTurn(words=WORDS, wishes=UNNAMED)) == "running"
+    more = UserWords(user_text("and this"))
+    assert scene.turns.start("b", StartTurn(words=more, wishes=UNNAMED)) == "running"
+    (late,) = active.drain_late()
+    assert late.id == "a"
+    assert late.command == StartTurn(words=WORDS, wishes=UNNAMED), "they begin one of their own"
+    assert late.steered == [more], "and what was said later joins it"
+    assert not active.has_steered()
+    for expected in ("turn-4", "turn-4"):
+        assert scene.turns.start("c", StartTurn(words=more, wishes=UNNAMED)) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "joined"),
+    [(Compact(), False), (RunShell("ls", confined=True), False), (Interrupt(), False), (REVIEW, True)],
+    ids=["compaction", "command", "interrupt", "review"],
+)
+async def test_words_of_no_named_turn_wait_for_what_ends_the_one_that_runs(
+    scene: Scene, before: Any, *, joined: bool
+) -> None:
+    scene.runs("running")
+    scene.queue.submit("c", before)
+    expected = "turn-0" if joined else "turn-1"
+    assert scene.turns.start("a", StartTurn(words=WORDS, wishes=UNNAMED)) == expected
+
+
+async def test_nothing_said_in_no_named_turn_leaves_the_one_that_runs_as_it_is(scene: Scene) -> None:
+    active = scene.runs("running")
+    assert scene.turns.start("a", StartTurn(words=None, wishes=UNNAMED)) == "running"
+    assert (active.drain_late(), [type(each) for each in scene.waiting()]) == ([], [ChangeSettings])

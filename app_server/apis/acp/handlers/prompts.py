@@ -22,7 +22,7 @@ from app_server.apis.acp.text import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.accounts import Accounts
 from app_server.core.custom_prompts import FOLDER, discover_prompts
-from app_server.core.session.user_input import as_words
+from app_server.core.session.commands import Command, Compact, ListTools, Review, Undo
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
 from protocol.acp.prompt import (
@@ -36,7 +36,6 @@ from protocol.acp.prompt import (
     TextBlock,
 )
 from protocol.events.tools import McpListToolsResponseEvent
-from protocol.ops import CompactOp, ListMcpToolsOp, Op, ReviewOp, UndoOp
 from protocol.structs import replace
 
 
@@ -141,7 +140,7 @@ async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> UserW
         inputs = engine_inputs(blocks, session.cwd)
     except UnsupportedBlock as error:
         raise invalid_params(str(error), "prompt") from None
-    return await as_words(inputs)
+    return await session.live.session.words(inputs)
 
 
 async def _builtin(
@@ -149,16 +148,16 @@ async def _builtin(
 ) -> StopReason:
     match command.name:
         case Builtin.COMPACT:
-            return await _operate(session, ticket, CompactOp())
+            return await _operate(session, ticket, Compact())
         case Builtin.UNDO:
-            return await _operate(session, ticket, UndoOp())
+            return await _operate(session, ticket, Undo())
         case Builtin.REVIEW | Builtin.REVIEW_BRANCH | Builtin.REVIEW_COMMIT:
             try:
                 request = review_request(command)
             except BadArguments as error:
                 session.send_message(str(error))
                 return StopReason.END_TURN
-            return await _operate(session, ticket, ReviewOp(review_request=request))
+            return await _operate(session, ticket, Review(request))
         case Builtin.STATUS:
             session.send_message(status_text(session))
         case Builtin.MCP:
@@ -171,15 +170,14 @@ async def _builtin(
     return StopReason.CANCELLED if ticket.cancelled else StopReason.END_TURN
 
 
-async def _operate(session: AcpSession, ticket: Ticket, op: Op) -> StopReason:
-    turn: AwaitedTurn | None = await session.turns.operate(ticket, op)
+async def _operate(session: AcpSession, ticket: Ticket, command: Command) -> StopReason:
+    turn: AwaitedTurn | None = await session.turns.operate(ticket, command)
     return await session.turns.stop_reason(turn)
 
 
 async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
     """Servers that start slowly are waited for, unless the prompt is cancelled or the session ends."""
-    listed = session.expect_tool_list(operation := session.new_operation())
-    session.live.session.submit(operation, ListMcpToolsOp())
+    listed = session.expect_tool_list(session.live.session.do(ListTools()).operation)
     async with anyio.create_task_group() as group:
 
         async def give_up() -> None:

@@ -67,9 +67,9 @@ async def new_conversation(
     config = context.config.load(overrides(params))
     live, opened = await context.open(config, NewConversation())
     return NewConversationResponse(
-        conversation_id=opened.conversation_id,
-        model=opened.model,
-        reasoning_effort=known_effort(opened.effort),
+        conversation_id=opened.session.id,
+        model=config.model.name,
+        reasoning_effort=known_effort(config.model.effort),
         rollout_path=str(live.rollout_path),
     )
 
@@ -82,8 +82,8 @@ async def resume_conversation(
     messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(context, live, opened, messages)
     return ResumeConversationResponse(
-        conversation_id=opened.conversation_id,
-        model=opened.model,
+        conversation_id=opened.session.id,
+        model=config.model.name,
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
@@ -107,11 +107,12 @@ async def _reopen(
 async def _notify_configured(
     context: ConversationContext, live: LiveConversation, opened: Opened, messages: tuple[EventMsg, ...]
 ) -> None:
-    log_id, count = await live.session.facts.history_metadata()
+    facts = live.session.facts
+    log_id, count = await facts.history_metadata()
     notification = SessionConfiguredNotification(
-        session_id=opened.conversation_id,
-        model=opened.model,
-        reasoning_effort=known_effort(opened.effort),
+        session_id=opened.session.id,
+        model=facts.config.model.name,
+        reasoning_effort=known_effort(facts.config.model.effort),
         history_log_id=log_id,
         history_entry_count=count,
         initial_messages=messages,

@@ -143,7 +143,7 @@ class McpContext(Struct, frozen=True):
 
     def of_thread(self, thread_id: str) -> McpManager:
         """Those of a loaded thread. Raises RpcError."""
-        return self._thread(thread_id).session.servers.manager
+        return self._thread(thread_id).session.mcp
 
     @asynccontextmanager
     async def of(self, thread_id: str | None, names: Sequence[str]) -> AsyncIterator[McpManager]:
@@ -216,7 +216,7 @@ async def config_mcp_server_reload(context: McpContext, params: NoParams) -> Mcp
     live = context.conversations.all()
     configs = [context.config.load(each.session.facts.config.request) for each in live]
     for each, config in zip(live, configs, strict=True):
-        each.session.servers.reload(config.mcp_servers)
+        each.session.reload_servers(config.mcp_servers)
     return McpServerRefreshResponse()
 
 

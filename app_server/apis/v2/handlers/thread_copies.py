@@ -58,9 +58,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     with settings_errors():
         config = await run_in_thread(reopened, context.config, path, overrides_of(params))
     origin = Fork(path, keeps, params.ephemeral)
-    live, opened = await context.conversations.open(config, origin, operation_numbers())
-    assert opened.stored is not None
-    live.session.restore_usage(opened.stored.usage)
+    live, _ = await context.conversations.open(config, origin, operation_numbers())
     with live.kept():
         live.unloads = True
         await _copy_name(context, id, live)
@@ -91,13 +89,13 @@ async def thread_revert(
         raise invalid_request("ephemeral threads do not support thread/revert", "ephemeral")
     cut = await _cut(context, before.id, path, params.before_turn_id)
     assert cut.keeps is not None
-    was_subscribed, raw = before.subscribed(context.make_adapter), before.wants_raw(context.make_adapter)
+    subscriptions, make = before.subscriptions, context.make_adapter
+    was_subscribed, raw = subscriptions.to(make), subscriptions.wants_raw(make)
     await before.hand_over()
     _notify_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
-    origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.facts.settings))
-    live, opened = await context.conversations.open(before.session.facts.config, origin, operation_numbers())
-    assert opened.stored is not None
-    live.session.restore_usage(opened.stored.usage)
+    facts = before.session.facts
+    origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
+    live, _ = await context.conversations.open(facts.config, origin, operation_numbers())
     with live.kept():
         live.unloads = True
         await context.seeds.follow(live, context.make_adapter)

@@ -25,13 +25,19 @@ from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.rollout.last_state import last_goal
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.session import review_texts
-from app_server.core.session.turn_requests import AddItems, ChangeSettings, RunShell
+from app_server.core.session.commands import (
+    FORGOTTEN_MS,
+    AddItems,
+    ChangeSettings,
+    Compact,
+    Review,
+    RunShell,
+)
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.ops import CompactOp, ReviewOp
 from protocol.v2 import thread_work as wire
 from protocol.v2 import turn
 from protocol.v2.settings import (
@@ -56,16 +62,14 @@ from protocol.v2.thread_work import (
 )
 from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
-SHELL_TIMEOUT_MS = 60 * 60 * 1000
-"""The user can interrupt; this is for what was forgotten."""
-
 
 async def thread_compact_start(
     context: ThreadContext, params: ThreadCompactStartParams
 ) -> ThreadCompactStartResponse:
     """A turn of its own; it ends the one that runs."""
     live = loaded(context, params.thread_id)
-    live.submit(CompactOp(), via=context.make_adapter)
+    live.subscriptions.preferred = context.make_adapter
+    live.session.do(Compact())
     return ThreadCompactStartResponse()
 
 
@@ -73,7 +77,7 @@ async def thread_inject_items(
     context: ThreadContext, params: ThreadInjectItemsParams
 ) -> ThreadInjectItemsResponse:
     live = loaded(context, params.thread_id)
-    live.session.submit(live.new_operation(), AddItems(response_items(params.items, "items")))
+    live.session.do(AddItems(response_items(params.items, "items")))
     return ThreadInjectItemsResponse()
 
 
@@ -84,12 +88,12 @@ async def thread_shell_command(
     require_client_rights(context.config, "thread/shellCommand")
     if not params.command.strip():
         raise invalid_request("command must not be empty", "invalid_params", "command")
-    timeout = SHELL_TIMEOUT_MS if params.timeout_ms is None else params.timeout_ms
+    timeout = FORGOTTEN_MS if params.timeout_ms is None else params.timeout_ms
     if timeout < 0:
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "timeoutMs"})
-    request = RunShell(params.command.strip(), timeout)
-    live.session.submit(live.new_operation(context.make_adapter), request)
+    live.subscriptions.preferred = context.make_adapter
+    live.session.do(RunShell(params.command.strip(), timeout))
     return ThreadShellCommandResponse()
 
 
@@ -99,7 +103,7 @@ async def thread_settings_update(
     """They hold from the next turn on; `thread/settings/updated` says what is in force where something changed."""
     live = loaded(context, params.thread_id)
     change = settings_change(params, live.session.facts)
-    live.session.submit(live.new_operation(), ChangeSettings(change))
+    live.session.do(ChangeSettings(change))
     return ThreadSettingsUpdateResponse()
 
 
@@ -107,9 +111,10 @@ async def review_start(context: ThreadContext, params: ReviewStartParams) -> Rev
     """A turn of its own; it ends the one that runs."""
     live = loaded(context, params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
-    operation = live.new_operation(context.make_adapter)
-    turn_id = live.session.submit(operation, ReviewOp(review_request=request))
-    return ReviewStartResponse(turn=review_turn(turn_id, request.user_facing_hint), review_thread_id=live.id)
+    live.subscriptions.preferred = context.make_adapter
+    started = live.session.do(Review(request))
+    turn = review_turn(started.turn, request.user_facing_hint)
+    return ReviewStartResponse(turn=turn, review_thread_id=live.id)
 
 
 async def _review_request(context: ThreadContext, target: turn.ReviewTarget, cwd: str) -> ReviewRequest:
@@ -196,7 +201,6 @@ def _not_a_number(problem: str, field: str) -> RpcError:
 async def thread_goal_set(
     context: ThreadContext, params: wire.ThreadGoalSetParams
 ) -> wire.ThreadGoalSetResponse:
-    """Nothing is awaited, so the response is queued before anything that follows from it."""
     live = _with_goals(loaded(context, params.thread_id))
     takes_budget_away = params.token_budget is None and "token_budget" in params.model_fields_set
     change = GoalChange(
@@ -204,9 +208,9 @@ async def thread_goal_set(
         status=goal_status(params.status),
         token_budget="none" if takes_budget_away else params.token_budget,
     )
-    live.new_operation(context.make_adapter)  # what its turns ask is asked in this API
+    live.subscriptions.preferred = context.make_adapter  # what its turns ask is asked in this API
     try:
-        goal = live.session.goal.set(change)
+        goal = live.session.set_goal(change)
     except GoalRefused as error:
         raise invalid_request(str(error), "invalid_params", error.field) from error
     except NoGoal as error:
@@ -222,7 +226,7 @@ async def thread_goal_get(
     thread_id = parse_thread_id(params.thread_id)
     live = context.conversations.find(thread_id)
     if live is not None:
-        goal = _with_goals(live).session.goal.current
+        goal = _with_goals(live).session.facts.goal
     else:
         try:
             path = await run_in_thread(find_rollout, context.config.home, thread_id)
@@ -237,7 +241,7 @@ async def thread_goal_clear(
 ) -> wire.ThreadGoalClearResponse:
     """A turn that runs for it goes on to its end."""
     live = _with_goals(loaded(context, params.thread_id))
-    return wire.ThreadGoalClearResponse(cleared=live.session.goal.clear())
+    return wire.ThreadGoalClearResponse(cleared=live.session.clear_goal())
 
 
 def _with_goals(live: LiveConversation) -> LiveConversation:

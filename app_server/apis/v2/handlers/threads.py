@@ -115,8 +115,8 @@ async def thread_resume(
         joined.release()
         if usage is not None:
             context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
-        if joined.session.goal.current is not None:
-            shown = shown_goal(joined.id, joined.session.goal.current)
+        if (goal := joined.session.facts.goal) is not None:
+            shown = shown_goal(joined.id, goal)
             updated = ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
             context.notifier.notify(THREAD_GOAL_UPDATED, updated)
 
@@ -129,10 +129,10 @@ async def thread_unsubscribe(
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         status = ThreadUnsubscribeStatus.NOT_LOADED
-    elif not live.subscribed(context.make_adapter):
+    elif not live.subscriptions.to(context.make_adapter):
         status = ThreadUnsubscribeStatus.NOT_SUBSCRIBED
     else:
-        live.unsubscribe(SUBSCRIPTION)
+        live.subscriptions.remove(SUBSCRIPTION)
         status = ThreadUnsubscribeStatus.UNSUBSCRIBED
     return HandlerResult(ThreadUnsubscribeResponse(status=status), context.unloader.look)
 
@@ -174,12 +174,10 @@ async def _reopen(
             config = context.config.load(given)
         else:
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
-            origin = StoredRollout(path, turns=True)
+            origin = StoredRollout(path, turns=True, keeps_usage=True)
             config = await run_in_thread(reopened, context.config, path, given)
     live, opened = await context.conversations.open(config, origin, operation_numbers())
     stored = opened.stored
-    if stored is not None:
-        live.session.restore_usage(stored.usage)
     try:
         turns = await context.seeds.follow(live, context.make_adapter, stored.turns if stored else None)
     finally:

@@ -11,9 +11,7 @@ from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
-from app_server.core.session.output_schema import check_schema
-from app_server.core.session.turn_requests import NoActiveTurn, OtherTurnActive, StartTurn, TurnNotSteerable
-from app_server.core.session.user_input import words_with_attachments
+from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_PARAMS
@@ -36,41 +34,36 @@ MAX_INPUT_CHARACTERS = 1_048_576
 
 async def turn_start(context: ThreadContext, params: TurnStartParams) -> TurnStartResponse:
     live = loaded(context, params.thread_id)
+    session = live.session
     _check_length(params.input)
     try:
-        await check_schema(params.output_schema)
+        await session.check_schema(params.output_schema)
     except CoreError as error:
         data = {"kind": "invalid_output_schema", "field": "outputSchema"}
         raise RpcError(INVALID_PARAMS, str(error), data) from error
     items = _inputs(params.input)
-    cwd = params.cwd or live.session.facts.settings.cwd
     words = None
     if items:
-        words = await words_with_attachments(items, params.client_user_message_id, cwd, context.skills)
-    change = settings_change(params, live.session.facts)
-    request = StartTurn(words=words, change=change, output_schema=params.output_schema)
-    # Nothing is awaited from here on: whether the words join a turn is decided at one moment, and the response is
-    # queued before anything that the turn emits.
-    operation = live.new_operation(context.make_adapter)
+        words = await session.words(items, params.client_user_message_id, cwd=params.cwd)
+    change = settings_change(params, session.facts)
+    live.subscriptions.preferred = context.make_adapter
     try:
-        turn_id, _ = live.session.turns.start(operation, request)
+        started = session.start_turn(words, change, params.output_schema)
     except CoreError as error:
         raise _refused(error) from error
-    return TurnStartResponse(turn=pending_turn(turn_id))
+    return TurnStartResponse(turn=pending_turn(started.turn))
 
 
 async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSteerResponse:
-    live = loaded(context, params.thread_id)
+    session = loaded(context, params.thread_id).session
     if not params.expected_turn_id:
         raise invalid_request("expectedTurnId must not be empty", "invalid_params", "expectedTurnId")
     if not params.input:
         raise invalid_request("input must not be empty", "invalid_params", "input")
     _check_length(params.input)
-    words = await words_with_attachments(
-        _inputs(params.input), params.client_user_message_id, live.session.facts.settings.cwd, context.skills
-    )
+    words = await session.words(_inputs(params.input), params.client_user_message_id)
     try:
-        return TurnSteerResponse(turn_id=live.session.turns.steer(params.expected_turn_id, words))
+        return TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, words))
     except CoreError as error:
         raise _refused(error) from error
 
@@ -81,7 +74,7 @@ async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) ->
     """
     live = loaded(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
-        live.session.turns.interrupt(live.new_operation(), params.turn_id)
+        live.session.interrupt(params.turn_id)
     except CoreError as error:
         wants_rest = params.turn_id == "" and "turn_id" in params.model_fields_set
         if not wants_rest or not isinstance(error, NoActiveTurn):
@@ -93,7 +86,7 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
     """The thread that runs the turn, for clients that name no thread."""
     parse_thread_id(turn_id)
     for live in context.conversations.all():
-        if live.session.turns.current_id == turn_id:
+        if live.session.current_turn == turn_id:
             return live
     raise invalid_request("no active turn to interrupt", "no_active_turn")
 

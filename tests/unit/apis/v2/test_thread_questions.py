@@ -7,11 +7,12 @@ import pytest
 from app_server.apis.v2 import inbound, settings
 from app_server.apis.v2.questions import decision
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.core.session.commands import AnswerElicitation, Decide
 from protocol import policy as engine
 from protocol.base import Json
 from protocol.engine.events import EngineEvent, TurnKind
 from protocol.engine.items import CommandExecution, CommandSource
-from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
+from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.events.commands import (
     AddFileChange,
     ApplyPatchApprovalRequestEvent,
@@ -22,8 +23,7 @@ from protocol.events.commands import (
 from protocol.events.notices import WarningEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.items import ImageInput, LocalImageInput, TextInput
-from protocol.ops import ElicitationAction, ExecApprovalOp, PatchApprovalOp, ResolveElicitationOp
-from protocol.policy import ReviewDecision
+from protocol.policy import ElicitationAction, ReviewDecision
 from protocol.v2 import item_parts as wire_input
 from protocol.v2 import settings as wire
 from tests.unit.apis.v2.recorded import NOW, THREAD, TURN, Recording, validator
@@ -77,25 +77,22 @@ def test_what_is_offered_is_taken() -> None:
     question = asked(COMMAND)
     assert question is not None
     for word in json.loads(question.params)["availableDecisions"]:
-        op = question.to_op({"decision": word})
-        assert isinstance(op, ExecApprovalOp)
-        assert (op.id, op.call_id) == ("7", "call-1")
         expected = {
             "accept": ReviewDecision.APPROVED,
             "acceptForSession": ReviewDecision.APPROVED_FOR_SESSION,
             "decline": ReviewDecision.DENIED,
             "cancel": ReviewDecision.ABORT,
         }
-        assert op.decision is expected[word]
+        assert question.to_command({"decision": word}) == Decide("call-1", expected[word])
 
 
 def test_a_patch_for_the_session_allows_its_files() -> None:
     question = asked(PATCH)
     assert question is not None
-    assert question.to_op({"decision": "acceptForSession"}) == ClientAnswer("7", PATCH.call_id, AllowFiles())
-    accepted = question.to_op({"decision": "accept"})
-    assert isinstance(accepted, PatchApprovalOp)
-    assert accepted.decision is ReviewDecision.APPROVED
+    for_session, once = (question.to_command({"decision": word}) for word in ("acceptForSession", "accept"))
+    approved = ReviewDecision.APPROVED_FOR_SESSION
+    assert for_session == Decide(PATCH.call_id, approved, AllowFiles(), tool="apply_patch")
+    assert once == Decide(PATCH.call_id, ReviewDecision.APPROVED, tool="apply_patch")
 
 
 def amendment(*words: str) -> Json:
@@ -111,19 +108,18 @@ def test_a_proposed_rule_is_offered_and_taken_in_the_very_words() -> None:
     assert params["availableDecisions"] == words
     for line in ("touch a", "touch", "bash -lc"):  # the engine keeps what it proposed, and nothing else
         rule = tuple(line.split())
-        assert question.to_op(amendment(*rule)) == ClientAnswer("7", "call-1", KeepRule(rule))
-    op = question.to_op(amendment())
-    assert isinstance(op, ExecApprovalOp)
-    assert op.decision is ReviewDecision.DENIED
+        kept = Decide("call-1", ReviewDecision.APPROVED, KeepRule(rule))
+        assert question.to_command(amendment(*rule)) == kept
+    assert question.to_command(amendment()) == Decide("call-1", ReviewDecision.DENIED)
 
 
 def test_a_rule_that_was_not_proposed_is_a_no() -> None:
     for event in (COMMAND, PATCH):
         question = asked(event)
         assert question is not None
-        op = question.to_op(amendment("touch", "a"))
-        assert isinstance(op, ExecApprovalOp | PatchApprovalOp)
-        assert op.decision is ReviewDecision.DENIED
+        command = question.to_command(amendment("touch", "a"))
+        assert isinstance(command, Decide)
+        assert (command.decision, command.also) == (ReviewDecision.DENIED, None)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +143,8 @@ def test_may_these_files_change() -> None:
     assert question is not None
     assert question.method == "item/fileChange/requestApproval"
     assert json.loads(question.params)["grantRoot"] == "/w"
-    op = question.to_op({"decision": "abort"})
-    assert op == PatchApprovalOp(id="7", call_id="call-2", decision=ReviewDecision.ABORT)
+    command = question.to_command({"decision": "abort"})
+    assert command == Decide("call-2", ReviewDecision.ABORT, tool="apply_patch")
 
 
 def test_a_question_names_the_item_as_the_client_knows_it() -> None:
@@ -165,9 +161,8 @@ def test_a_question_names_the_item_as_the_client_knows_it() -> None:
     assert (
         json.loads(question.params)["itemId"] == "call-1-2" == seen.params("item/started")[-1]["item"]["id"]
     )
-    op = question.to_op({"decision": "accept"})
-    assert isinstance(op, ExecApprovalOp)
-    assert op.call_id == "call-1", "the engine knows it by its own id"
+    command = question.to_command({"decision": "accept"})
+    assert command == Decide("call-1", ReviewDecision.APPROVED), "the engine knows it by its own id"
 
 
 def test_text_for_a_command_that_goes_on() -> None:
@@ -208,8 +203,7 @@ def test_a_server_asks_for_values() -> None:
         (None, ElicitationAction.DECLINE, None),
     ]
     for answer, action, content in answers:
-        expected = ResolveElicitationOp(server_name="s", request_id="1", decision=action, content=content)
-        assert question.to_op(answer) == expected
+        assert question.to_command(answer) == AnswerElicitation("s", "1", action, content)
 
 
 def test_a_form_without_fields_is_a_form() -> None:

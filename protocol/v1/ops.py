@@ -1,6 +1,5 @@
-"""The operations of the engine, each submitted under an id that its events contain."""
+"""Operations as clients of the conversation API write them, each submitted under an id that its events contain."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field, StrictInt
@@ -11,7 +10,7 @@ from protocol.events.review import ReviewRequest
 from protocol.fields import EffortText, SandboxPolicy
 from protocol.ids import PathText
 from protocol.items import UserInput
-from protocol.policy import AskForApproval, ReasoningSummary, ReviewDecision
+from protocol.policy import AskForApproval, ElicitationAction, ReasoningSummary, ReviewDecision
 
 
 class InterruptOp(EngineModel):
@@ -71,12 +70,6 @@ class PatchApprovalOp(EngineModel):
     id: str
     call_id: str | None = None
     decision: ReviewDecision
-
-
-class ElicitationAction(StrEnum):
-    ACCEPT = "accept"
-    DECLINE = "decline"
-    CANCEL = "cancel"
 
 
 class ResolveElicitationOp(EngineModel):

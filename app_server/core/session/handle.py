@@ -1,0 +1,233 @@
+"""The face of an open conversation: all that APIs, and what subscribes for them, ask of a session and read of it.
+
+A method that takes a command queues it and returns at once with the ids that its events will carry; the events follow
+from another task. So a handler that awaits nothing behind such a call has its result queued for the client ahead of
+them. What has to be waited for, the words, comes before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+from msgspec import Struct
+
+from app_server.core.config.types import Config, McpServerConfig
+from app_server.core.context.compacted_history import collect_user_messages, message_text
+from app_server.core.goals import GoalChange
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.session.commands import ALL_WISHES, Command, StartTurn, TurnWishes
+from app_server.core.session.output_schema import check_schema
+from app_server.core.session.services import Services, SessionState
+from app_server.core.session.session import Session
+from app_server.core.session.user_input import user_words
+from app_server.core.tools.editor_access import EditorAccess
+from app_server.core.tools.terminals import Terminals
+from app_server.core.turn.items import UserWords
+from app_server.core.turn.settings import UNCHANGED, Settings, SettingsChange
+from protocol.base import Json
+from protocol.engine.events import Goal, SessionEvent
+from protocol.events.turn import TokenUsageInfo
+from protocol.ids import ConversationId
+from protocol.items import SentInput
+
+
+class SessionFacts:
+    """What can be read of a conversation, as it is at the moment."""
+
+    def __init__(self, services: Services, state: SessionState) -> None:
+        self._services, self._state = services, state
+
+    @property
+    def settings(self) -> Settings:
+        """What the next turn starts from."""
+        return self._state.settings
+
+    @property
+    def config(self) -> Config:
+        """With which it was opened; its settings may have changed since."""
+        return self._services.conversation.config
+
+    @property
+    def rollout_path(self) -> Path | None:
+        """None: it is not stored."""
+        return self._services.conversation.rollout_path
+
+    @property
+    def usage(self) -> TokenUsageInfo | None:
+        """None: no request has reported any."""
+        return self._state.tokens.info
+
+    @property
+    def goal(self) -> Goal | None:
+        return self._state.goals.goal
+
+    @property
+    def instruction_sources(self) -> tuple[str, ...]:
+        """The files with instructions that the model was sent."""
+        return self._services.conversation.instructions.sources
+
+    @property
+    def first_words(self) -> str:
+        """What the user said first; "" before that."""
+        return next(iter(collect_user_messages(self._state.history.items)), "")
+
+    async def history_metadata(self) -> tuple[int, int]:
+        """Return the id and the number of entries of the message history, which all conversations share."""
+        return await self._services.messages.metadata()
+
+
+class OperationIds(Struct, frozen=True):
+    """The ids that the events of a command carry."""
+
+    operation: str
+    turn: str
+    """Of the turn that it begins or that its words join, if it is about one."""
+
+
+class SessionHandle:
+    """One open conversation."""
+
+    def __init__(self, session: Session, new_operation_id: Callable[[], str]) -> None:
+        """`new_operation_id` names operations as the API does that opened the conversation."""
+        self._session, self._new_operation_id = session, new_operation_id
+        self._services = session.services
+        self.id = ConversationId(session.services.conversation.id)
+        self.facts = SessionFacts(session.services, session.state)
+
+    # --- turns
+    async def words(
+        self,
+        inputs: Sequence[SentInput],
+        client_id: str | None = None,
+        *,
+        cwd: str | None = None,
+        wishes: TurnWishes = ALL_WISHES,
+    ) -> UserWords:
+        """Convert inputs into what a turn takes: images are read, and skills found for `cwd` or the present directory.
+
+        `client_id` is the client's own id of the message.
+        """
+        folder = cwd or self.facts.settings.cwd
+        skills, checks = self._services.skills, wishes.checks_pictures
+        return await user_words(inputs, client_id, folder, skills, checks_pictures=checks)
+
+    async def check_schema(self, schema: Json) -> None:
+        """Raise CoreError where the schema for a turn's answer is no JSON Schema."""
+        await check_schema(schema)
+
+    def start_turn(
+        self,
+        words: UserWords | None,
+        change: SettingsChange = UNCHANGED,
+        output_schema: Json = None,
+        wishes: TurnWishes = ALL_WISHES,
+    ) -> OperationIds:
+        """Begin a turn, or join the one that runs or is about to. Raises TurnNotSteerable."""
+        request = StartTurn(words=words, change=change, output_schema=output_schema, wishes=wishes)
+        id = self._new_operation_id()
+        started = OperationIds(id, self._session.turns.start(id, request))
+        self._report(words)
+        return started
+
+    def steer(self, expected_turn_id: str, words: UserWords) -> str:
+        """Add words to the turn that runs, which the client names. Raises NoActiveTurn, OtherTurnActive and
+        TurnNotSteerable.
+        """
+        turn_id = self._session.turns.steer(expected_turn_id, words)
+        self._report(words)
+        return turn_id
+
+    def interrupt(self, turn_id: str | None) -> None:
+        """End the turn that runs or one that is to come; None or "" for whichever is first. Raises NoActiveTurn and
+        OtherTurnActive.
+        """
+        self._session.turns.interrupt(self._new_operation_id(), turn_id)
+
+    def do(self, command: Command) -> OperationIds:
+        """Queue a command. Raises CoreError once the conversation has ended."""
+        pending = self._session.queue.submit(self._new_operation_id(), command)
+        return OperationIds(pending.id, pending.turn_id)
+
+    def _report(self, words: UserWords | None) -> None:
+        if words is not None:
+            self._services.reports.telemetry.user_prompt(message_text(words.message))
+
+    # --- what goes on
+    @property
+    def current_turn(self) -> str | None:
+        """The turn that runs, or the first that was requested and has not begun."""
+        return self._session.turns.current_id
+
+    @property
+    def running(self) -> bool:
+        """Whether a task runs, also one that is being ended."""
+        return self._session.tasks.active is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs or is about to, or a command goes on."""
+        return self.running or len(self._session.queue) > 0 or len(self.terminals) > 0
+
+    async def settled(self) -> None:
+        """Wait for the end of what runs now."""
+        if (active := self._session.tasks.active) is not None:
+            await active.ended.wait()
+
+    @property
+    def terminals(self) -> Terminals:
+        """The commands that outlive their calls."""
+        return self._services.commands.terminals
+
+    # --- the goal
+    def set_goal(self, change: GoalChange) -> Goal:
+        """Change the goal; where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
+        return self._session.goal.set(change)
+
+    def clear_goal(self) -> bool:
+        """Remove the goal; False where there was none."""
+        return self._session.goal.clear()
+
+    # --- MCP servers, the editor
+    @property
+    def mcp(self) -> McpManager:
+        return self._services.mcp
+
+    def reload_servers(self, servers: Mapping[str, McpServerConfig]) -> None:
+        """End the MCP servers and start these. Calls that run fail."""
+        self._session.servers.reload(servers)
+
+    def use_editor(self, editor: EditorAccess) -> None:
+        """Let patches take into account what the client's editor has open."""
+        self._services.commands.editor = editor
+
+    # --- events and life
+    @property
+    def ended(self) -> anyio.Event:
+        return self._session.ended
+
+    async def run(self) -> None:
+        """Carry out commands until `Close` or cancellation."""
+        await self._session.run()
+
+    async def events(self) -> list[SessionEvent]:
+        """Return the events since the last call, waiting for the first; empty once the session has ended."""
+        return await self._services.outbox.take()
+
+    def give_back(self, events: Sequence[SessionEvent]) -> None:
+        """Put back events that were taken and that nobody wants any more; they come first the next time."""
+        self._services.outbox.give_back(events)
+
+    def store(self) -> None:
+        """Write to its file what was emitted so far."""
+        self._services.outbox.store()
+
+    def store_identity(self) -> None:
+        """Store turns and items with their ids and times from now on."""
+        outbox, active = self._services.outbox, self._session.tasks.active
+        if outbox.identity:
+            return
+        outbox.identity = True
+        if active is not None:
+            outbox.record(active.emitter.late_start_line())
