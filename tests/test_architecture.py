@@ -231,6 +231,7 @@ OPENS_FILES = {
     "app_server.core.git.snapshot": "a temporary file of its own",
     "app_server.core.launcher": "another process, before it is a command",
     "app_server.core.patch.atomic_writer": "runs confined; from folder to folder without links",
+    "app_server.core.patch.write_steps": "the same",
     "app_server.core.rollout": "transcripts in the home",
     "app_server.core.sandbox.confine": "another process, before it is a command",
     "app_server.core.tools.patching": "a plan in the home, for the writer",

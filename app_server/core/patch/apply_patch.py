@@ -21,6 +21,7 @@ from app_server.core.patch.atomic_writer import UNINTERRUPTED, apply_document
 from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import PatchError, os_reason, parse_patch
 from app_server.core.patch.planner import plan_patch
+from app_server.core.patch.write_steps import write_all
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a patch. Standard input may be a device that never ends."""
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     for number, text in ((1, out), (2, err)):
         # The reader of the output may be gone; the patch is applied nevertheless.
         with contextlib.suppress(OSError):
-            _write_all(number, text)
+            write_all(number, text.encode("utf-8", "surrogateescape"))
     return status
 
 
@@ -86,12 +87,6 @@ def _standard_input() -> bytes:
     if not pieces:
         raise UsageError(USAGE)
     return b"".join(pieces)
-
-
-def _write_all(number: int, text: str) -> None:
-    data = memoryview(text.encode("utf-8", "surrogateescape"))
-    while data:
-        data = data[os.write(number, data) :]
 
 
 if __name__ == "__main__":

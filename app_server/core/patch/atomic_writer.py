@@ -1,7 +1,7 @@
 """Writes a planned patch to the disk, completely or not at all: `python -I -S atomic_writer.py < document`.
 
-It imports the standard library only and nothing of this package, so that it starts quickly and inside any sandbox. It
-writes with the rights of its process. `apply_document` does the same within a process.
+It imports the standard library and `write_steps` only, so that it starts quickly and inside any sandbox. It writes with
+the rights of its process. `apply_document` does the same within a process.
 
     check     every file still has the content that the plan is based on, and is writable
     stage     write new contents to temporary files beside their targets, and flush them
@@ -17,17 +17,33 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import signal
 import stat
 import sys
 
+if __name__ == "__main__":
+    # At the end of the path, so that nothing installed beside this package shadows a standard module.
+    sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
+
+from app_server.core.patch.write_steps import (
+    PREFIX,
+    OpenFolders,
+    PatchJournal,
+    WriteStep,
+    identity,
+    read_up_to,
+    recover,
+    stamp,
+    undo_step,
+    write_all,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
     from collections.abc import Iterator
-    from typing import Any, TypedDict
+    from typing import TypedDict
 
     class EditDocument(TypedDict):
         """One file, as `patch_plan` writes it. None: no file before, none after, not moved."""
@@ -40,39 +56,14 @@ if TYPE_CHECKING:  # not imported at run time: that would take longer than every
         to_path: str | None
 
 
-PREFIX = ".apply-patch-"
 NEW_FILE_MODE = 0o644
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 UNINTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that are blocked while files are written."""
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-if sys.platform == "linux":
-    DIRECTORY |= os.O_PATH  # passing through a directory takes no right to list it
 
 
 class WriteError(Exception):
     """The patch was not written; all changes were undone."""
-
-
-class WriteStep:
-    """The replacement or removal of one name in one directory."""
-
-    __slots__ = ("backup", "before", "doing", "folder", "name", "staged", "temp")
-
-    def __init__(
-        self, folder: str, name: str, temp: str, staged: list[int] | None = None, doing: str = ""
-    ) -> None:
-        self.folder = folder
-        self.name = name
-        self.temp = temp
-        """The temporary file with the new content."""
-        self.backup = temp + ".old"
-        """The second name of the old file, until undo no longer needs it."""
-        self.staged = staged
-        """Device and inode of the new file; None for a removal."""
-        self.before: list[int] | None = None
-        """The stamp of the checked file; None if there was none."""
-        self.doing = doing
 
 
 def apply_document(document: bytes) -> tuple[int, str, str]:
@@ -97,58 +88,6 @@ def apply_document(document: bytes) -> tuple[int, str, str]:
         return 1, "", f"{work.failure(error)}\n"
     lines = [f"{letter} {label}\n" for letter, label in plan["summary"]]
     return 0, "".join(["Success. Updated the following files:\n", *lines]), ""
-
-
-class OpenFolders:
-    """Directories that a patch opened, by path, and those that it created."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, int] = {}
-        self._created: list[tuple[int, str]] = []
-        """Descriptor of the parent, and name."""
-
-    def __getitem__(self, path: str) -> int:
-        """The descriptor of a directory that is open."""
-        return self._open[path]
-
-    def open(self, path: str, *, create: bool = False) -> int:
-        """A descriptor of the directory at `path`, opened from the root without following links."""
-        if path in self._open:
-            return self._open[path]
-        fd = os.open("/", DIRECTORY)
-        for name in path.split("/"):
-            if name:
-                try:
-                    inner = self._step_into(fd, name, create=create)
-                finally:
-                    os.close(fd)
-                fd = inner
-        self._open[path] = fd
-        return fd
-
-    def _step_into(self, fd: int, name: str, *, create: bool) -> int:
-        try:
-            return os.open(name, DIRECTORY, dir_fd=fd)
-        except FileNotFoundError:
-            if not create:
-                raise
-        os.mkdir(name, 0o777, dir_fd=fd)
-        self._created.append((os.dup(fd), name))
-        return os.open(name, DIRECTORY, dir_fd=fd)
-
-    def remove_created(self) -> None:
-        """Those that are empty."""
-        for fd, name in reversed(self._created):
-            with contextlib.suppress(OSError):
-                os.rmdir(name, dir_fd=fd)
-
-    def sync(self) -> None:
-        for fd in self._open.values():
-            sync_folder(fd)
-
-    def close(self) -> None:
-        for fd in (*self._open.values(), *(fd for fd, _ in self._created)):
-            os.close(fd)
 
 
 class Writer:
@@ -337,93 +276,6 @@ class Writer:
                 return
 
 
-class PatchJournal:
-    """A write-ahead log with one line per step; locked while its writer lives."""
-
-    def __init__(self, folder: int, name: str, *, create: bool = True) -> None:
-        self.folder = folder
-        self.name = name
-        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        self.fd = os.open(name, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600, dir_fd=folder)
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self.fd)
-            raise
-
-    def append_record(self, record: dict[str, Any]) -> None:
-        write_all(self.fd, json.dumps(record).encode("ascii") + b"\n")
-
-    def read_records(self) -> list[dict[str, Any]]:
-        """The complete lines; a killed writer may have left a partial one."""
-        lines = read_up_to(self.fd, 1 << 24).split(b"\n")[:-1]
-        return [json.loads(line) for line in lines]
-
-    def sync(self) -> None:
-        os.fsync(self.fd)
-
-    def remove(self) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(self.name, dir_fd=self.folder)
-
-    def close(self) -> None:
-        os.close(self.fd)
-
-
-def recover(folders: OpenFolders, cwd: str) -> None:
-    """Undoes what killed writers left incomplete in this directory."""
-    try:
-        folder = folders.open(cwd)
-        names = list_names(folder)
-    except OSError:
-        return
-    for name in sorted(names):
-        if name.startswith(PREFIX) and name.endswith(".journal"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                recover_one(folders, folder, name)
-
-
-def recover_one(folders: OpenFolders, folder: int, name: str) -> None:
-    journal = PatchJournal(folder, name, create=False)
-    try:
-        records = journal.read_records()
-        done = any(record.get("done") for record in records)
-        for record in reversed([record for record in records if "temp" in record]):
-            step = WriteStep(record["folder"], record["name"], record["temp"], record["staged"])
-            if "/" in step.name + step.temp or not step.temp.startswith(PREFIX):
-                continue
-            with contextlib.suppress(OSError):
-                undo_step(folders.open(step.folder), step, forward=done)
-        journal.remove()
-    finally:
-        journal.close()
-
-
-def undo_step(fd: int, step: WriteStep, *, forward: bool = False) -> None:
-    """Restores the old file from any stage of the step; with `forward`, keeps the new one. Idempotent."""
-    if not forward:
-        now = identity(fd, step.name)
-        if identity(fd, step.backup) is not None and (now is None or now == step.staged):
-            os.rename(step.backup, step.name, src_dir_fd=fd, dst_dir_fd=fd)
-        elif now is not None and now == step.staged:
-            os.unlink(step.name, dir_fd=fd)
-    for name in (step.temp, step.backup):
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=fd)
-
-
-def identity(fd: int, name: str) -> list[int] | None:
-    try:
-        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    return [info.st_dev, info.st_ino]
-
-
-def stamp(info: os.stat_result) -> list[int]:
-    return [info.st_dev, info.st_ino, info.st_mtime_ns, info.st_size]
-
-
 def copy_rights(source: int, target: int) -> None:
     """Copies permissions, owner and attributes as far as permitted; drops set-user-id bits, as any write does."""
     info = os.fstat(source)
@@ -436,43 +288,6 @@ def copy_rights(source: int, target: int) -> None:
             for name in os.listxattr(source):
                 os.setxattr(target, name, os.getxattr(source, name))
     os.fchmod(target, stat.S_IMODE(info.st_mode) & 0o777)
-
-
-def write_all(fd: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def read_up_to(fd: int, size: int) -> bytes:
-    pieces = []
-    while size > 0 and (piece := os.read(fd, min(size, 1 << 20))):
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
-
-
-def sync_folder(fd: int) -> None:
-    """Flushes the names, where the file system supports it; the content is flushed already."""
-    with contextlib.suppress(OSError):
-        real = readable(fd)
-        try:
-            os.fsync(real)
-        finally:
-            os.close(real)
-
-
-def list_names(fd: int) -> list[str]:
-    real = readable(fd)
-    try:
-        return os.listdir(real)
-    finally:
-        os.close(real)
-
-
-def readable(fd: int) -> int:
-    """A descriptor of the same directory that permits listing and flushing."""
-    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
 
 
 def main() -> int:

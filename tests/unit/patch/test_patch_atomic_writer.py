@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app_server.core.patch import atomic_writer
-from app_server.core.patch.atomic_writer import OpenFolders, WriteError, Writer, WriteStep
+from app_server.core.patch.atomic_writer import WriteError, Writer
 from app_server.core.patch.patch_plan import writer_command
+from app_server.core.patch.write_steps import OpenFolders, WriteStep, identity
 from tests.unit.patch.worlds import apply, plan, tree, write
 
 if TYPE_CHECKING:
@@ -241,8 +242,8 @@ def test_a_refusal_has_the_words_that_ask_for_more_rights(ws: Path, path: str) -
 
 KILLED = """
 import os, signal, sys
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import atomic_writer
+sys.path.insert(0, sys.argv[1])
+from app_server.core.patch import atomic_writer
 left = int(sys.argv[2])
 def dying(call):
     def one(*args):
@@ -263,7 +264,7 @@ def test_after_a_kill_the_next_writer_finds_all_or_nothing(ws: Path, after: int)
     before = tree(ws)
     document = plan(ws, *FOUR).document("killed")
     done = subprocess.run(
-        [sys.executable, "-I", "-c", KILLED, SCRIPT, str(after)],
+        [sys.executable, "-I", "-c", KILLED, str(Path(SCRIPT).parents[3]), str(after)],
         input=document,
         capture_output=True,
         check=False,
@@ -280,7 +281,7 @@ def test_leftovers_are_not_touched_without_recovery(ws: Path) -> None:
         "folder": str(ws),
         "name": "one",
         "temp": ".apply-patch-x",
-        "staged": atomic_writer.identity(os.open(ws, 0), "one"),
+        "staged": identity(os.open(ws, 0), "one"),
     }
     journal = ws / ".apply-patch-x.journal"
     journal.write_text(json.dumps(forged) + "\n")

@@ -1,0 +1,219 @@
+"""Steps of writing a patch, and how each is undone, also by another process: the journal. Standard library only.
+
+A step replaces or removes one name in one folder. From any stage of it the old file can be restored by renames alone.
+The journal has the steps of a patch before they are taken, so that the next writer can undo the work of a killed one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
+    from typing import Any
+
+PREFIX = ".apply-patch-"
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+if sys.platform == "linux":
+    DIRECTORY |= os.O_PATH  # passing through a directory takes no right to list it
+
+
+class WriteStep:
+    """The replacement or removal of one name in one directory."""
+
+    __slots__ = ("backup", "before", "doing", "folder", "name", "staged", "temp")
+
+    def __init__(
+        self, folder: str, name: str, temp: str, staged: list[int] | None = None, doing: str = ""
+    ) -> None:
+        self.folder = folder
+        self.name = name
+        self.temp = temp
+        """The temporary file with the new content."""
+        self.backup = temp + ".old"
+        """The second name of the old file, until undo no longer needs it."""
+        self.staged = staged
+        """Device and inode of the new file; None for a removal."""
+        self.before: list[int] | None = None
+        """The stamp of the checked file; None if there was none."""
+        self.doing = doing
+
+
+class OpenFolders:
+    """Directories that a patch opened, by path, and those that it created."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+        self._created: list[tuple[int, str]] = []
+        """Descriptor of the parent, and name."""
+
+    def __getitem__(self, path: str) -> int:
+        """The descriptor of a directory that is open."""
+        return self._open[path]
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """A descriptor of the directory at `path`, opened from the root without following links."""
+        if path in self._open:
+            return self._open[path]
+        fd = os.open("/", DIRECTORY)
+        for name in path.split("/"):
+            if name:
+                try:
+                    inner = self._step_into(fd, name, create=create)
+                finally:
+                    os.close(fd)
+                fd = inner
+        self._open[path] = fd
+        return fd
+
+    def _step_into(self, fd: int, name: str, *, create: bool) -> int:
+        try:
+            return os.open(name, DIRECTORY, dir_fd=fd)
+        except FileNotFoundError:
+            if not create:
+                raise
+        os.mkdir(name, 0o777, dir_fd=fd)
+        self._created.append((os.dup(fd), name))
+        return os.open(name, DIRECTORY, dir_fd=fd)
+
+    def remove_created(self) -> None:
+        """Those that are empty."""
+        for fd, name in reversed(self._created):
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=fd)
+
+    def sync(self) -> None:
+        for fd in self._open.values():
+            sync_folder(fd)
+
+    def close(self) -> None:
+        for fd in (*self._open.values(), *(fd for fd, _ in self._created)):
+            os.close(fd)
+
+
+class PatchJournal:
+    """A write-ahead log with one line per step; locked while its writer lives."""
+
+    def __init__(self, folder: int, name: str, *, create: bool = True) -> None:
+        self.folder = folder
+        self.name = name
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        self.fd = os.open(name, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600, dir_fd=folder)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self.fd)
+            raise
+
+    def append_record(self, record: dict[str, Any]) -> None:
+        write_all(self.fd, json.dumps(record).encode("ascii") + b"\n")
+
+    def read_records(self) -> list[dict[str, Any]]:
+        """The complete lines; a killed writer may have left a partial one."""
+        lines = read_up_to(self.fd, 1 << 24).split(b"\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def sync(self) -> None:
+        os.fsync(self.fd)
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self.name, dir_fd=self.folder)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def recover(folders: OpenFolders, cwd: str) -> None:
+    """Undoes what killed writers left incomplete in this directory."""
+    try:
+        folder = folders.open(cwd)
+        names = list_names(folder)
+    except OSError:
+        return
+    for name in sorted(names):
+        if name.startswith(PREFIX) and name.endswith(".journal"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                recover_one(folders, folder, name)
+
+
+def recover_one(folders: OpenFolders, folder: int, name: str) -> None:
+    journal = PatchJournal(folder, name, create=False)
+    try:
+        records = journal.read_records()
+        done = any(record.get("done") for record in records)
+        for record in reversed([record for record in records if "temp" in record]):
+            step = WriteStep(record["folder"], record["name"], record["temp"], record["staged"])
+            if "/" in step.name + step.temp or not step.temp.startswith(PREFIX):
+                continue
+            with contextlib.suppress(OSError):
+                undo_step(folders.open(step.folder), step, forward=done)
+        journal.remove()
+    finally:
+        journal.close()
+
+
+def undo_step(fd: int, step: WriteStep, *, forward: bool = False) -> None:
+    """Restores the old file from any stage of the step; with `forward`, keeps the new one. Idempotent."""
+    if not forward:
+        now = identity(fd, step.name)
+        if identity(fd, step.backup) is not None and (now is None or now == step.staged):
+            os.rename(step.backup, step.name, src_dir_fd=fd, dst_dir_fd=fd)
+        elif now is not None and now == step.staged:
+            os.unlink(step.name, dir_fd=fd)
+    for name in (step.temp, step.backup):
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=fd)
+
+
+def identity(fd: int, name: str) -> list[int] | None:
+    try:
+        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return [info.st_dev, info.st_ino]
+
+
+def stamp(info: os.stat_result) -> list[int]:
+    return [info.st_dev, info.st_ino, info.st_mtime_ns, info.st_size]
+
+
+def write_all(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def read_up_to(fd: int, size: int) -> bytes:
+    pieces = []
+    while size > 0 and (piece := os.read(fd, min(size, 1 << 20))):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def sync_folder(fd: int) -> None:
+    """Flushes the names, where the file system supports it; the content is flushed already."""
+    with contextlib.suppress(OSError):
+        real = readable(fd)
+        try:
+            os.fsync(real)
+        finally:
+            os.close(real)
+
+
+def list_names(fd: int) -> list[str]:
+    real = readable(fd)
+    try:
+        return os.listdir(real)
+    finally:
+        os.close(real)
+
+
+def readable(fd: int) -> int:
+    """A descriptor of the same directory that permits listing and flushing."""
+    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
