@@ -100,7 +100,7 @@ def _question(text: str, terminal: Terminal) -> ExecApprovalRequestEvent:
     return ExecApprovalRequestEvent(
         call_id=terminal.item.id,
         command=(text,),
-        cwd=terminal.cwd,
+        cwd=terminal.item.cwd,
         reason=f"to be typed into session {terminal.number} ({terminal.line}){without}",
         parsed_cmd=(UnknownCommand(cmd=text),),
     )

@@ -42,12 +42,8 @@ class Terminal:
     pty: PtySession
     teller: Callable[[], TurnEvents]
     """Whose operation it is emitted with: that of the turn that runs, if any does."""
-    clock: Callable[[], float]
-    began: float
-    line: str
-    """The command line, for approval requests."""
-    cwd: str
-    """The working directory, as the model named it."""
+    seconds: Callable[[], float]
+    """How long it has run."""
     rights: Rights
     """The rights of the command."""
     policy: Rights
@@ -71,6 +67,11 @@ class Terminal:
     @property
     def turn_id(self) -> str:
         return self.turn.turn_id
+
+    @property
+    def line(self) -> str:
+        """The command line, for approval requests."""
+        return self.item.line or ""
 
     @property
     def runs_on(self) -> bool:
@@ -116,7 +117,7 @@ class Terminal:
             stdout=output,
             stderr=b"",
             aggregated=output,
-            duration_s=self.clock() - self.began,
+            duration_s=self.seconds(),
         )
 
 
@@ -144,12 +145,9 @@ class Terminals(Struct):
         turn: TurnEvents,
         pty: PtySession,
         *,
-        began: float,
-        line: str,
-        cwd: str,
+        seconds: Callable[[], float],
         rights: Rights,
         policy: Rights,
-        clock: Callable[[], float],
     ) -> Terminal:
         """Take ownership of the session; `drop` and `close` end it."""
         numbered, apart = replace(item, process_id=self.next_id), turn.apart()
@@ -159,10 +157,7 @@ class Terminals(Struct):
             turn=turn,
             pty=pty,
             teller=lambda: self.running_turn() or apart,
-            clock=clock,
-            began=began,
-            line=line,
-            cwd=cwd,
+            seconds=seconds,
             rights=rights,
             policy=policy,
         )

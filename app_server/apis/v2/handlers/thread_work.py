@@ -181,7 +181,7 @@ def _shown(terminal: Terminal, item_id: str, usage: TerminalUsage | None) -> Thr
         item_id=item_id,
         process_id=str(terminal.number),
         command=terminal.line,
-        cwd=terminal.cwd,
+        cwd=terminal.item.cwd,
         os_pid=None if usage is None else usage.pid,
         cpu_percent=None if usage is None else usage.cpu_percent,
         rss_kb=None if usage is None else usage.rss_kb,

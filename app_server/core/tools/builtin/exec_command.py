@@ -121,12 +121,9 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
             command.item(),
             turn.items,
             pty,
-            began=began,
-            line=arguments.cmd,
-            cwd=command.cwd,
+            seconds=lambda: turn.clock() - began,
             rights=rights_of(spec.sandbox),
             policy=policy,
-            clock=turn.clock,
         )
         snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms)
         if snapshot.denied or pty.failure is not None:

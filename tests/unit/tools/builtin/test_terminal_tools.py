@@ -257,12 +257,9 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
             item,
             scene.turn.items,
             pty,
-            began=0,
-            line="cat",
-            cwd="/",
+            seconds=lambda: 0.0,
             rights=EVERYTHING,
             policy=EVERYTHING,
-            clock=scene.turn.clock,
         )
 
     made = []
