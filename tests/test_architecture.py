@@ -154,6 +154,7 @@ LATE_IMPORTS = {
     "app_server.core.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
     "app_server.core.patch.changes": "the diff of a turn, with its first patch",
     "app_server.core.shell.dangerous_commands": "with the first command that somebody may be asked about",
+    "app_server.core.shell.git_commands": "the same, where it is one of git",
     "app_server.core.shell.safe_commands": "the same",
     "app_server.core.tools.builtin": "with the first call of a tool of the module",
     "app_server.core.session.schema_problem": "imports jsonschema, for turns whose answer has a schema",
@@ -301,7 +302,11 @@ def imported(scope: Iterable[ast.AST]) -> Iterator[str]:
 
 @cache
 def late_imports(module: str) -> Set[str]:
-    functions = (node for node in nodes(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (
+        node
+        for node in nodes(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    )
     return {name for function in functions for name in imported(ast.walk(function))}
 
 

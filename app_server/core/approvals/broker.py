@@ -27,57 +27,6 @@ class ApprovalAnswer(Struct, frozen=True):
 DENIAL = ApprovalAnswer(ReviewDecision.DENIED)
 
 
-class _PendingApproval(Struct):
-    turn_id: str
-    decided: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    answer: ApprovalAnswer = DENIAL
-
-
-class ApprovalBroker:
-    """Open approval requests of one session."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, _PendingApproval] = {}
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    async def request_decision(
-        self, call_id: str, turn_id: str, emit_request: Callable[[], None]
-    ) -> ApprovalAnswer:
-        """Emit the request and wait for the decision. A second request with an open call id is denied, because a
-        decision names nothing but the call id.
-        """
-        if call_id in self._open:
-            return DENIAL
-        pending = self._open[call_id] = _PendingApproval(turn_id)
-        try:
-            emit_request()
-            await pending.decided.wait()
-            return pending.answer
-        finally:
-            del self._open[call_id]
-
-    def is_open(self, id: str) -> bool:
-        """Whether `resolve` would find a request under this id."""
-        return id in self._open or self._only_request_of(id) is not None
-
-    def resolve(
-        self, id: str, decision: ReviewDecision, *, also: KeepRule | AllowFiles | None = None
-    ) -> bool:
-        """Decide by call id, or by turn id if that turn has exactly one open request. The first decision counts."""
-        pending = self._open.get(id) or self._only_request_of(id)
-        if pending is None or pending.decided.is_set():
-            return False
-        pending.answer = ApprovalAnswer(decision, also)
-        pending.decided.set()
-        return True
-
-    def _only_request_of(self, turn_id: str) -> _PendingApproval | None:
-        found = [pending for pending in self._open.values() if pending.turn_id == turn_id]
-        return found[0] if len(found) == 1 else None
-
-
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 
@@ -113,3 +62,44 @@ class PendingAnswers(Generic[Key, Answer]):
         waiting.answers.append(answer)
         waiting.answered.set()
         return True
+
+
+class ApprovalBroker:
+    """Open approval requests of one session, by call id."""
+
+    def __init__(self) -> None:
+        self._pending = PendingAnswers[str, ApprovalAnswer]()
+        self._turns: dict[str, str] = {}
+        """The turn of each open request."""
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    async def request_decision(
+        self, call_id: str, turn_id: str, emit_request: Callable[[], None]
+    ) -> ApprovalAnswer:
+        """Emit the request and wait for the decision. A second request with an open call id is denied, because a
+        decision names nothing but the call id.
+        """
+        if call_id in self._turns:
+            return DENIAL
+        self._turns[call_id] = turn_id
+        try:
+            return await self._pending.ask(call_id, emit_request)
+        finally:
+            del self._turns[call_id]
+
+    def is_open(self, id: str) -> bool:
+        """Tell whether `resolve` would find a request under this id."""
+        return self._request_of(id) is not None
+
+    def resolve(
+        self, id: str, decision: ReviewDecision, *, also: KeepRule | AllowFiles | None = None
+    ) -> bool:
+        """Decide by call id, or by turn id if that turn has exactly one open request. The first decision counts."""
+        call_id = self._request_of(id)
+        return call_id is not None and self._pending.resolve(call_id, ApprovalAnswer(decision, also))
+
+    def _request_of(self, id: str) -> str | None:
+        found = [call_id for call_id, turn_id in self._turns.items() if turn_id == id]
+        return id if id in self._turns else found[0] if len(found) == 1 else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from importlib import import_module
 from typing import assert_never
 
 from msgspec import Struct
@@ -21,20 +22,10 @@ from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, San
 
 Judge = Callable[..., bool]
 
-
-def _load_dangerous() -> Judge:
-    from app_server.core.shell.dangerous_commands import is_dangerous  # noqa: PLC0415  not where nobody is asked
-
-    return is_dangerous
-
-
-def _load_safe() -> Judge:
-    from app_server.core.shell.safe_commands import is_known_safe  # noqa: PLC0415  the same
-
-    return is_known_safe
-
-
-_IS_DANGEROUS, _IS_KNOWN_SAFE = Lazy(_load_dangerous), Lazy(_load_safe)
+_IS_DANGEROUS: Lazy[Judge] = Lazy(
+    lambda: import_module("app_server.core.shell.dangerous_commands").is_dangerous
+)
+_IS_KNOWN_SAFE: Lazy[Judge] = Lazy(lambda: import_module("app_server.core.shell.safe_commands").is_known_safe)
 
 POLICY_NAMES = {
     AskForApproval.UNTRUSTED: "UnlessTrusted",

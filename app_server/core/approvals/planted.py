@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from msgspec import Struct
 
 from app_server.beneath import Beneath
+from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
-from app_server.core.shell.git_commands import is_plain_repository
+
+IsPlain = Callable[[Callable[[str], bytes | None]], bool]
+
+_IS_PLAIN: Lazy[IsPlain] = Lazy(
+    lambda: import_module("app_server.core.shell.git_commands").is_plain_repository
+)
 
 SHELLS = frozenset({"bash", "sh", "zsh"})
 STARTUP_FILES = (
@@ -125,7 +132,7 @@ def git_is_plain(cwd: str) -> bool:
             git = root / ".git"
             if os.path.lexists(git):
                 with Beneath(git) as opened:
-                    return is_plain_repository(partial(_read, opened))
+                    return _IS_PLAIN.get()(partial(_read, opened))
     except (
         OSError
     ):  # also where `.git` is no folder, or a path that should be a regular file is something else

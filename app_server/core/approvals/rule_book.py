@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -193,15 +194,10 @@ def _is_link(error: OSError) -> bool:
 
 
 log = logging.getLogger(__name__)
-
-
-def _load_rules() -> type[PrefixRules]:
-    from app_server.core.approvals.prefix_rules import PrefixRules  # noqa: PLC0415  reads commands as shells do
-
-    return PrefixRules
-
-
-_RULES = Lazy(_load_rules)
+_RULES: Lazy[type[PrefixRules]] = Lazy(
+    lambda: import_module("app_server.core.approvals.prefix_rules").PrefixRules
+)
+"""Reads commands as shells do, so it is loaded with the first that a rule may concern."""
 
 
 class RuleBook:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from app_server.core.lazy import Lazy
@@ -12,14 +13,7 @@ if TYPE_CHECKING:
 
 TurnDiff = Callable[[Sequence["PatchPlan"], str | None, str | None], str | None]
 
-
-def _load_turn_diff() -> TurnDiff:
-    from app_server.core.patch.changes import turn_diff  # noqa: PLC0415  only turns with a patch
-
-    return turn_diff
-
-
-_TURN_DIFF = Lazy(_load_turn_diff)
+_TURN_DIFF: Lazy[TurnDiff] = Lazy(lambda: import_module("app_server.core.patch.changes").turn_diff)
 
 
 class TurnDiffTracker:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
+from importlib import import_module
 from typing import Final
 
 from msgspec import Struct
@@ -26,51 +27,13 @@ from protocol.policy import TurnMode
 Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
 """Serves the calls of the tools of one module."""
 
-
-def _load_shell() -> Invoke:
-    from app_server.core.tools.builtin import shell  # noqa: PLC0415  with the first call
-
-    return shell.invoke
-
-
-def _load_terminals() -> Invoke:
-    from app_server.core.tools.builtin import exec_command  # noqa: PLC0415  the same
-
-    return exec_command.invoke
-
-
-def _load_patch() -> Invoke:
-    from app_server.core.tools.builtin import apply_patch  # noqa: PLC0415  the same
-
-    return apply_patch.invoke
-
-
-def _load_reading() -> Invoke:
-    from app_server.core.tools.builtin import reading  # noqa: PLC0415  the same
-
-    return reading.invoke
-
-
-def _load_user() -> Invoke:
-    from app_server.core.tools.builtin import user  # noqa: PLC0415  the same
-
-    return user.invoke
-
-
-def _load_goals() -> Invoke:
-    from app_server.core.tools.builtin import goals  # noqa: PLC0415  the same
-
-    return goals.invoke
-
-
-def _load_mcp() -> Invoke:
-    from app_server.core.tools.builtin import mcp  # noqa: PLC0415  the same
-
-    return mcp.invoke
-
-
-SHELL, TERMINALS, PATCH = Lazy(_load_shell), Lazy(_load_terminals), Lazy(_load_patch)
-READING, USER, GOALS, MCP = Lazy(_load_reading), Lazy(_load_user), Lazy(_load_goals), Lazy(_load_mcp)
+SHELL: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.shell").invoke)
+TERMINALS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.exec_command").invoke)
+PATCH: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.apply_patch").invoke)
+READING: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.reading").invoke)
+USER: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.user").invoke)
+GOALS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.goals").invoke)
+MCP: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.mcp").invoke)
 
 
 Condition = Callable[[Config, ModelFamily], bool]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 
 from app_server.core.lazy import Lazy
 from app_server.core.tools.arguments import parse_arguments
@@ -18,14 +19,9 @@ MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 ApplyPatch = Callable[[Command, ToolTurn], Awaitable[ToolOutput | None]]
 
-
-def _load_apply() -> ApplyPatch:
-    from app_server.core.tools.builtin.apply_patch import apply_if_patch  # noqa: PLC0415  with the first patch
-
-    return apply_if_patch
-
-
-_APPLY = Lazy(_load_apply)
+_APPLY: Lazy[ApplyPatch] = Lazy(
+    lambda: import_module("app_server.core.tools.builtin.apply_patch").apply_if_patch
+)
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
