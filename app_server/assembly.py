@@ -21,7 +21,7 @@ from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots
-from app_server.core.git.snapshot import Git
+from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import McpRuntime, ProcessSpawner
 from app_server.core.mcp.mcp_manager import McpManager

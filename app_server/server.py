@@ -30,7 +30,7 @@ from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
-from app_server.core.git.snapshot import Git
+from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.core.opening import Opened, Origin
 from app_server.core.process_memory import FreeMemoryReturn

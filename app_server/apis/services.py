@@ -14,7 +14,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
-from app_server.core.git.snapshot import Git
+from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.machine import Machine
 from app_server.rpc.errors import invalid_request

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app_server.conversations.manager import ConversationManager
     from app_server.conversations.unloading import IdleUnloader
     from app_server.core.config.settings import UserSettings
-    from app_server.core.git.snapshot import Git
+    from app_server.core.git.run_git import Git
     from app_server.core.lazy import Lazy
     from app_server.core.skills.skill_catalog import SkillCatalog
 

@@ -7,27 +7,33 @@ copied from there into the repository, beneath the folder that was opened.
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
-from app_server.core.git.blobs import move_objects
 from app_server.core.git.repository import Repository, find_repository, is_own, read_head
-from app_server.core.git.snapshot import (
-    TIME_LIMIT,
-    Git,
-    Known,
-    WorktreeSnapshot,
-    objects_in,
-    write_worktree,
-)
+from app_server.core.git.run_git import TIME_LIMIT, Git, objects_in
+from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
 from protocol.responses import GhostCommit, SnapshotOfTurn
+
+if TYPE_CHECKING:
+    from app_server.core.git.snapshot import Known, WorktreeSnapshot
+
+_WRITE_WORKTREE: Lazy[Callable[..., Awaitable[WorktreeSnapshot]]] = Lazy(
+    lambda: import_module("app_server.core.git.snapshot").write_worktree
+)
+_MOVE_OBJECTS: Lazy[Callable[[Beneath, Beneath], None]] = Lazy(
+    lambda: import_module("app_server.core.git.blobs").move_objects
+)
 
 NOT_A_REPOSITORY = "Snapshots disabled: current directory is not a Git repository."
 LEADS_ELSEWHERE = (
@@ -140,7 +146,7 @@ class Snapshots:
         parent = await head_commit(git, repository)
         with git.scratch_folder() as folder:
             env = objects_in(folder, repository)
-            worktree = await write_worktree(
+            worktree = await _WRITE_WORKTREE.get()(
                 git,
                 repository,
                 repository.objects_dir,
@@ -167,7 +173,7 @@ class Snapshots:
 
 def _move(scratch: str, objects: Path) -> None:
     with Beneath(os.path.realpath(scratch)) as source, Beneath(objects) as target:
-        move_objects(source, target)
+        _MOVE_OBJECTS.get()(source, target)
 
 
 async def head_commit(git: Git, repository: Repository) -> str | None:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import anyio
-import msgspec
 from msgspec import Struct
 
 from app_server.beneath import Beneath
@@ -33,66 +30,15 @@ from app_server.core.git.index import (
     parse_index,
 )
 from app_server.core.git.repository import Repository, config_of
-from app_server.core.git.run_git import GitProgram, RunGit, run_git
+from app_server.core.git.run_git import TIME_LIMIT, Git
 from app_server.core.threads import run_in_thread
 
 MAX_UNTRACKED_FILES = 100_000
 MAX_UNTRACKED_BYTES = 64 * 1024 * 1024
 """A larger untracked file is not part of a snapshot: every turn would copy it."""
 MAX_HASHED_BYTES = 2 * 1024 * 1024 * 1024
-TIME_LIMIT = 10.0
-"""Seconds for a whole snapshot: tools wait for it."""
-
 Known = Mapping[bytes, tuple[Signature, str]]
 """The object ids of files that were read before, with the status that they had."""
-
-
-class Git(Struct, frozen=True):
-    """Runs git commands, and provides folders for temporary files."""
-
-    home: Path
-    """The server's home: its credentials are in no snapshot."""
-    program: GitProgram = msgspec.field(default_factory=GitProgram)
-    run: RunGit = run_git
-
-    def scratch_folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A temporary folder, as a context manager. Raises `OSError`."""
-        scratch = self.home / "tmp"
-        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix="git-", dir=scratch)
-
-    async def output(
-        self,
-        repository: Repository,
-        arguments: Sequence[str],
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-    ) -> bytes:
-        """The output of a command. Raises `GitError` if it fails."""
-        result = await self.run(self.program.command(repository, arguments, env), stdin)
-        if result.exit_code != 0:
-            raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
-        return result.stdout
-
-    async def outputs(
-        self, repository: Repository, *commands: Sequence[str], env: Mapping[str, str] | None = None
-    ) -> list[bytes]:
-        """The outputs of these commands, run concurrently. Raises the first `GitError`."""
-        found: list[bytes | GitError] = [b""] * len(commands)
-
-        async def run(number: int, arguments: Sequence[str]) -> None:
-            try:
-                found[number] = await self.output(repository, arguments, env=env)
-            except GitError as error:
-                found[number] = error
-
-        async with anyio.create_task_group() as group:
-            for number, arguments in enumerate(commands):
-                group.start_soon(run, number, arguments)
-        for one in found:
-            if isinstance(one, GitError):
-                raise one
-        return [one for one in found if isinstance(one, bytes)]
 
 
 class WorktreeSnapshot(Struct, frozen=True, kw_only=True):
@@ -265,14 +211,6 @@ def pathspec(prefix: bytes) -> list[str]:
 
 def split_paths(output: bytes) -> list[bytes]:
     return [path for path in output.split(b"\0") if path]
-
-
-def objects_in(folder: str, repository: Repository) -> dict[str, str]:
-    """Return the environment with which git writes objects to `folder`, and still finds those of the repository."""
-    path = os.fsencode(repository.objects_dir)
-    quoted = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    alternate = os.fsdecode(b'"' + quoted + b'"')
-    return {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternate}
 
 
 def _index_mtime_ns(repository: Repository) -> int:

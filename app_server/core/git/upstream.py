@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, find_repository
-from app_server.core.git.snapshot import Git, objects_in, write_worktree
+from app_server.core.git.run_git import Git, objects_in
+from app_server.core.git.snapshot import write_worktree
 
 
 class DiffToRemote(Struct, frozen=True):

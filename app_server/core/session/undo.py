@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app_server.core.errors import GitError
 from app_server.core.git.repository import find_repository
-from app_server.core.git.restore import Undone, undo_turn
+from app_server.core.lazy import Lazy
 from app_server.core.session.model_calls import shape_of
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
@@ -17,6 +19,14 @@ from app_server.core.turn.settings import Turn
 from protocol.engine.events import TurnKind
 from protocol.events.notices import UndoCompletedEvent, UndoStartedEvent
 from protocol.responses import GhostCommit, GhostSnapshot
+
+if TYPE_CHECKING:
+    from app_server.core.git.restore import Undone
+    from app_server.core.git.run_git import Git
+
+_UNDO_TURN: Lazy[Callable[[Git, Path, GhostCommit], Awaitable[Undone]]] = Lazy(
+    lambda: import_module("app_server.core.git.restore").undo_turn
+)
 
 SHORT_ID = 7
 """Digits of a commit's id that a person is shown."""
@@ -49,7 +59,7 @@ class UndoTask:
             return UndoCompletedEvent(success=False, message=busy)
         while (commit := self._newest()) is not None:
             try:
-                undone = await undo_turn(services.snapshots.git, folder, commit)
+                undone = await _UNDO_TURN.get()(services.snapshots.git, folder, commit)
             except GitError as error:
                 message = f"Failed to restore snapshot {commit.id[:SHORT_ID]}: {error}"
                 return UndoCompletedEvent(success=False, message=message)

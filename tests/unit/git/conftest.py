@@ -10,7 +10,7 @@ import pytest
 
 from app_server.core.git.ghost import Snapshots, TakenSnapshot
 from app_server.core.git.restore import Undone, undo_turn
-from app_server.core.git.snapshot import Git
+from app_server.core.git.run_git import Git
 from protocol.responses import GhostCommit
 
 _ENVIRONMENT = {

@@ -14,7 +14,7 @@ from app_server.core.exec.command import CommandSpec, Stream
 from app_server.core.exec.environment import command_environment
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
-from app_server.core.git.snapshot import Git
+from app_server.core.git.run_git import Git
 from app_server.core.git.upstream import diff_to_remote
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.v1.misc import (
