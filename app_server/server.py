@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from app_server.core.auth.issuer import Issuer
     from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.mcp.mcp_manager import McpManager
+    from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 
@@ -253,6 +254,11 @@ def _compose(
         http = oauth_http.OAuthHttp(environment)
         return mcp_login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
 
+    def load_stored() -> StoredConversations:
+        from app_server.core.rollout.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one
+
+        return StoredConversations(settings.home, machine.wall_clock)
+
     skills = Lazy(load_skills)
     engine = LazyEngine(Lazy(load), runner, background, settings.commands_after)
     config = UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment)
@@ -273,6 +279,7 @@ def _compose(
         host=HostServices(runner, git, FileSearch(machine.time_ns)),
         engine=engine,
         skills=skills,
+        stored=Lazy(load_stored),
         background=background,
         machine=machine,
     )

@@ -149,6 +149,9 @@ LATE_IMPORTS = {
     "app_server.core.mcp.requests": "only where a server is configured",
     "app_server.core.auth.storage": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
+    "app_server.core.rollout.stored_conversations": "not to begin a conversation",
+    "app_server.core.rollout.stored_items": "only for clients that are shown items of others",
+    "app_server.core.rollout.thread_listing": "with the first list",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
     "app_server.core.session.operations": "all of a turn, with the first operation or when nobody waits",
     "app_server.core.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
@@ -219,6 +222,7 @@ LARGE = {
     "ModelFamily": "a table",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
+    "ThreadSummary": "what is shown of a thread",
 }
 
 
@@ -506,6 +510,29 @@ def test_the_inspector_knows_the_wire_only() -> None:
     )
     inner = [pair for pair in edges("app_server.inspector") if inside(pair[1], "app_server")]
     assert [pair for pair in inner if not any(inside(pair[1], each) for each in known)] == []
+
+
+STORED_FOR_APIS = {
+    "app_server.core.rollout.stored_conversations": "the face",
+    "app_server.core.rollout.rollout_names": "names of files",
+    "app_server.core.rollout.stored_events": "items as they are kept",
+    "app_server.core.rollout.stored_items": "the items of a conversation",
+    "app_server.core.rollout.thread_query": "lists: requests and pages",
+    "app_server.core.rollout.turn_fold": "turns of events",
+    "app_server.core.rollout.turn_pages": "what a question about turns is asked",
+    "app_server.core.rollout.turn_query": "pages of turns: requests and pages",
+}
+
+
+def test_apis_use_stored_conversations_by_their_face() -> None:
+    used = {
+        name
+        for module in modules()
+        if inside(module, "app_server.apis")
+        for name in imports(module)
+        if inside(name, "app_server.core.rollout")
+    }
+    assert used == STORED_FOR_APIS.keys()
 
 
 def test_no_modules_import_one_another() -> None:

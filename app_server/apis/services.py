@@ -22,6 +22,7 @@ from app_server.rpc.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from app_server.core.mcp.mcp_manager import McpManager
+    from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 
@@ -58,6 +59,7 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     host: HostServices
     engine: EngineQueries
     skills: Lazy[SkillCatalog]
+    stored: Lazy[StoredConversations]
     background: TaskGroup
     """For tasks that last until the client has left."""
     machine: Machine

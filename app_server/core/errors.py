@@ -24,6 +24,11 @@ def retry_hint(code: int | None) -> str:
     return "; the machine is short of resources, try again" if code in SHORTAGES else ""
 
 
+def describe(error: OSError) -> str:
+    """Return the reason of the error, without a path."""
+    return (error.strerror or type(error).__name__).lower()
+
+
 class CoreError(Exception):
     """Base class. `str(error)` may be shown to the client."""
 
@@ -69,6 +74,18 @@ class ConversationError(CoreError):
 
 class RolloutNotFound(ConversationError):
     """No stored conversation has that id or path."""
+
+
+class RolloutUnreadable(ConversationError):
+    """The file is not a rollout, or cannot be read."""
+
+
+class RolloutBusy(ConversationError):
+    """Another writer has this conversation open."""
+
+
+class ArchiveRefused(ConversationError):
+    """The path to archive is not a rollout of this home, or belongs to another conversation."""
 
 
 class SandboxUnavailable(CoreError):

@@ -25,8 +25,6 @@ from app_server.apis.acp.session import Sessions
 from app_server.apis.errors import initialize_of_another_protocol
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError
 from protocol.acp import methods
@@ -129,18 +127,16 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
 
 
 def routes(services: ServerServices, opened: Sessions, login: handshake.LoginContext) -> tuple[Route, ...]:
-    notes = ThreadNotes(services.config.home, services.machine.wall_clock)
     session = sessions.SessionContext(
         services.config,
-        notes,
         services.conversations,
         opened,
         services.outgoing,
         login,
         services.engine,
+        services.stored,
     )
     prompting = prompts.PromptContext(opened, services.accounts, services.config.home)
-    listed = sessions.ListContext(ThreadLists(services.config.home, notes, services.machine.wall_clock))
     return (
         route(methods.INITIALIZE, handshake.initialize, login),
         route(methods.AUTHENTICATE, handshake.authenticate, login),
@@ -148,7 +144,7 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         route(methods.NEW_SESSION, sessions.new_session, session),
         route(methods.LOAD_SESSION, sessions.load_session, session),
         route(methods.RESUME_SESSION, sessions.resume_session, session),
-        route(methods.LIST_SESSIONS, sessions.list_sessions, listed),
+        route(methods.LIST_SESSIONS, sessions.list_sessions, services.stored),
         route(methods.CLOSE_SESSION, sessions.close_session, session),
         route(methods.DELETE_SESSION, sessions.delete_session, session),
         route(methods.SET_MODE, sessions.set_mode, opened),

@@ -16,7 +16,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     initialize = setup.InitializeContext(connection, config.home)
     account = setup.AccountContext(services.accounts, services.outgoing)
     command = host.CommandContext(config, services.host.runner)
-    conversation = conversations.ConversationContext(config, live, services.outgoing)
+    conversation = conversations.ConversationContext(config, live, services.outgoing, services.stored)
     file = host.FileContext(services.host.search, services.host.git)
     listener = conversations.ListenerContext(live, services.machine.new_id)
     return (

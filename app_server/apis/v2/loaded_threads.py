@@ -18,20 +18,12 @@ from app_server.conversations.adapter import Activity, AdapterFactory, Conversat
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.settings import UserSettings
-from app_server.core.errors import RolloutNotFound
-from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import (
-    ModelInUse,
-    ThreadOrigin,
-    ThreadSummary,
-    find_thread,
-    read_thread_summary,
-)
+from app_server.core.errors import RolloutNotFound, RolloutUnreadable
+from app_server.core.rollout.stored_conversations import StoredConversations
+from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import InvalidCursor, TurnHistory, open_history
-from app_server.core.threads import run_in_thread
+from app_server.core.rollout.turn_pages import TurnHistory
+from app_server.core.rollout.turn_query import InvalidCursor
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
 from protocol.engine.turns import TurnRecord
@@ -82,14 +74,14 @@ class LoadedThreads(Struct, frozen=True):
             preview=live.session.facts.first_words if live.rollout_path is None else "",
             created_at=opened_at,
             updated_at=opened_at,
-            origin=ThreadOrigin(
-                cwd=settings.cwd,
-                cli_version=STORED_VERSION,
-                originator=self.agent.originator,
-                source=SessionOrigin.VSCODE,
-                forked_from=live.forked_from,
-            ),
-            model=ModelInUse(live.session.facts.config.provider.id, settings.model, settings.effort),
+            cwd=settings.cwd,
+            cli_version=STORED_VERSION,
+            originator=self.agent.originator,
+            source=SessionOrigin.VSCODE,
+            forked_from=live.forked_from,
+            provider=live.session.facts.config.provider.id,
+            model=settings.model,
+            effort=settings.effort,
             name=live.unstored_name,
             ephemeral=live.rollout_path is None,
         )
@@ -110,8 +102,7 @@ class FoundThread(Struct, frozen=True):
 class ReadingContext(Struct, frozen=True):
     config: UserSettings
     live: LoadedThreads
-    indexes: TurnIndexes
-    notes: ThreadNotes
+    stored: StoredConversations
 
     async def find(self, thread_id: str) -> FoundThread:
         """Return where the thread is stored or loaded. Raises RpcError where nothing is known of it."""
@@ -122,7 +113,7 @@ class ReadingContext(Struct, frozen=True):
         if loaded is not None and loaded.ephemeral:
             return FoundThread(id, None, loaded)
         try:
-            return FoundThread(id, await run_in_thread(find_thread, self.config.home, id), loaded)
+            return FoundThread(id, await self.stored.find(id), loaded)
         except RolloutNotFound:
             if loaded is None:
                 raise thread_not_loaded(id) from None
@@ -130,14 +121,8 @@ class ReadingContext(Struct, frozen=True):
 
     async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
         """Return what `ask` makes of the thread's turns, in a worker thread. Raises RpcError for a bad cursor."""
-        running = self.live.running(thread.id)
-
-        def read() -> Result:
-            with open_history(thread.path, thread.id, self.indexes, running) as history:
-                return ask(history)
-
         try:
-            return await run_in_thread(read)
+            return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
         except InvalidCursor as error:
             raise invalid_request(str(error), "invalid_params", "cursor") from None
 
@@ -148,23 +133,25 @@ class ReadingContext(Struct, frozen=True):
             assert loaded is not None
             return loaded
         # Of a loaded thread it is not shown, and the settings need not be read again.
-        provider = self.config.load().provider.id if loaded is None else loaded.model.provider
+        provider = self.config.load().provider.id if loaded is None else loaded.provider
         try:
-            stored = await run_in_thread(read_thread_summary, thread.path, provider, self.notes)
+            stored = await self.stored.summary(thread.path, provider)
         except RolloutUnreadable:
             if loaded is None:
                 raise
             return loaded  # its file is being written for the first time
         if loaded is None:
             return stored
-        return replace(stored, model=loaded.model, origin=replace(stored.origin, cwd=loaded.origin.cwd))
+        return replace(
+            stored, provider=loaded.provider, model=loaded.model, effort=loaded.effort, cwd=loaded.cwd
+        )
 
 
 class ItemIdSeeds:
     """Ids of stored items: a provider may give an item an id that an item of an earlier session has."""
 
-    def __init__(self, indexes: TurnIndexes) -> None:
-        self._indexes = indexes
+    def __init__(self, stored: StoredConversations) -> None:
+        self._stored = stored
         self._found: dict[str, ItemIds] = {}
 
     async def follow(
@@ -173,7 +160,7 @@ class ItemIdSeeds:
         """Follow a thread that was just loaded from a file; return its turns. `found`: where they were read already."""
         if live.rollout_path is not None:
             try:
-                found = found or await run_in_thread(self._read, live.rollout_path, live.id)
+                found = found or await self._stored.turns(live.rollout_path, live.id, TurnHistory.whole)
             except RolloutUnreadable:
                 found = None  # it cannot be stored at the moment
             self._found[live.id] = ItemIds() if found is None else found.ids
@@ -182,7 +169,3 @@ class ItemIdSeeds:
 
     def take(self, thread_id: str) -> ItemIds | None:
         return self._found.pop(thread_id, None)
-
-    def _read(self, path: Path, thread_id: str) -> WholeHistory:
-        with open_history(path, thread_id, self._indexes) as history:
-            return history.whole()

@@ -18,9 +18,7 @@ from app_server.apis.v2.settings import (
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
-from app_server.core.real_path import real_path
-from app_server.core.rollout.last_state import last_turn_context
-from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
+from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.turn.settings import Settings
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
@@ -137,13 +135,15 @@ def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkPara
     )
 
 
-def reopened(source: UserSettings, path: Path, given: RequestOverrides) -> Config:
+def reopened(
+    source: UserSettings, stored: StoredConversations, path: Path, given: RequestOverrides
+) -> Config:
     """What the request leaves open is as it was in the thread's last turn. Rights are not, where they are more than the
     user leaves to clients; and neither they nor the folder are, where the file is none of the server's own. Reads the
     disk. Raises ConfigError.
     """
-    last, real = last_turn_context(path), Path(real_path(path))
-    if not any(real.is_relative_to(real_path(source.home / folder)) for folder in (SESSIONS, ARCHIVED)):
+    last = stored.last_settings(path)
+    if not stored.has(path):
         here = replace(given, cwd=given.cwd or str(source.cwd))
         return source.load(with_last_settings(here, last, rights=False))
     try:

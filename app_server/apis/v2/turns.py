@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
 from app_server.core.bounds import without_collector
-from app_server.core.rollout.thread_summary import ThreadOrigin, ThreadSummary
+from app_server.core.rollout.thread_query import ThreadSummary
+from protocol.base import Json
 from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.ids import SessionOrigin
@@ -152,28 +153,27 @@ ORIGINS = {
 
 def thread_view(summary: ThreadSummary, status: ThreadStatus, turns: tuple[Turn, ...] = ()) -> Thread:
     """`turns` only where the client asked for them."""
-    origin, model = summary.origin, summary.model
-    git = origin.git_info
+    git = summary.git_info
     return Thread(
         id=summary.id,
         session_id=summary.id,
-        forked_from_id=origin.forked_from,
+        forked_from_id=summary.forked_from,
         preview=summary.preview,
         ephemeral=summary.ephemeral,
         project_id=None,
         history_mode=ThreadHistoryMode.LEGACY,
-        model_provider=model.provider,
-        model=model.name,
-        reasoning_effort=model.effort,
+        model_provider=summary.provider,
+        model=summary.model,
+        reasoning_effort=summary.effort,
         created_at=summary.created_at,
         updated_at=summary.updated_at,
         recency_at=summary.updated_at,
         status=status,
         path=None if summary.path is None else str(summary.path),
-        cwd=origin.cwd,
-        cli_version=origin.cli_version,
-        originator=origin.originator,
-        source=session_source(origin),
+        cwd=summary.cwd,
+        cli_version=summary.cli_version,
+        originator=summary.originator,
+        source=session_source(summary.source),
         name=summary.name,
         git_info=GitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url)
         if git
@@ -182,8 +182,8 @@ def thread_view(summary: ThreadSummary, status: ThreadStatus, turns: tuple[Turn,
     )
 
 
-def session_source(origin: ThreadOrigin) -> SessionSource:
-    match origin.source:
+def session_source(source: SessionOrigin | dict[str, Json]) -> SessionSource:
+    match source:
         case SessionOrigin() as word:
             return ORIGINS[word]
         case {"subagent": "review" | "compact" as kind}:

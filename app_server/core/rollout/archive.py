@@ -11,14 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.core.errors import ConversationError
-from app_server.core.rollout.disk import (
-    ArchiveRefused,
-    RolloutBusy,
-    describe,
-    make_private_folders,
-    open_for_reading,
-)
+from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBusy, describe
+from app_server.core.rollout.disk import make_private_folders, open_for_reading
 from app_server.core.rollout.locks import lock_rollout, unlock_rollout
 from app_server.core.rollout.rollout_names import (
     ARCHIVED,

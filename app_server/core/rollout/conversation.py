@@ -19,7 +19,8 @@ from msgspec import Struct
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from app_server.core.bounds import without_collector
-from app_server.core.rollout.disk import REAL_DISK, DiskCalls, RolloutUnreadable, opened
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
 from app_server.core.rollout.journal import leftover_items
 from app_server.core.rollout.last_state import GOAL_KINDS, goal_in, usage_in
 from app_server.core.rollout.lines import raw_lines

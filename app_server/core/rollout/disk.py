@@ -1,5 +1,5 @@
-"""The system calls that write rollouts and journals, as a seam for tests of a full disk; and the errors of stored
-conversations, whose texts name files, never their content.
+"""The system calls that write rollouts and journals, as a seam for tests of a full disk. Texts of errors name files,
+never their content.
 
 It opens files without following links, without blocking on a FIFO, closed on exec, and readable only by their owner,
 whatever the umask is.
@@ -15,20 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app_server.core.errors import ConversationError
-
-
-class RolloutUnreadable(ConversationError):
-    """The file is not a rollout, or cannot be read."""
-
-
-class RolloutBusy(ConversationError):
-    """Another writer has this conversation open."""
-
-
-class ArchiveRefused(ConversationError):
-    """The path to archive is not a rollout of this home, or belongs to another conversation."""
-
+from app_server.core.errors import RolloutUnreadable, describe
 
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -125,8 +112,3 @@ def end_of_text(fd: int, size: int) -> int:
             return start + len(tail)
         size = start
     return 0
-
-
-def describe(error: OSError) -> str:
-    """The reason of the error, without a path."""
-    return (error.strerror or type(error).__name__).lower()

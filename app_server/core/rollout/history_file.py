@@ -20,13 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
-from app_server.core.rollout.disk import (
-    REAL_DISK,
-    RolloutUnreadable,
-    make_private_folders,
-    open_for_append,
-    open_for_reading,
-)
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append, open_for_reading
 from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from app_server.core.git.repository import Revision
-from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.rollout_names import RolloutName
+from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, source_word
-from app_server.core.rollout.thread_summary import FileState, StoredThread
-from protocol.ids import ConversationId, SessionOrigin
+from protocol.ids import ConversationId
+from protocol.structs import escaped_json
 
 SEARCHED_CHARACTERS = 16 * 1024
 """Of a preview; what lies behind is not found."""
@@ -70,7 +70,7 @@ def columns(stored: StoredThread) -> tuple[str, str, str, str]:
     head = stored.head
     return (
         source_word(head.source),
-        clean(head.model_provider),
+        clean(head.provider),
         clean(os.path.normpath(head.cwd)),
         searched_text(stored),
     )
@@ -87,52 +87,14 @@ def json_array(texts: Iterable[str]) -> str:
 
 
 def to_summary(stored: StoredThread) -> str:
-    head, git = stored.head, stored.head.git_info
-    return json.dumps(
-        [
-            head.conversation_id,
-            head.preview,
-            head.timestamp,
-            head.model_provider,
-            head.cwd,
-            head.cli_version,
-            head.source,
-            git and [git.commit_hash, git.branch, git.repository_url],
-            head.originator,
-            head.forked_from,
-            stored.model,
-            stored.effort,
-        ],
-        separators=(",", ":"),
-    )
+    return escaped_json(msgspec.to_builtins(stored.head)).decode()
 
 
 def from_summary(summary: str, path: Path, state: FileState) -> StoredThread | None:
-    """None for what was not written by `to_summary`."""
+    """Return the thread that `to_summary` wrote; None for anything else."""
     try:
-        id, preview, timestamp, provider, cwd, version, source, git, originator, forked, model, effort = (
-            json.loads(summary)
-        )
-        return StoredThread(
-            StoredSummary(
-                conversation_id=ConversationId(id),
-                path=path,
-                preview=preview,
-                timestamp=timestamp,
-                model_provider=provider,
-                cwd=cwd,
-                cli_version=version,
-                source=SessionOrigin(source) if isinstance(source, str) else source,
-                git_info=git and Revision(*git),
-                has_user_message=True,
-                originator=originator,
-                forked_from=forked,
-            ),
-            model,
-            effort,
-            state,
-        )
-    except (ValueError, TypeError):
+        return StoredThread(msgspec.convert(json.loads(summary), StoredHead), path, state)
+    except ValueError:
         return None
 
 

@@ -14,13 +14,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from app_server.core.rollout.disk import (
-    DiskCalls,
-    RolloutUnreadable,
-    end_of_text,
-    open_for_append,
-    open_for_reading,
-)
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.disk import DiskCalls, end_of_text, open_for_append, open_for_reading
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import parse_journal_line, read_record
 from app_server.core.rollout.rollout_names import utc_timestamp

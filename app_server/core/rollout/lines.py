@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.record import RawLine, TakenBack, find_reverts
 
 MAX_LINE_BYTES = 64 * 1024 * 1024

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from app_server.core.rollout.disk import opened
-from app_server.core.rollout.head import request_in
 from app_server.core.rollout.lines import counting_lines
 from app_server.core.rollout.record import read_record
+from app_server.core.rollout.summary import request_in
 
 SEARCHED_CHARACTERS: Final = 256 * 1024
 """Of one conversation; what was said later is not found."""

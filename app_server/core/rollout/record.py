@@ -116,6 +116,12 @@ def parse_object(data: bytes) -> dict[str, Json] | None:
     return raw if isinstance(raw, dict) else None
 
 
+def text_of(fields: Mapping[str, Json], name: str) -> str | None:
+    """Return the text of a field; None for anything else."""
+    value = fields.get(name)
+    return value if isinstance(value, str) else None
+
+
 class JournalLine(Struct, frozen=True):
     """An item that was emitted when the rollout had `after` bytes."""
 

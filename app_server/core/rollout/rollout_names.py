@@ -18,7 +18,6 @@ ARCHIVED = "archived_sessions"
 _STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
 _ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NAME = re.compile(rf"rollout-({_STAMP})-({_ID})\.jsonl")
-_KEY = re.compile(rf"({_STAMP})\|({_ID})")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,11 +30,6 @@ class RolloutName:
     @property
     def file_name(self) -> str:
         return f"rollout-{self.stamp}-{self.conversation_id}.jsonl"
-
-    @property
-    def key(self) -> str:
-        """The name as a cursor."""
-        return f"{self.stamp}|{self.conversation_id}"
 
 
 def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:
@@ -55,11 +49,6 @@ def conversation_of(file_name: str, stated: str) -> ConversationId:
     """
     name = parse_rollout_name(file_name)
     return ConversationId(stated) if name is None else name.conversation_id
-
-
-def parse_key(key: str) -> RolloutName | None:
-    match = _KEY.fullmatch(key)
-    return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
 
 
 def stored_path(home: Path, name: RolloutName, *, archived: bool = False) -> Path:

@@ -21,7 +21,7 @@ from app_server.core.patch.parse import (
     parse_patch,
 )
 from app_server.core.patch.shell_forms import PatchCall, find_patch
-from app_server.core.rollout.record import parse_object
+from app_server.core.rollout.record import parse_object, text_of
 from app_server.core.shell.summaries import parse_command
 from protocol.base import Json
 from protocol.engine.items import (
@@ -52,9 +52,9 @@ def item_of_call(payload: Mapping[str, Json], cwd: str) -> Item | None:
     """The item as it began, under the id of the call; None where the call is shown as none."""
     if payload.get("type") == "web_search_call":
         action = payload.get("action")
-        query = (_text(action, "query") if isinstance(action, dict) else None) or ""
+        query = (text_of(action, "query") if isinstance(action, dict) else None) or ""
         return WebSearch(search_id(query), query)
-    id = _text(payload, "call_id")
+    id = text_of(payload, "call_id")
     if not id:
         return None
     match payload.get("type"):
@@ -62,10 +62,10 @@ def item_of_call(payload: Mapping[str, Json], cwd: str) -> Item | None:
             action = payload.get("action")
             return _local_shell(id, action if isinstance(action, dict) else {}, cwd)
         case "custom_tool_call" if payload.get("name") == "apply_patch":
-            return _patch(id, _text(payload, "input") or "", cwd)
+            return _patch(id, text_of(payload, "input") or "", cwd)
         case "function_call":
-            arguments = parse_object((_text(payload, "arguments") or "").encode("utf-8", "replace"))
-            return _function(id, _text(payload, "name") or "", arguments or {}, cwd)
+            arguments = parse_object((text_of(payload, "arguments") or "").encode("utf-8", "replace"))
+            return _function(id, text_of(payload, "name") or "", arguments or {}, cwd)
         case _:
             return None
 
@@ -126,7 +126,7 @@ def _local_shell(id: str, action: Mapping[str, Json], cwd: str) -> Item | None:
     command = action.get("command")
     if not isinstance(command, list):
         return None
-    folder = os.path.join(cwd, _text(action, "working_directory") or "")
+    folder = os.path.join(cwd, text_of(action, "working_directory") or "")
     return _command(id, _words(command), os.path.normpath(folder), CommandSource.PROVIDER)
 
 
@@ -169,7 +169,7 @@ def _absolute(path: str, cwd: str) -> str:
 
 
 def _folder(arguments: Mapping[str, Json], cwd: str) -> str:
-    return _absolute(_text(arguments, "workdir") or "", cwd)
+    return _absolute(text_of(arguments, "workdir") or "", cwd)
 
 
 def _words(command: Sequence[Json]) -> tuple[str, ...]:
@@ -217,8 +217,3 @@ def _output_text(output: Json) -> str | None:
             )
         case _:
             return None
-
-
-def _text(fields: Mapping[str, Json], key: str) -> str | None:
-    value = fields.get(key)
-    return value if isinstance(value, str) else None

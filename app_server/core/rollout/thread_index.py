@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.index_file import IndexFile
 from app_server.core.rollout.index_rows import (
     HIDDEN,
@@ -46,8 +46,8 @@ from app_server.core.rollout.listing import (
 from app_server.core.rollout.message_index import Key, MessageSearch, messages_of, without_messages
 from app_server.core.rollout.message_text import read_message_text
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
+from app_server.core.rollout.summary import FileState, StoredThread, read_stored_thread, state_values
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart
-from app_server.core.rollout.thread_summary import FileState, StoredThread, read_stored_thread, state_values
 from protocol.ids import ConversationId
 
 RECENT_NS = 24 * 3600 * 10**9
@@ -346,7 +346,7 @@ class ThreadIndex:
             key: Key = (int(archived), entry.name.stamp, entry.name.conversation_id)
             messages = "" if stored is None else messages_of(database, key)
             if messages is None and stored is not None:
-                messages = _read_messages(stored.head.path)
+                messages = _read_messages(stored.path)
                 read.append((key, messages))
             texts.append(messages or "")
         if read:
@@ -375,4 +375,4 @@ def _read(path: Path) -> StoredThread | None:
         stored = read_stored_thread(path)
     except RolloutUnreadable:
         return None
-    return stored if stored.head.has_user_message else None
+    return stored if stored.has_user_message else None

@@ -9,25 +9,28 @@ candidates, which knows all heads; it is loaded then.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.lazy import Lazy
-from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.listing import Bound, FolderNames, page_limit, walk
 from app_server.core.rollout.message_text import snippet
 from app_server.core.rollout.rollout_names import RolloutName
+from app_server.core.rollout.summary import StoredThread, read_stored_thread, summarise
 from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
-from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, parse_list_cursor
-from app_server.core.rollout.thread_summary import (
-    StoredThread,
-    ThreadSummary,
-    read_stored_thread,
-    thread_summary,
+from app_server.core.rollout.thread_query import (
+    ListKey,
+    ListRequest,
+    ListStart,
+    SearchPage,
+    ThreadFilter,
+    ThreadPage,
+    parse_list_cursor,
+    source_word,
 )
 from protocol.ids import ConversationId
 
@@ -48,12 +51,6 @@ Candidates = Iterable[tuple[ListKey, StoredThread]]
 
 class TooManyPassedBy(Exception):
     """Most threads do not match; the index knows better."""
-
-
-class ThreadPage(Struct, frozen=True):
-    threads: tuple[ThreadSummary, ...] = ()
-    next_cursor: str | None = None
-    backwards_cursor: str | None = None
 
 
 class ThreadLists:
@@ -87,6 +84,18 @@ class ThreadLists:
         named = noted.named(request.filter.is_found) if request.filter.search is not None else []
         return self.index.get().retried(
             lambda index: page_of(request, index.candidates(request, start, named), noted)
+        )
+
+    def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> SearchPage:
+        """Return threads with `term` in what was said or in their names. `loaded`: ids of those that change in this
+        process. Of the filter only the sources count. Raises InvalidListCursor.
+        """
+        start = parse_list_cursor(request.cursor, by_change=request.by_change)
+        noted = self.notes.read()
+        wanted = term.casefold()
+        also = [*noted.named(lambda name: wanted in name.casefold()), *loaded]
+        return self.index.get().retried(
+            lambda index: _found_page(request, index.with_messages(request, start, term, also), term, noted)
         )
 
     def read_ahead(self) -> float | None:
@@ -126,10 +135,22 @@ class ThreadLists:
                 stored = read_stored_thread(path)
             except RolloutUnreadable:
                 stored = None
-            if stored is not None and request.filter.matches(stored.head, None):
+            if stored is not None and matches(request.filter, stored, None):
                 yield ListKey(name.stamp, name.conversation_id), stored
             elif (passed_by := passed_by + 1) > MOST_PASSED_BY:
                 raise TooManyPassedBy
+
+
+def matches(wanted: ThreadFilter, stored: StoredThread, name: str | None) -> bool:
+    """Tell whether a filter wants a thread that has this name."""
+    head = stored.head
+    return (
+        stored.has_user_message
+        and source_word(head.source) in wanted.sources
+        and (wanted.providers is None or (head.provider or wanted.default_provider) in wanted.providers)
+        and (wanted.cwds is None or os.path.normpath(head.cwd) in wanted.cwds)
+        and (wanted.search is None or wanted.is_found(head.preview) or wanted.is_found(name or ""))
+    )
 
 
 def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> ThreadPage:
@@ -138,7 +159,7 @@ def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> Th
     rows: list[tuple[ListKey, StoredThread]] = []
     more = False
     for key, stored in candidates:
-        if not request.filter.matches(stored.head, noted.name(key.thread_id)):
+        if not matches(request.filter, stored, noted.name(key.thread_id)):
             continue
         if more := len(rows) == limit:
             break
@@ -147,36 +168,13 @@ def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> Th
         return ThreadPage()
     first, last = rows[0][0], rows[-1][0]
     return ThreadPage(
-        tuple(thread_summary(stored, provider, noted) for _, stored in rows),
+        tuple(summarise(stored, provider, noted) for _, stored in rows),
         last.cursor() if more else None,
         first.cursor(included=True),
     )
 
 
 Found = Iterable[tuple[ListKey, StoredThread, str]]
-
-
-class SearchPage(Struct, frozen=True):
-    found: tuple[tuple[ThreadSummary, str], ...] = ()
-    """Each with the words around the first match."""
-    next_cursor: str | None = None
-    backwards_cursor: str | None = None
-
-
-def search_threads(lists: ThreadLists, request: ListRequest, term: str, loaded: Sequence[str]) -> SearchPage:
-    """Threads with `term` in what was said or in their names. `loaded`: ids of those that change in this process.
-
-    Of the filter only the sources count. Blocks; raises InvalidListCursor.
-    """
-    start = parse_list_cursor(request.cursor, by_change=request.by_change)
-    noted = lists.notes.read()
-    wanted = term.casefold()
-    also = [*noted.named(lambda name: wanted in name.casefold()), *loaded]
-
-    def ask(index: ThreadIndex) -> SearchPage:
-        return _found_page(request, index.with_messages(request, start, term, also), term, noted)
-
-    return lists.index.get().retried(ask)
 
 
 def _found_page(request: ListRequest, candidates: Found, term: str, noted: NotedNow) -> SearchPage:
@@ -186,7 +184,7 @@ def _found_page(request: ListRequest, candidates: Found, term: str, noted: Noted
         for key, stored, messages in candidates:
             found = snippet(messages, term) or snippet(noted.name(key.thread_id) or "", term)
             if found is not None:
-                snippets[stored.head.conversation_id] = found
+                snippets[stored.head.id] = found
                 yield key, stored
 
     page = page_of(request, matching(), noted)

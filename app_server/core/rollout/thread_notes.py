@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.disk import REAL_DISK, RolloutUnreadable, open_for_append, open_for_reading
+from app_server.core.rollout.disk import REAL_DISK, open_for_append, open_for_reading
 from app_server.core.rollout.locks import lines_lock
-from app_server.core.rollout.record import parse_object
+from app_server.core.rollout.record import parse_object, text_of
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -154,7 +155,7 @@ class NotedNow(Struct, frozen=True):
         line = self.metadata.get(id.lower())
         match None if line is None else line.get("git_info"):
             case dict() as git:
-                return Revision(_text(git, "sha"), _text(git, "branch"), _text(git, "origin_url"))
+                return Revision(text_of(git, "sha"), text_of(git, "branch"), text_of(git, "origin_url"))
             case _:
                 return None
 
@@ -198,9 +199,4 @@ class ThreadNotes:
 
 
 def _name(line: Mapping[str, Json]) -> str | None:
-    return _text(line, "thread_name") or None
-
-
-def _text(fields: Mapping[str, Json], key: str) -> str | None:
-    value = fields.get(key)
-    return value if isinstance(value, str) else None
+    return text_of(line, "thread_name") or None

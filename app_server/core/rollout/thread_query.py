@@ -1,17 +1,18 @@
-"""What a request wants of the stored threads: which, in which order, and from where on. Pure.
+"""What a request wants of the stored threads: which, in which order, and from where on; and what a page shows of them.
+Pure.
 
 A cursor is the sort value and the id of an entry, so it stays valid when threads appear or go.
 """
 
 from __future__ import annotations
 
-import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.core.rollout.head import StoredSummary
+from app_server.core.git.repository import Revision
 from protocol.ids import SessionOrigin
 from protocol.records import dataclass
 
@@ -72,15 +73,6 @@ class ThreadFilter(Struct, frozen=True, kw_only=True):
     search: str | None = None
     """Text that the preview or the name contains, in whatever case."""
 
-    def matches(self, head: StoredSummary, name: str | None) -> bool:
-        return (
-            head.has_user_message
-            and source_word(head.source) in self.sources
-            and (self.providers is None or (head.model_provider or self.default_provider) in self.providers)
-            and (self.cwds is None or os.path.normpath(head.cwd) in self.cwds)
-            and (self.search is None or self.is_found(head.preview) or self.is_found(name or ""))
-        )
-
     def is_found(self, text: str) -> bool:
         return self.search is not None and self.search.casefold() in text.casefold()
 
@@ -112,3 +104,43 @@ def source_word(source: SessionOrigin | dict[str, Json]) -> str:
             return "subagent_other"
         case _:
             return SessionOrigin.UNKNOWN.value
+
+
+class ThreadSummary(Struct, frozen=True, kw_only=True):
+    """What is shown of a thread beside its turns. Times are in whole seconds since 1970."""
+
+    id: str
+    path: Path | None
+    """Where it is stored, or will be; None: nowhere."""
+    preview: str
+    timestamp: str | None = None
+    """Of its begin, as the file has it."""
+    created_at: int
+    updated_at: int
+    cwd: str
+    cli_version: str
+    originator: str
+    """The client that began it."""
+    source: SessionOrigin | dict[str, Json]
+    """For a sub-agent's thread, the object of the protocol."""
+    git_info: Revision | None = None
+    forked_from: str | None = None
+    provider: str
+    model: str | None = None
+    """The model and effort of the last turn."""
+    effort: str | None = None
+    name: str | None = None
+    ephemeral: bool = False
+
+
+class ThreadPage(Struct, frozen=True):
+    threads: tuple[ThreadSummary, ...] = ()
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None
+
+
+class SearchPage(Struct, frozen=True):
+    found: tuple[tuple[ThreadSummary, str], ...] = ()
+    """Each with the words around the first match."""
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None

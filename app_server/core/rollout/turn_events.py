@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server.core.rollout.record import StoredRecord
+from app_server.core.rollout.record import StoredRecord, text_of
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
 from protocol.base import Json
@@ -58,11 +58,6 @@ def times_of(payload: Mapping[str, Json]) -> tuple[int, int]:
     if "started_at_ms" not in payload and "completed_at_ms" not in payload:
         return 0, 0
     return int(number_of(payload, "started_at_ms") or 0), int(number_of(payload, "completed_at_ms") or 0)
-
-
-def text_of(payload: Mapping[str, Json], name: str) -> str | None:
-    value = payload.get(name)
-    return value if isinstance(value, str) else None
 
 
 def number_of(payload: Mapping[str, Json], name: str) -> float | None:

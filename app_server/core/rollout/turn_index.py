@@ -16,13 +16,13 @@ from threading import Lock
 import msgspec
 from msgspec import Struct
 
-from app_server.core.errors import ConversationError
 from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.rollout.turn_query import TurnCut, TurnNotFound
 from protocol.base import Json
 from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnStarted
 from protocol.engine.turns import TurnRenamed
@@ -224,31 +224,11 @@ LOOKS_BACK = 8
 """So many lines before a turn's first may belong to it."""
 
 
-class TurnNotFound(ConversationError):
-    """The thread has no such turn."""
-
-    def __init__(self, turn_id: str) -> None:
-        super().__init__(f"turn not found: {turn_id[:100]}")
-
-
-class TurnCut(Struct, frozen=True):
-    keeps: int | None
-    """So many lines come before the cut; None: all of them."""
-    turns: int
-    """So many turns are behind it."""
-
-
-def cut_before(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str) -> TurnCut:
-    """Raises TurnNotFound and RolloutUnreadable. Slow for long files: use a thread."""
-    return _cut(path, conversation_id, indexes, turn_id, behind=False)
-
-
-def cut_behind(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str) -> TurnCut:
-    """Behind the turn, which is kept."""
-    return _cut(path, conversation_id, indexes, turn_id, behind=True)
-
-
-def _cut(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool) -> TurnCut:
+def find_cut(
+    path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool
+) -> TurnCut:
+    """Find the cut before a turn, or behind it: it is kept. Raises TurnNotFound and RolloutUnreadable. Slow for long
+    files: use a thread."""
     with opened(path, whole=True) as fd:
         places = indexes.of(fd, conversation_id).places
         at = next((n for n, place in enumerate(places) if place.id == turn_id), None)

@@ -7,20 +7,14 @@ stays good while the conversation goes on.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Generic, TypeVar
-
-from msgspec import Struct
+from typing import Final
 
 from app_server.core.bounds import without_collector
-from app_server.core.errors import ConversationError
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import MARK, TakenBack, read_record
@@ -28,68 +22,13 @@ from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace, TurnPlaces
+from app_server.core.rollout.turn_query import ItemRow, Page, PageRequest, choose, with_rows
 from protocol.engine.events import SessionEvent
 from protocol.engine.items import EnteredReview, UserMessage
-from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed
+from protocol.engine.turns import TurnRecord, TurnRenamed
 from protocol.structs import replace
 
-DEFAULT_LIMIT: Final = 25
-MAX_LIMIT: Final = 100
-
-Row = TypeVar("Row")
-
 NO_TURNS: Final = TurnPlaces((), TakenBack(), ItemIds())
-
-
-class InvalidCursor(ConversationError):
-    """The cursor is none of ours, or what it names is gone."""
-
-    def __init__(self, cursor: str) -> None:
-        super().__init__(f"invalid cursor: {cursor[:100]}")
-
-
-class Anchor(Struct, frozen=True):
-    """Where a page begins: at this turn or item, or behind it."""
-
-    id: str
-    included: bool = False
-
-    def cursor(self) -> str:
-        text = json.dumps([self.id, self.included], separators=(",", ":"))
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def parse_cursor(cursor: str) -> Anchor:
-    """Raises `InvalidCursor`."""
-    try:
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        value = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, binascii.Error, RecursionError):
-        raise InvalidCursor(cursor) from None
-    match value:
-        case [str(id), bool(included)]:
-            return Anchor(id, included)
-        case _:
-            raise InvalidCursor(cursor)
-
-
-class PageRequest(Struct, frozen=True, kw_only=True):
-    anchor: Anchor | None = None
-    limit: int | None = None
-    newest_first: bool = False
-
-
-class Page(Struct, Generic[Row], frozen=True):
-    rows: tuple[Row, ...]
-    next_cursor: str | None = None
-    """None: this was the last page."""
-    backwards_cursor: str | None = None
-    """Begins with the first row, for asking in the other direction."""
-
-
-class ItemRow(Struct, frozen=True):
-    turn_id: str
-    ended: EndedItem
 
 
 class TurnHistory:
@@ -145,8 +84,8 @@ class TurnHistory:
 
     def turns(self, request: PageRequest) -> Page[TurnRecord]:
         """Raises `InvalidCursor`."""
-        chosen = _choose(self._ids, request)
-        return _with_rows(chosen, self._records(chosen.rows))
+        chosen = choose(self._ids, request)
+        return with_rows(chosen, self._records(chosen.rows))
 
     def items(self, request: PageRequest, turn_id: str | None = None) -> Page[ItemRow]:
         """Items of all turns, or of one; of none where there is no such turn. Raises `InvalidCursor`."""
@@ -154,10 +93,10 @@ class TurnHistory:
             return Page(())
         turns = self._ids if turn_id is None else (turn_id,)
         where = {item: turn for turn in turns for item in self._item_ids(turn)}
-        chosen = _choose(tuple(where), request)
+        chosen = choose(tuple(where), request)
         records = self._records(tuple(dict.fromkeys(where[item] for item in chosen.rows)))
         ended = {each.item.id: each for record in records for each in record.items}
-        return _with_rows(chosen, tuple(ItemRow(where[item], ended[item]) for item in chosen.rows))
+        return with_rows(chosen, tuple(ItemRow(where[item], ended[item]) for item in chosen.rows))
 
     def _item_ids(self, turn_id: str) -> Sequence[str]:
         place = self._places[turn_id]
@@ -184,29 +123,6 @@ def open_history(
     else:
         with opened(path, whole=True) as fd:
             yield TurnHistory(fd, conversation_id, indexes, running)
-
-
-def _with_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:
-    return Page(rows, page.next_cursor, page.backwards_cursor)
-
-
-def _choose(ids: Sequence[str], request: PageRequest) -> Page[str]:
-    """The ids of a page out of all ids, which are in the order of the conversation."""
-    limit = min(max(DEFAULT_LIMIT if request.limit is None else request.limit, 1), MAX_LIMIT)
-    order = ids[::-1] if request.newest_first else ids
-    start = 0
-    if request.anchor is not None:
-        try:
-            start = order.index(request.anchor.id) + (not request.anchor.included)
-        except ValueError:
-            raise InvalidCursor(request.anchor.cursor()) from None
-    chosen = tuple(order[start : start + limit])
-    more = start + limit < len(order)
-    return Page(
-        chosen,
-        Anchor(chosen[-1]).cursor() if more else None,
-        Anchor(chosen[0], included=True).cursor() if chosen else None,
-    )
 
 
 def _fold(fd: int, places: Sequence[TurnPlace], taken_back: TakenBack) -> dict[str, TurnRecord]:

@@ -17,15 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from app_server.core.rollout.disk import (
-    REAL_DISK,
-    DiskCalls,
-    RolloutBusy,
-    describe,
-    end_of_text,
-    open_for_append,
-    size_and_links,
-)
+from app_server.core.errors import RolloutBusy, describe
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls, end_of_text, open_for_append, size_and_links
 from app_server.core.rollout.journal import RolloutJournal
 from app_server.core.rollout.locks import lock_rollout, unlock_rollout
 from app_server.core.rollout.rollout_names import journal_path, parse_rollout_name, utc_timestamp

@@ -12,9 +12,8 @@ from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides
-from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
-from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.core.rollout.stored_conversations import StoredConversations
+from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.rpc.errors import RpcError
 from protocol.base import Json
 from protocol.engine.items import AgentMessage
@@ -29,15 +28,18 @@ STORED, OTHER = conversation_id(1), conversation_id(2)
 
 
 def summary(id: str, **over: Json) -> ThreadSummary:
-    origin = ThreadOrigin(cwd="/w", cli_version="1", originator="x", source=SessionOrigin.VSCODE)
     opened = ThreadSummary(
         id=id,
         path=None,
         preview="",
         created_at=1,
         updated_at=2,
-        origin=origin,
-        model=ModelInUse("mock", "chosen"),
+        cwd="/w",
+        cli_version="1",
+        originator="x",
+        source=SessionOrigin.VSCODE,
+        provider="mock",
+        model="chosen",
     )
     return replace(opened, **over)
 
@@ -62,8 +64,8 @@ class Live:
 
 def reader(home: Path, live: Live | None = None) -> ReadingContext:
     source = UserSettings(home=home, cwd=home, cli=CliOverrides(), environment={})
-    notes = ThreadNotes(home, lambda: 0.0)
-    return ReadingContext(source, cast("LoadedThreads", live or Live()), TurnIndexes(), notes)
+    stored = StoredConversations(home, lambda: 0.0)
+    return ReadingContext(source, cast("LoadedThreads", live or Live()), stored)
 
 
 async def read(context: ReadingContext, **params: Json) -> Json:
@@ -93,7 +95,7 @@ def ids(answer: Json) -> list[str]:
 async def test_a_stored_thread(tmp_path: Path) -> None:
     path = store(tmp_path, [*conversation("one"), *conversation("two")])
     context = reader(tmp_path)
-    context.notes.set_name(STORED, "name of 1")
+    await context.stored.set_name(STORED, "name of 1")
     thread = await read(context, threadId=STORED.upper())
     assert (thread["id"], thread["path"], thread["preview"]) == (STORED, str(path), "one")
     assert (thread["status"], thread["name"], thread["turns"]) == ({"type": "notLoaded"}, "name of 1", [])

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.rollout_names import new_rollout_path
+from app_server.core.rollout.summary import read_stored_thread, summarise
+from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
@@ -106,3 +109,11 @@ def turn_events(conversation_id: str, lines: Iterable[Line]) -> list[SessionEven
     """The events of all turns, each with an end."""
     reader = TurnReader(conversation_id)
     return taken(reader, lines) + reader.finish()
+
+
+def read_summary(
+    path: Path, default_provider: str = "mock", notes: ThreadNotes | None = None
+) -> ThreadSummary:
+    """What is shown of a stored conversation."""
+    noted = (notes or ThreadNotes(path.parent, lambda: 0.0)).read()
+    return summarise(read_stored_thread(path), default_provider, noted)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.last_state import last_turn_context
 from app_server.core.rollout.lines import BLOCK, MOST_KEPT, lines_from_the_end
 from tests.unit.rollout.stored import raw_line

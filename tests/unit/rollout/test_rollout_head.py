@@ -1,16 +1,14 @@
 """What the head of a rollout says of its conversation."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from app_server.core.git.repository import Revision
-from app_server.core.rollout import head
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout import summary as head
 from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_summary, summarise
 from app_server.core.rollout.lines import FIRST_BYTES
+from app_server.core.rollout.summary import MAX_HEAD_LINES, StoredHead, StoredThread, read_stored_thread
 from protocol.base import Json
 from protocol.ids import SessionOrigin
 from tests.unit.rollout.stored import conversation_id, raw_line, user
@@ -35,30 +33,32 @@ def shown(text: str, *images: str) -> bytes:
 SHOWN = shown("shown")
 
 
-def summary(folder: Path, *lines: bytes) -> StoredSummary:
+def stored(folder: Path, *lines: bytes) -> StoredThread:
     path = folder / "rollout.jsonl"
     path.write_bytes(b"".join(lines))
-    return read_summary(path, "default")
+    return read_stored_thread(path)
 
 
-def of_meta(folder: Path, **more: Json) -> StoredSummary:
+def summary(folder: Path, *lines: bytes) -> StoredHead:
+    return stored(folder, *lines).head
+
+
+def of_meta(folder: Path, **more: Json) -> StoredHead:
     return summary(folder, raw_line("session_meta", {**META, **more}))
 
 
 def test_a_head_says_where_the_conversation_came_from(tmp_path: Path) -> None:
     git = {"commit_hash": "c0ffee", "branch": "main", "repository_url": "https://example.com"}
     found = of_meta(tmp_path, model_provider="mine", source="cli", git=git, forked_from_id="other")
-    assert found == StoredSummary(
-        conversation_id=conversation_id(1),
-        path=tmp_path / "rollout.jsonl",
+    assert found == StoredHead(
+        id=conversation_id(1),
         preview="",
         timestamp="2026-01-02T03:04:05.678Z",
-        model_provider="mine",
+        provider="mine",
         cwd="/work",
         cli_version="1.0.0",
         source=SessionOrigin.CLI,
-        git_info=Revision("c0ffee", "main", "https://example.com"),
-        has_user_message=False,
+        git=("c0ffee", "main", "https://example.com"),
         originator="test",
         forked_from="other",
     )
@@ -66,19 +66,19 @@ def test_a_head_says_where_the_conversation_came_from(tmp_path: Path) -> None:
 
 def test_what_a_head_does_not_say(tmp_path: Path) -> None:
     found = of_meta(tmp_path)
-    assert (found.model_provider, found.source, found.git_info, found.forked_from) == (
-        "default",
+    assert (found.provider, found.source, found.git, found.forked_from) == (
+        "",
         SessionOrigin.VSCODE,
         None,
         None,
     )
     found = of_meta(tmp_path, model_provider="", git={"branch": 5}, forked_from_id=5)
-    assert (found.model_provider, found.git_info, found.forked_from) == (
-        "default",
-        Revision(None, None, None),
+    assert (found.provider, found.git, found.forked_from) == (
+        "",
+        (None, None, None),
         None,
     )
-    assert of_meta(tmp_path, git="main").git_info is None
+    assert of_meta(tmp_path, git="main").git is None
 
 
 @pytest.mark.parametrize(
@@ -131,41 +131,31 @@ def test_the_first_metadata_counts(tmp_path: Path) -> None:
 def test_a_preview_is_the_first_thing_that_the_user_said(
     tmp_path: Path, lines: list[bytes], preview: str
 ) -> None:
-    found = summary(tmp_path, raw_line("session_meta", META), *lines)
-    assert (found.preview, found.has_user_message) == (preview, True)
+    found = stored(tmp_path, raw_line("session_meta", META), *lines)
+    assert (found.head.preview, found.has_user_message) == (preview, True)
 
 
 def test_what_a_client_injected_is_no_preview(tmp_path: Path) -> None:
-    found = summary(tmp_path, raw_line("session_meta", META), said("injected"))
-    assert (found.preview, found.has_user_message) == ("", False)
+    found = stored(tmp_path, raw_line("session_meta", META), said("injected"))
+    assert (found.head.preview, found.has_user_message) == ("", False)
 
 
 def test_only_the_first_lines_are_read(tmp_path: Path) -> None:
     meta, other = raw_line("session_meta", META), raw_line("response_item", {"type": "reasoning"})
-    assert summary(tmp_path, meta, *[other] * (MAX_HEAD_LINES - 2), SHOWN).has_user_message
-    assert not summary(tmp_path, meta, *[other] * (MAX_HEAD_LINES - 1), SHOWN).has_user_message
+    assert stored(tmp_path, meta, *[other] * (MAX_HEAD_LINES - 2), SHOWN).has_user_message
+    assert not stored(tmp_path, meta, *[other] * (MAX_HEAD_LINES - 1), SHOWN).has_user_message
 
 
 def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "MAX_HEAD_BYTES", 2 * FIRST_BYTES)
     meta, far = raw_line("session_meta", META), b" " * (2 << 20) + b"\n"
-    assert not summary(tmp_path, meta, far, SHOWN).has_user_message
+    assert not stored(tmp_path, meta, far, SHOWN).has_user_message
     near = b" " * FIRST_BYTES + b"\n"
-    assert summary(tmp_path, meta, near, SHOWN).has_user_message
+    assert stored(tmp_path, meta, near, SHOWN).has_user_message
 
 
 def test_a_line_that_was_not_ended_counts(tmp_path: Path) -> None:
     assert summary(tmp_path, raw_line("session_meta", META), SHOWN.rstrip()).preview == "shown"
-
-
-def test_an_open_file_is_read_from_where_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "rollout.jsonl"
-    path.write_bytes(raw_line("session_meta", META) + SHOWN)
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        assert summarise(Path("/elsewhere"), fd, "p").path == Path("/elsewhere")
-    finally:
-        os.close(fd)
 
 
 def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
@@ -176,15 +166,15 @@ def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
         (tmp_path / "link").unlink(missing_ok=True)
         (tmp_path / "link").symlink_to("link")
         with pytest.raises(RolloutUnreadable) as error:
-            read_summary(path, "p")
+            read_stored_thread(path)
         assert str(error.value).startswith(f"{path}: {reason}")
     with pytest.raises(RolloutUnreadable, match=r"^the path cannot be one of a file$"):
-        read_summary(Path("/x\0"), "p")
+        read_stored_thread(Path("/x\0"))
 
 
 def test_the_name_of_the_file_decides_whose_it_is(tmp_path: Path) -> None:
     path = tmp_path / f"rollout-2026-01-02T03-04-05-{conversation_id(2)}.jsonl"
     path.write_bytes(raw_line("session_meta", META))
     assert META["id"] == conversation_id(1)
-    assert read_summary(path, "p").conversation_id == conversation_id(2)
+    assert read_stored_thread(path).head.id == conversation_id(2)
     assert read_rollout(path).meta.id == conversation_id(2)

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.errors import RolloutUnreadable, describe
 from app_server.core.rollout.disk import (
     REAL_DISK,
-    RolloutUnreadable,
-    describe,
     end_of_text,
     make_private_folders,
     open_for_append,

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import RolloutNotFound
-from app_server.core.rollout.disk import RolloutUnreadable
-from app_server.core.rollout.head import read_summary
-from app_server.core.rollout.listing import ConversationPage, find_rollout, list_conversations
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.listing import find
 from app_server.core.rollout.rollout_names import new_rollout_path
+from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.thread_query import ListRequest, ThreadFilter, ThreadPage
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
 from protocol.rollout import RolloutItem
@@ -22,6 +23,7 @@ from tests.unit.rollout.stored import (
     meta,
     now,
     raw_line,
+    read_summary,
     store,
     user,
 )
@@ -29,12 +31,17 @@ from tests.unit.rollout.stored import (
 ENVIRONMENT = user("<environment_context>\n  <cwd>/work</cwd>\n</environment_context>")
 
 
-def listed(home: Path, size: int | None = None, cursor: str | None = None) -> ConversationPage:
-    return list_conversations(home, default_provider="mock", page_size=size, cursor=cursor)
+def listed(
+    home: Path, size: int | None = None, cursor: str | None = None, providers: frozenset[str] | None = None
+) -> ThreadPage:
+    lists = ThreadLists(home, ThreadNotes(home, lambda: 0.0), lambda: 0.0)
+    sources = frozenset({"cli", "vscode"})
+    wanted = ThreadFilter(sources=sources, default_provider="mock", providers=providers)
+    return lists.page(ListRequest(filter=wanted, limit=size, cursor=cursor))
 
 
-def previews(page: ConversationPage) -> list[str]:
-    return [item.preview for item in page.items]
+def previews(page: ThreadPage) -> list[str]:
+    return [item.preview for item in page.threads]
 
 
 def store_many(home: Path, count: int) -> None:
@@ -81,17 +88,11 @@ def test_a_cursor_stays_valid_while_new_conversations_begin(tmp_path: Path) -> N
     assert previews(listed(tmp_path, 2, first.next_cursor)) == ["q1", "q0"]
 
 
-@pytest.mark.parametrize("cursor", ["", "not-a-cursor", "x|y", "2026-01-02T03-04-05|zzz"])
-def test_a_cursor_that_is_none_begins_anew(tmp_path: Path, cursor: str) -> None:
-    store_many(tmp_path, 2)
-    assert previews(listed(tmp_path, 5, cursor)) == ["q1", "q0"]
-
-
 @pytest.mark.parametrize(("asked_for", "given"), [(0, 1), (None, 25), (1000, 100)])
 def test_a_page_has_its_limits(tmp_path: Path, asked_for: int | None, given: int) -> None:
     for number in range(110):
         store(tmp_path, conversation(), number)
-    assert len(listed(tmp_path, asked_for).items) == given
+    assert len(listed(tmp_path, asked_for).threads) == given
 
 
 def test_a_page_reads_only_the_heads_of_its_files(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_page_reads_only_the_heads_of_its_files(tmp_path: Path) -> None:
     counting = True
 
     def count(event: str, arguments: tuple[object, ...]) -> None:
-        if counting and event == "open" and str(arguments[0]).endswith(".jsonl"):
+        if counting and event == "open" and "rollout-" in str(arguments[0]):
             opened.append(str(arguments[0]))
 
     sys.addaudithook(count)
@@ -143,8 +144,8 @@ def test_conversations_are_filtered_by_provider(tmp_path: Path) -> None:
         store_with_meta(tmp_path, number, model_provider=provider)
 
     def shown(providers: frozenset[str] | None) -> set[tuple[str, str]]:
-        page = list_conversations(tmp_path, default_provider="mock", providers=providers)
-        return {(item.preview, item.model_provider) for item in page.items}
+        page = listed(tmp_path, providers=providers)
+        return {(item.preview, item.provider) for item in page.threads}
 
     assert shown(frozenset({"mock"})) == {("q0", "mock"), ("q2", "mock")}
     assert shown(frozenset({"other"})) == {("q1", "other")}
@@ -172,21 +173,20 @@ def test_strange_things_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "sessions" / "9999999999" / "99" / "99").mkdir(parents=True)
     (tmp_path / "sessions" / "2027").symlink_to(tmp_path / "sessions" / "2026")
     assert previews(listed(tmp_path)) == ["good"]
-    with pytest.raises(RolloutNotFound):
-        find_rollout(tmp_path, conversation_id(99))
+    assert find(tmp_path, conversation_id(99)) is None
 
 
 def test_a_home_without_conversations_has_an_empty_list(tmp_path: Path) -> None:
-    assert listed(tmp_path / "none") == ConversationPage((), None)
+    assert listed(tmp_path / "none") == ThreadPage()
 
 
 def test_a_conversation_is_found_by_its_id(tmp_path: Path) -> None:
     store_many(tmp_path, 3)
-    path = find_rollout(tmp_path, conversation_id(1))
-    summary = read_summary(path, "mock")
-    assert (summary.conversation_id, summary.preview, summary.cwd) == (conversation_id(1), "q1", "/work")
-    with pytest.raises(RolloutNotFound, match="no rollout found for conversation id"):
-        find_rollout(tmp_path, conversation_id(7))
+    path = find(tmp_path, conversation_id(1))
+    assert path is not None
+    summary = read_summary(path)
+    assert (summary.id, summary.preview, summary.cwd) == (conversation_id(1), "q1", "/work")
+    assert find(tmp_path, conversation_id(7)) is None
 
 
 def test_a_summary_of_what_is_no_rollout_is_refused_without_its_content(tmp_path: Path) -> None:
@@ -194,5 +194,5 @@ def test_a_summary_of_what_is_no_rollout_is_refused_without_its_content(tmp_path
     secret.write_text("hush\n")
     for path in (secret, tmp_path, tmp_path / "none", Path("/etc/passwd\0")):
         with pytest.raises(RolloutUnreadable) as refusal:
-            read_summary(path, "mock")
+            read_summary(path)
         assert "hush" not in str(refusal.value)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config.types import HistoryConfig
+from app_server.core.errors import RolloutBusy
 from app_server.core.rollout import locks
-from app_server.core.rollout.disk import RolloutBusy
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.events.notices import HistoryEntry

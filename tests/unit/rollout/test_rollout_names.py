@@ -27,7 +27,6 @@ from app_server.core.rollout.rollout_names import (
     RolloutName,
     journal_path,
     new_rollout_path,
-    parse_key,
     parse_rollout_name,
     stored_path,
     utc_timestamp,
@@ -49,14 +48,13 @@ def put(home: Path, name: RolloutName, *, archived: bool = False) -> Path:
 # --- names
 def test_the_parts_of_a_name() -> None:
     assert NAME.file_name == f"rollout-2026-01-02T03-04-05-{ID}.jsonl"
-    assert NAME.key == f"2026-01-02T03-04-05|{ID}"
     assert len(NAME.file_name) == NAME_LENGTH
-    assert parse_rollout_name(NAME.file_name) == parse_key(NAME.key) == NAME
+    assert parse_rollout_name(NAME.file_name) == NAME
 
 
 def test_ids_are_read_in_any_case() -> None:
     upper = RolloutName(NAME.stamp, ConversationId(ID.upper()))
-    assert parse_rollout_name(upper.file_name) == parse_key(upper.key) == NAME
+    assert parse_rollout_name(upper.file_name) == NAME
 
 
 @pytest.mark.parametrize(
@@ -73,9 +71,6 @@ def test_ids_are_read_in_any_case() -> None:
 )
 def test_other_names_are_no_rollouts(wrong: str) -> None:
     assert parse_rollout_name(wrong) is None
-    assert parse_key(wrong) is None
-    assert parse_rollout_name(NAME.key) is None
-    assert parse_key(NAME.file_name) is None
 
 
 def test_where_a_rollout_is(tmp_path: Path) -> None:

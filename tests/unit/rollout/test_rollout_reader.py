@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout import conversation as reader
 from app_server.core.rollout import disk
 from app_server.core.rollout import lines as raw
@@ -19,12 +20,11 @@ from app_server.core.rollout.conversation import (
     StoredConversation,
     read_rollout,
 )
-from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.message_text import read_message_text
 from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.stored_items import read_stored_items
-from app_server.core.rollout.turn_index import TurnIndexes, cut_behind
+from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import open_history
 from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
@@ -305,7 +305,7 @@ def _turns(path: Path) -> object:
 READERS: dict[str, Callable[[Path], object]] = {
     "history": read_rollout,
     "turns": _turns,
-    "cut": lambda path: cut_behind(path, "id", TurnIndexes(), "turn"),
+    "cut": lambda path: find_cut(path, "id", TurnIndexes(), "turn", behind=True),
     "items": lambda path: read_stored_items(path, "id"),
     "messages": read_message_text,
 }

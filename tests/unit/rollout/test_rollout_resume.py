@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.errors import RolloutBusy
 from app_server.core.rollout.conversation import read_rollout, rebuild_history, reopen
-from app_server.core.rollout.disk import RolloutBusy
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.responses import (

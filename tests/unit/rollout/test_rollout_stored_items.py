@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.stored_events import OUTPUT_CAP
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
 from protocol.base import Json

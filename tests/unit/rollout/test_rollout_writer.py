@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.errors import RolloutBusy, RolloutUnreadable
 from app_server.core.rollout import writer as writer_module
 from app_server.core.rollout.conversation import read_rollout, reopen
-from app_server.core.rollout.disk import REAL_DISK, DiskCalls, RolloutBusy, RolloutUnreadable
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.responses import OtherItem

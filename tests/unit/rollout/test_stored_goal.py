@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.last_state import goal_in, last_goal
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.writer import RolloutWriter

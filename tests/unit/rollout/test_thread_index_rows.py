@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.git.repository import Revision
 from app_server.core.rollout import index_file
-from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
 from app_server.core.rollout.index_rows import (
     HIDDEN,
@@ -30,9 +28,9 @@ from app_server.core.rollout.index_rows import (
     unread,
 )
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
+from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
 from app_server.core.rollout.thread_index import IndexChanges, file_state, find_changes
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, ThreadFilter
-from app_server.core.rollout.thread_summary import FileState, StoredThread
 from protocol.base import Json
 from protocol.ids import ConversationId, SessionOrigin
 from tests.unit.rollout.stored import conversation_id
@@ -51,45 +49,40 @@ sources: st.SearchStrategy[Json] = st.one_of(
 threads = st.builds(
     StoredThread,
     head=st.builds(
-        StoredSummary,
-        conversation_id=st.integers(0, 10).map(conversation_id),
-        path=st.just(PATH),
+        StoredHead,
+        id=st.integers(0, 10).map(conversation_id),
         preview=texts,
-        timestamp=st.none() | texts,
-        model_provider=texts,
+        timestamp=texts,
+        provider=texts,
         cwd=texts,
         cli_version=texts,
         source=sources,
-        git_info=st.none() | st.builds(Revision, st.none() | texts, st.none() | texts, st.none() | texts),
-        has_user_message=st.just(True),
+        git=st.none() | st.tuples(*[st.none() | texts] * 3),
         originator=texts,
         forked_from=st.none() | texts,
+        model=st.none() | texts,
+        effort=st.none() | texts,
     ),
-    model=st.none() | texts,
-    effort=st.none() | texts,
+    path=st.just(PATH),
     state=st.just(STATE),
 )
 
 
-def thread(n: int = 1, **over: Json) -> StoredThread:
-    """`state`, `model` and `effort`, or fields of the head."""
-    of_thread: dict[str, Json] = {"model": None, "effort": None, "state": STATE}
-    of_thread |= {key: over.pop(key) for key in list(over) if key in of_thread}
+def thread(n: int = 1, state: FileState = STATE, **over: Json) -> StoredThread:
+    """`over`: fields of the head."""
     head = {
-        "conversation_id": conversation_id(n),
-        "path": PATH,
+        "id": conversation_id(n),
         "preview": f"question {n}",
-        "timestamp": None,
-        "model_provider": "mock",
+        "timestamp": "",
+        "provider": "mock",
         "cwd": "/work",
         "cli_version": "1",
         "source": SessionOrigin.CLI,
-        "git_info": None,
-        "has_user_message": True,
+        "git": None,
         "originator": "test",
         "forked_from": None,
     }
-    return StoredThread(head=StoredSummary(**{**head, **over}), **of_thread)
+    return StoredThread(StoredHead(**{**head, **over}), PATH, state)
 
 
 @pytest.fixture
@@ -143,9 +136,7 @@ def test_clean_text_stays_as_it_is() -> None:
 
 
 def test_the_columns_that_are_searched() -> None:
-    head = thread(
-        source={"subagent": "review"}, model_provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000
-    )
+    head = thread(source={"subagent": "review"}, provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000)
     source, provider, cwd, text = columns(head)
     assert (source, provider, cwd, text[:2]) == ("subagent_review", "p ", "/a/b", "äb")
     assert len(text) == SEARCHED_CHARACTERS
@@ -199,7 +190,7 @@ def listed(
 def test_a_query_finds_what_matches_and_what_was_not_read_yet(database: sqlite3.Connection) -> None:
     put(database, 1, thread(1, cwd="/a", preview="Needle"))
     put(database, 2, thread(2, cwd="/b", source=SessionOrigin.EXEC))
-    put(database, 3, thread(3, cwd="/a", model_provider=""))
+    put(database, 3, thread(3, cwd="/a", provider=""))
     put(database, 4, None)
     put(database, 5, thread(5), archived=1)
     IndexChanges(new=[(*key(6), UNREAD, 1, 2, 3, 4)]).store(database)

@@ -19,11 +19,11 @@ from app_server.core.rollout.archive import archive_rollout, delete_rollout, una
 from app_server.core.rollout.index_file import FILE_NAME
 from app_server.core.rollout.listing import find, walk
 from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
+from app_server.core.rollout.summary import read_stored_thread
 from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
-from app_server.core.rollout.thread_listing import ThreadLists, ThreadPage
+from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
-from app_server.core.rollout.thread_summary import read_stored_thread
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadPage
 from protocol.base import Json
 from tests.unit.rollout.stored import conversation_id, raw_line
 
@@ -192,7 +192,7 @@ def test_odd_text_is_kept(tmp_path: Path) -> None:
     of = lists(tmp_path)
     for _ in range(2):
         [thread] = page(of, search="AND MORE").threads
-        assert (thread.preview, thread.origin.cwd) == ("half \ud83d a character \0 and more", "/\udcff")
+        assert (thread.preview, thread.cwd) == ("half \ud83d a character \0 and more", "/\udcff")
 
 
 # --- what happens beside
@@ -393,7 +393,7 @@ def plain(home: Path, **request: Json) -> list[str]:
     for name, path in walk(home, archived=archived):
         head = read_stored_thread(path)
         shown = f"{head.head.preview}\n{notes(home).read().name(name.conversation_id) or ''}"
-        if head.head.has_user_message and request.get("search", "").casefold() in shown.casefold():
+        if head.has_user_message and request.get("search", "").casefold() in shown.casefold():
             value = path.stat().st_mtime_ns if by_change else name.stamp
             found.append((value, name.conversation_id, head.head.preview))
     return [preview for *_, preview in sorted(found, reverse=True)]

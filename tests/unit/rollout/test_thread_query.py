@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.head import StoredSummary
+from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
+from app_server.core.rollout.thread_listing import matches as is_wanted
 from app_server.core.rollout.thread_query import (
     InvalidListCursor,
     ListKey,
@@ -24,22 +25,21 @@ ID = conversation_id(1)
 STAMP = "2026-01-02T03-04-05"
 
 
-def head(**over: Json) -> StoredSummary:
+def thread(*, has_user_message: bool = True, **over: Json) -> StoredThread:
     fields = {
-        "conversation_id": ID,
-        "path": Path("/r"),
+        "id": ID,
         "preview": "Straße",
-        "timestamp": None,
-        "model_provider": "mine",
+        "timestamp": "",
+        "provider": "mine",
         "cwd": "/work",
         "cli_version": "1",
         "source": SessionOrigin.CLI,
-        "git_info": None,
-        "has_user_message": True,
+        "git": None,
         "originator": "test",
         "forked_from": None,
     }
-    return StoredSummary(**{**fields, **over})
+    head = StoredHead(**{**fields, **over})
+    return StoredThread(head, Path("/r"), FileState(1, 2, 3, 4), has_user_message)
 
 
 def wanted(**over: Json) -> ThreadFilter:
@@ -103,13 +103,13 @@ def test_another_cursor_is_refused_with_its_begin(cursor: str) -> None:
     ],
 )
 def test_a_thread_matches_every_part_of_a_filter(over: Json, name: str | None, matches: bool) -> None:
-    assert wanted(**over).matches(head(), name) is matches
+    assert is_wanted(wanted(**over), thread(), name) is matches
 
 
 def test_heads_are_compared_as_what_they_mean() -> None:
-    assert not wanted().matches(head(has_user_message=False), None)
-    assert wanted(providers=frozenset({"default"})).matches(head(model_provider=""), None)
-    assert wanted(cwds=frozenset({"/work"})).matches(head(cwd="/work//x/.."), None)
+    assert not is_wanted(wanted(), thread(has_user_message=False), None)
+    assert is_wanted(wanted(providers=frozenset({"default"})), thread(provider=""), None)
+    assert is_wanted(wanted(cwds=frozenset({"/work"})), thread(cwd="/work//x/.."), None)
     assert not wanted().is_found("anything"), "nothing is searched"
 
 

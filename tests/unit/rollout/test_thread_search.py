@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from app_server.core.rollout import message_text, thread_index
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.message_text import AFTER, BEFORE, read_message_text, snippet
-from app_server.core.rollout.thread_listing import SearchPage, ThreadLists, search_threads
+from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, SearchPage, ThreadFilter
 from protocol.base import Json
 from tests.unit.rollout.stored import answered, asked, conversation_id, raw_line, store, user
 
@@ -29,7 +29,7 @@ def lists(home: Path) -> ThreadLists:
 def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> SearchPage:
     sources = over.pop("sources", frozenset({"vscode"}))
     request = ListRequest(filter=ThreadFilter(sources=sources, default_provider="mock"), **over)
-    return search_threads(of, request, term, loaded)
+    return of.search(request, term, loaded)
 
 
 def numbers(found: SearchPage) -> list[int]:

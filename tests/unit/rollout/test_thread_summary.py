@@ -8,24 +8,26 @@ from typing import cast
 import pytest
 
 from app_server.apis.v2.turns import session_source, thread_view
-from app_server.core.errors import RolloutNotFound
+from app_server.core.errors import RolloutNotFound, RolloutUnreadable
 from app_server.core.git.repository import Revision
-from app_server.core.rollout import thread_summary
+from app_server.core.rollout import summary as summaries
 from app_server.core.rollout.archive import archive_rollout
-from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.rollout.stored_conversations import StoredConversations
+from app_server.core.rollout.summary import FileState
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import (
-    FileState,
-    ModelInUse,
-    ThreadOrigin,
-    ThreadSummary,
-    find_thread,
-    read_thread_summary,
-)
+from app_server.core.rollout.thread_query import ThreadSummary
 from protocol.base import Json
 from protocol.ids import SessionOrigin
 from protocol.v2.thread import NotLoadedThreadStatus
-from tests.unit.rollout.stored import MOMENT, conversation, conversation_id, meta, raw_line, store
+from tests.unit.rollout.stored import (
+    MOMENT,
+    conversation,
+    conversation_id,
+    meta,
+    raw_line,
+    read_summary,
+    store,
+)
 
 
 def notes(home: Path) -> ThreadNotes:
@@ -44,7 +46,7 @@ def test_a_thread_has_every_required_field(tmp_path: Path) -> None:
     os.utime(path, (5, 1_800_000_000.9))
     noted = notes(tmp_path)
     noted.set_name(conversation_id(1), "My name")
-    summary = read_thread_summary(path, "default", noted)
+    summary = read_summary(path, "default", noted)
     shown = thread_view(summary, NotLoadedThreadStatus()).to_value()
     assert shown == {
         "id": conversation_id(1),
@@ -81,33 +83,35 @@ def test_what_is_not_said(tmp_path: Path) -> None:
     path = tmp_path / "rollout.jsonl"
     path.write_bytes(raw_line("session_meta", line))
     os.utime(path, (7, 7))
-    summary = read_thread_summary(path, "default", notes(tmp_path))
+    summary = read_summary(path, "default", notes(tmp_path))
     assert (summary.created_at, summary.updated_at, summary.preview) == (7, 7, "")
-    assert (summary.model.provider, summary.model.name, summary.name) == ("default", None, None)
-    assert summary.origin.forked_from == "other"
+    assert (summary.provider, summary.model, summary.name) == ("default", None, None)
+    assert summary.forked_from == "other"
 
 
 def test_a_damaged_end_hides_no_settings(tmp_path: Path) -> None:
     path = store(tmp_path, conversation())
     with path.open("ab") as file:
         file.write(context("m") + b'{"timestamp":"x","type":"turn_context","payl')
-    assert read_thread_summary(path, "p", notes(tmp_path)).model.name == "m"
+    assert read_summary(path, "p", notes(tmp_path)).model == "m"
 
 
 def test_what_is_no_rollout_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"secret\n")
     with pytest.raises(RolloutUnreadable) as error:
-        read_thread_summary(tmp_path / "x", "p", notes(tmp_path))
+        read_summary(tmp_path / "x", "p", notes(tmp_path))
     assert "secret" not in str(error.value)
 
 
-def test_archived_threads_are_found(tmp_path: Path) -> None:
+async def test_archived_threads_are_found(tmp_path: Path) -> None:
     id, path = conversation_id(1), store(tmp_path, conversation())
-    assert find_thread(tmp_path, id) == path
+    stored = StoredConversations(tmp_path, lambda: 0.0)
+    assert await stored.find(id) == path
     archived = archive_rollout(tmp_path, id, path)
-    assert find_thread(tmp_path, id) == archived
-    with pytest.raises(RolloutNotFound):
-        find_thread(tmp_path, conversation_id(2))
+    assert await stored.find(id) == archived
+    for missing, anywhere in ((id, False), (conversation_id(2), True)):
+        with pytest.raises(RolloutNotFound, match=f"no rollout found for conversation id {missing}"):
+            await stored.find(missing, archived=anywhere)
 
 
 @pytest.mark.parametrize(
@@ -121,32 +125,39 @@ def test_archived_threads_are_found(tmp_path: Path) -> None:
     ],
 )
 def test_sources(stored: Json, shown: Json) -> None:
-    origin = ThreadOrigin(cwd="/", cli_version="1", originator="x", source=stored)
-    source = session_source(origin)
+    source = session_source(stored)
     assert (source if isinstance(source, str) else source.to_value()) == shown
 
 
 def summary_of(path: Path, *more: bytes) -> ThreadSummary:
     with path.open("ab") as file:
         file.write(b"".join(more))
-    return read_thread_summary(path, "default", notes(path.parent))
+    return read_summary(path, "default", notes(path.parent))
+
+
+def in_use(summary: ThreadSummary) -> tuple[str, str | None, str | None]:
+    return summary.provider, summary.model, summary.effort
 
 
 def test_the_last_settings_at_the_end_of_the_file_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = store(tmp_path, conversation())
-    assert summary_of(path).model == ModelInUse("mock", None, None)
+    assert in_use(summary_of(path)) == ("mock", None, None)
     found = summary_of(
         path, context("one", "low"), b'{"type":"turn_context","payload":5}\n', b"x" * 100 + b"\n"
     )
-    assert found.model == ModelInUse("mock", "one", "low")
-    assert summary_of(path, raw_line("turn_context", {"model": 5, "effort": 5})).model == ModelInUse("mock")
-    assert summary_of(path, context("last").rstrip()).model.name == "last"
-    monkeypatch.setattr(thread_summary, "TAIL_BYTES", len(context("last")) - 1)
-    assert summary_of(path).model.name == "last"
-    monkeypatch.setattr(thread_summary, "TAIL_BYTES", 10)
-    assert summary_of(path).model.name is None
+    assert in_use(found) == ("mock", "one", "low")
+    assert in_use(summary_of(path, raw_line("turn_context", {"model": 5, "effort": 5}))) == (
+        "mock",
+        None,
+        None,
+    )
+    assert summary_of(path, context("last").rstrip()).model == "last"
+    monkeypatch.setattr(summaries, "TAIL_BYTES", len(context("last")) - 1)
+    assert summary_of(path).model == "last"
+    monkeypatch.setattr(summaries, "TAIL_BYTES", 10)
+    assert summary_of(path).model is None
 
 
 def test_what_users_say_beside_it_counts(tmp_path: Path) -> None:
@@ -154,18 +165,12 @@ def test_what_users_say_beside_it_counts(tmp_path: Path) -> None:
     path = tmp_path / "rollout"
     path.write_bytes(raw_line("session_meta", {**meta().to_value(), "git": git, "forked_from_id": "x"}))
     noted = notes(tmp_path)
-    found = read_thread_summary(path, "p", noted)
-    assert (found.origin.git_info, found.name, found.path) == (Revision("c0ffee", "main", None), None, path)
-    assert found.origin == ThreadOrigin(
-        cwd="/work",
-        cli_version="1.0.0",
-        originator="test",
-        source=SessionOrigin.VSCODE,
-        git_info=Revision("c0ffee", "main", None),
-        forked_from="x",
-    )
+    found = read_summary(path, "p", noted)
+    assert (found.git_info, found.name, found.path) == (Revision("c0ffee", "main", None), None, path)
+    assert (found.cwd, found.cli_version, found.originator) == ("/work", "1.0.0", "test")
+    assert (found.source, found.forked_from) == (SessionOrigin.VSCODE, "x")
     noted.set_revision(conversation_id(1), Revision("beef", None, None))
-    assert read_thread_summary(path, "p", noted).origin.git_info == Revision("beef", None, None)
+    assert read_summary(path, "p", noted).git_info == Revision("beef", None, None)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +185,14 @@ def test_when_it_began(tmp_path: Path, timestamp: str, seconds: int) -> None:
     path = tmp_path / "rollout"
     path.write_bytes(raw_line("session_meta", {**meta().to_value(), "timestamp": timestamp}))
     os.utime(path, (7, 7))
-    assert read_thread_summary(path, "p", notes(tmp_path)).created_at == seconds
+    assert read_summary(path, "p", notes(tmp_path)).created_at == seconds
 
 
 def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
     with pytest.raises(RolloutUnreadable, match=r"/none: no such file or directory$"):
-        read_thread_summary(tmp_path / "none", "p", notes(tmp_path))
+        read_summary(tmp_path / "none", "p", notes(tmp_path))
     with pytest.raises(RolloutUnreadable, match=r"^the path cannot be one of a file$"):
-        read_thread_summary(Path("/x\0"), "p", notes(tmp_path))
+        read_summary(Path("/x\0"), "p", notes(tmp_path))
 
 
 def test_numbers_of_a_file_fit_into_64_bits_with_a_sign() -> None:

@@ -8,23 +8,20 @@ from typing import Self
 
 import pytest
 
-from app_server.core.errors import ConversationError
+from app_server.core.errors import ConversationError, RolloutUnreadable
 from app_server.core.rollout import turn_index
-from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.lines import counting_lines, raw_lines
 from app_server.core.rollout.record import REVERTED, RawLine, TakenBack, find_reverts, read_record
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_index import (
     LOOKS_BACK,
     SAMPLE_BYTES,
-    TurnCut,
     TurnIndex,
     TurnIndexes,
-    TurnNotFound,
     TurnPlaces,
-    cut_before,
-    cut_behind,
+    find_cut,
 )
+from app_server.core.rollout.turn_query import TurnCut, TurnNotFound
 from protocol.base import Json
 from protocol.engine.items import ImageView, item_to_value
 
@@ -358,7 +355,9 @@ def test_the_indexes_that_were_used_last_are_kept(tmp_path: Path, monkeypatch: p
 # --- cuts between turns
 def cuts(path: Path, turn_id: str) -> tuple[TurnCut, TurnCut]:
     indexes = TurnIndexes()
-    return cut_before(path, THREAD, indexes, turn_id), cut_behind(path, THREAD, indexes, turn_id)
+    return find_cut(path, THREAD, indexes, turn_id, behind=False), find_cut(
+        path, THREAD, indexes, turn_id, behind=True
+    )
 
 
 def test_a_thread_is_cut_before_and_behind_a_turn(tmp_path: Path) -> None:
@@ -371,9 +370,9 @@ def test_a_thread_is_cut_before_and_behind_a_turn(tmp_path: Path) -> None:
 def test_a_thread_cannot_be_cut_at_an_unknown_turn(tmp_path: Path) -> None:
     file = File(tmp_path / "r", META, begin("a"))
     with pytest.raises(TurnNotFound, match=r"^turn not found: x{100}$"):
-        cut_before(file.path, THREAD, TurnIndexes(), "x" * 150)
+        find_cut(file.path, THREAD, TurnIndexes(), "x" * 150, behind=False)
     with pytest.raises(RolloutUnreadable, match=r"none: no such file or directory$") as error:
-        cut_behind(tmp_path / "none", THREAD, TurnIndexes(), "a")
+        find_cut(tmp_path / "none", THREAD, TurnIndexes(), "a", behind=True)
     assert isinstance(error.value, ConversationError)
 
 
@@ -399,7 +398,7 @@ def test_new_surroundings_belong_to_the_turn_behind_them(
     tmp_path: Path, before: list[Json], keeps: int
 ) -> None:
     file = File(tmp_path / "r", META, begin("a"), end("a"), *before, begin("b"))
-    assert cut_before(file.path, THREAD, TurnIndexes(), "b").keeps == keeps
+    assert find_cut(file.path, THREAD, TurnIndexes(), "b", behind=False).keeps == keeps
 
 
 def test_in_a_file_without_identity_the_words_of_the_user_belong_to_the_turn_behind_them(
@@ -415,16 +414,16 @@ def test_in_a_file_without_identity_the_words_of_the_user_belong_to_the_turn_beh
         said("two"),
     )
     _, second = file.places(TurnIndexes()).places
-    assert cut_before(file.path, THREAD, TurnIndexes(), second.id).keeps == 3
+    assert find_cut(file.path, THREAD, TurnIndexes(), second.id, behind=False).keeps == 3
     file = File(tmp_path / "other", META, said("one"), words_before("x"), words_before("two"), said("two"))
     _, second = file.places(TurnIndexes()).places
-    assert cut_before(file.path, THREAD, TurnIndexes(), second.id).keeps == 3
+    assert find_cut(file.path, THREAD, TurnIndexes(), second.id, behind=False).keeps == 3
 
 
 def test_the_first_line_of_a_file_is_always_kept(tmp_path: Path) -> None:
     lines = [words_before(ENVIRONMENT)] * 3
     file = File(tmp_path / "r", *lines, begin("a"))
-    assert cut_before(file.path, THREAD, TurnIndexes(), "a").keeps == 1
+    assert find_cut(file.path, THREAD, TurnIndexes(), "a", behind=False).keeps == 1
 
 
 def test_lines_are_read_from_any_place_to_any_place(tmp_path: Path) -> None:

@@ -14,21 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import REVERTED, StoredRecord, read_record
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import (
-    Anchor,
-    InvalidCursor,
-    Page,
-    PageRequest,
-    TurnHistory,
-    open_history,
-    parse_cursor,
-)
+from app_server.core.rollout.turn_pages import TurnHistory, open_history
+from app_server.core.rollout.turn_query import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
 from protocol.base import Json
 from protocol.engine.events import ItemCompleted, SessionEvent
 from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value

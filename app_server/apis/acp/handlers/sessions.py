@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
@@ -37,16 +38,9 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import BeyondClientRights, CoreError, RolloutNotFound
+from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation, Origin, StoredRollout
-from app_server.core.rollout.archive import archive_rollout
-from app_server.core.rollout.head import read_summary
-from app_server.core.rollout.last_state import last_turn_context
-from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.stored_items import StoredItems, read_stored_items
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
-from app_server.core.rollout.thread_summary import ThreadSummary
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess
@@ -75,6 +69,10 @@ from protocol.acp.tool_calls import ReadTextFileRequest, WriteTextFileRequest
 from protocol.ids import ConversationId, SessionOrigin, parse_conversation_id
 from protocol.rollout import TurnContextItem
 from protocol.structs import replace
+
+if TYPE_CHECKING:
+    from app_server.core.rollout.stored_conversations import StoredConversations
+    from app_server.core.rollout.stored_items import StoredItems
 
 
 class ClientEditor(Struct, frozen=True):
@@ -105,12 +103,6 @@ class StoredSession(Struct, frozen=True):
     """None: no turn was stored."""
 
 
-def read_stored(path: Path, id: ConversationId, notes: ThreadNotes) -> StoredSession:
-    """Blocks. Raises RolloutUnreadable and OSError."""
-    title = notes.read().name(id) or read_summary(path, "").preview
-    return StoredSession(read_stored_items(path, id), title, last_turn_context(path))
-
-
 log = logging.getLogger(__name__)
 
 NO_SERVERS = (
@@ -122,12 +114,12 @@ AT_ONCE = 64
 
 class SessionContext(Struct, frozen=True):
     config: UserSettings
-    notes: ThreadNotes
     conversations: ConversationManager
     sessions: Sessions
     outgoing: Outgoing
     login: LoginContext
     models: ProviderModels
+    stored: Lazy[StoredConversations]
     operation_ids: Callable[[], Callable[[], str]] = operation_numbers
 
 
@@ -191,7 +183,11 @@ async def delete_session(context: SessionContext, params: DeleteSessionRequest) 
     session = context.sessions.find(id)
     if session is not None:
         await _end(session)
-    await run_in_thread(_archive, context.config.home, id)
+    stored = context.stored.get()
+    try:
+        await stored.archive(id, await stored.find(id, archived=False))
+    except RolloutNotFound:
+        pass
     return DeleteSessionResponse()
 
 
@@ -233,19 +229,27 @@ async def _reopen(
     if id is None:
         raise session_not_found(params.session_id)
     try:
-        path = await run_in_thread(find_rollout, context.config.home, id)
+        path = await context.stored.get().find(id, archived=False)
     except RolloutNotFound:
         raise session_not_found(id) from None
     await context.login.require()
     before = context.sessions.find(id)
     if before is not None:
         await _end(before)
-    stored = await run_in_thread(read_stored, path, id, context.notes)
+    stored = await _read(context.stored.get(), path, id)
     plan = _planned(context.config, params, stored.settings)
     session = await _open(context, plan, StoredRollout(path), stored.stored.ids)
     if stored.title:
         session.title_from(stored.title)
     return session, stored
+
+
+async def _read(stored: StoredConversations, path: Path, id: ConversationId) -> StoredSession:
+    """Read what a client is shown of a session. Raises RolloutUnreadable."""
+    items, summary = await stored.items(path, id), await stored.summary(path, "")
+    return StoredSession(
+        items, summary.name or summary.preview, await run_in_thread(stored.last_settings, path)
+    )
 
 
 async def _follow(context: SessionContext, session: AcpSession) -> None:
@@ -271,24 +275,14 @@ async def _end(session: AcpSession) -> None:
     await session.live.shut_down()
 
 
-def _archive(home: Path, id: ConversationId) -> None:
-    try:
-        path = find_rollout(home, id)
-    except RolloutNotFound:
-        return
-    archive_rollout(home, id, path)
-
-
 PAGE = 50
 SOURCES = frozenset(SessionOrigin)
 """A part of another session, as the one of a sub-agent, is none of its own."""
 
 
-class ListContext(Struct, frozen=True):
-    lists: ThreadLists
-
-
-async def list_sessions(context: ListContext, params: ListSessionsRequest) -> ListSessionsResponse:
+async def list_sessions(
+    stored: Lazy[StoredConversations], params: ListSessionsRequest
+) -> ListSessionsResponse:
     request = ListRequest(
         filter=ThreadFilter(
             sources=SOURCES,
@@ -300,7 +294,7 @@ async def list_sessions(context: ListContext, params: ListSessionsRequest) -> Li
         cursor=params.cursor,
     )
     try:
-        page = await run_in_thread(context.lists.page, request, abandon_on_cancel=True)
+        page = await stored.get().list(request)
     except InvalidListCursor as error:
         raise invalid_params(str(error), "cursor") from None
     return ListSessionsResponse(
@@ -312,7 +306,7 @@ def _info(summary: ThreadSummary) -> SessionInfo:
     changed = datetime.fromtimestamp(summary.updated_at, UTC)
     return SessionInfo(
         session_id=summary.id,
-        cwd=summary.origin.cwd,
+        cwd=summary.cwd,
         title=one_line(summary.name or summary.preview) or None,
         updated_at=changed.isoformat().replace("+00:00", "Z"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,20 +15,18 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.errors import ConversationError
+from app_server.core.errors import ArchiveRefused, ConversationError
+from app_server.core.lazy import Lazy
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
-from app_server.core.rollout.archive import archivable, archive_rollout
-from app_server.core.rollout.disk import ArchiveRefused
-from app_server.core.rollout.head import StoredSummary, read_summary
-from app_server.core.rollout.listing import find_rollout, list_conversations
-from app_server.core.threads import run_in_thread
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.events.msg import EventMsg
-from protocol.ids import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import known_effort
 from protocol.reading import read
 from protocol.rollout import SubagentSessionSource
+from protocol.structs import replace
 from protocol.v1.conversation import (
     AddConversationListenerParams,
     AddConversationSubscriptionResponse,
@@ -49,13 +48,20 @@ from protocol.v1.conversation import (
 )
 from protocol.v1.methods import SESSION_CONFIGURED
 
+if TYPE_CHECKING:
+    from app_server.core.rollout.stored_conversations import StoredConversations
+
 log = logging.getLogger(__name__)
+
+LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
+"""Interactive conversations; those of scripts and sub-agents are available by path or id only."""
 
 
 class ConversationContext(Struct, frozen=True):
     config: UserSettings
     conversations: ConversationManager
     outgoing: Outgoing
+    stored: Lazy[StoredConversations]
 
     async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
         return await self.conversations.open(config, origin, operation_numbers())
@@ -97,7 +103,7 @@ async def _reopen(
     if params.history is None and params.path is not None:
         return await context.open(config, StoredRollout(context.config.cwd / params.path, messages=True))
     if params.history is None and params.conversation_id is not None:
-        path = await run_in_thread(find_rollout, context.config.home, params.conversation_id)
+        path = await context.stored.get().find(params.conversation_id, archived=False)
         return await context.open(config, StoredRollout(path, messages=True))
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
@@ -127,42 +133,40 @@ async def list_stored(
     provider = context.config.load().provider.id
     wanted = params.model_providers
     chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
-    page = await run_in_thread(
-        lambda: list_conversations(
-            context.config.home,
-            default_provider=provider,
-            providers=chosen,
-            page_size=params.page_size,
-            cursor=params.cursor,
-        ),
-        abandon_on_cancel=True,
+    request = ListRequest(
+        filter=ThreadFilter(sources=LISTED, default_provider=provider, providers=chosen),
+        limit=params.page_size,
+        cursor=params.cursor,
     )
-    return ListConversationsResponse(items=tuple(map(_summary, page.items)), next_cursor=page.next_cursor)
+    stored = context.stored.get()
+    try:
+        page = await stored.list(request)
+    except InvalidListCursor:
+        page = await stored.list(replace(request, cursor=None))
+    return ListConversationsResponse(items=tuple(map(_summary, page.threads)), next_cursor=page.next_cursor)
 
 
 async def get_summary(
     context: ConversationContext, params: GetConversationSummaryParams
 ) -> GetConversationSummaryResponse:
-    provider = context.config.load().provider.id
-
-    def read() -> StoredSummary:
-        if params.rollout_path is not None:
-            return read_summary(context.config.home / params.rollout_path, provider)
+    provider, stored = context.config.load().provider.id, context.stored.get()
+    if params.rollout_path is not None:
+        path = context.config.home / params.rollout_path
+    else:
         assert params.conversation_id is not None
-        return read_summary(find_rollout(context.config.home, params.conversation_id), provider)
-
-    return GetConversationSummaryResponse(summary=_summary(await run_in_thread(read)))
+        path = await stored.find(params.conversation_id, archived=False)
+    return GetConversationSummaryResponse(summary=_summary(await stored.summary(path, provider)))
 
 
 async def archive_conversation(
     context: ConversationContext, params: ArchiveConversationParams
 ) -> ArchiveConversationResponse:
     """Check that the path belongs to the conversation, shut the conversation down if it is open, then archive it."""
-    home, id, path = context.config.home, params.conversation_id, Path(params.rollout_path)
+    stored, id, path = context.stored.get(), params.conversation_id, Path(params.rollout_path)
     try:
-        await run_in_thread(archivable, home, id, path)
+        await stored.require_archivable(id, path)
         await context.conversations.shut_down(id)
-        await run_in_thread(archive_rollout, home, id, path)
+        await stored.archive(id, path)
     except ArchiveRefused:
         raise
     except ConversationError as error:
@@ -187,14 +191,14 @@ def overrides(params: NewConversationParams) -> RequestOverrides:
     )
 
 
-def _summary(stored: StoredSummary) -> ConversationSummary:
+def _summary(stored: ThreadSummary) -> ConversationSummary:
     git = stored.git_info
     return ConversationSummary(
-        conversation_id=stored.conversation_id,
+        conversation_id=ConversationId(stored.id),
         path=str(stored.path),
         preview=stored.preview,
         timestamp=stored.timestamp,
-        model_provider=stored.model_provider,
+        model_provider=stored.provider,
         cwd=stored.cwd,
         cli_version=stored.cli_version,
         source=stored.source

@@ -16,19 +16,8 @@ from app_server.apis.v2.loaded_threads import FoundThread
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
-from app_server.core.errors import ConversationError, RolloutNotFound
+from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.archive import (
-    archivable,
-    archive_rollout,
-    delete_rollout,
-    require_unused,
-    unarchive_rollout,
-)
-from app_server.core.rollout.disk import RolloutBusy, describe
-from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.thread_summary import find_archived, find_thread
-from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.ids import ConversationId
 from protocol.structs import Written, replace
@@ -78,9 +67,9 @@ async def thread_archive(
     id = parse_thread_id(params.thread_id)
     rollout = await _stored(context, id)
     with _failures(id, "archive"):
-        await run_in_thread(archivable, context.config.home, id, rollout)
+        await context.reading.stored.require_archivable(id, rollout)
         await _end(context, id, rollout)
-        await run_in_thread(archive_rollout, context.config.home, id, rollout)
+        await context.reading.stored.archive(id, rollout)
     archived = ThreadArchivedNotification(thread_id=id)
     return HandlerResult(ThreadArchiveResponse(), _notified(context, THREAD_ARCHIVED, archived))
 
@@ -89,11 +78,11 @@ async def thread_unarchive(
     context: ThreadContext, params: ThreadUnarchiveParams
 ) -> HandlerResult[ThreadUnarchiveResponse]:
     id = parse_thread_id(params.thread_id)
-    rollout = await run_in_thread(find_archived, context.config.home, id)
+    rollout = await context.reading.stored.find_archived(id)
     if rollout is None:
         raise archived_not_found(id)
     with _failures(id, "unarchive"):
-        path = await run_in_thread(unarchive_rollout, context.config.home, rollout)
+        path = await context.reading.stored.unarchive(rollout)
         thread = await _shown(context, FoundThread(id, path, None))
     unarchived = ThreadUnarchivedNotification(thread_id=id)
     response = ThreadUnarchiveResponse(thread=thread)
@@ -106,15 +95,10 @@ async def thread_delete(
     id = parse_thread_id(params.thread_id)
     if _is_ephemeral(context, id):
         raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
-    rollout = await _stored_anywhere(context, id)
-
-    def delete() -> None:
-        delete_rollout(rollout)
-        context.reading.notes.forget(id)
-
+    rollout = await _stored(context, id, archived=True)
     with _failures(id, "delete"):
         await _end(context, id, rollout)
-        await run_in_thread(delete)
+        await context.reading.stored.delete(id, rollout)
     deleted = ThreadDeletedNotification(thread_id=id)
     return HandlerResult(ThreadDeleteResponse(), _notified(context, THREAD_DELETED, deleted))
 
@@ -129,7 +113,7 @@ async def thread_name_set(
     _require_stored(context, id)
     await _stored(context, id)
     with _failures(id, "name"):
-        await run_in_thread(context.reading.notes.set_name, id, name)
+        await context.reading.stored.set_name(id, name)
     named = ThreadNameUpdatedNotification(thread_id=id, thread_name=name)
     return HandlerResult(ThreadSetNameResponse(), _notified(context, THREAD_NAME_UPDATED, named))
 
@@ -142,13 +126,13 @@ async def thread_metadata_update(
         raise invalid_request("thread metadata update must include at least one field", "invalid_params")
     changes = _git_changes(update)
     _require_stored(context, id)
-    await _stored_anywhere(context, id)
+    await _stored(context, id, archived=True)
     thread = await context.reading.find(id)
     if thread.path is None:
         raise rollout_not_found(id)
-    before = (await context.reading.summary(thread)).origin.git_info or Revision(None, None, None)
+    before = (await context.reading.summary(thread)).git_info or Revision(None, None, None)
     with _failures(id, "change"):
-        await run_in_thread(context.reading.notes.set_revision, id, replace(before, **changes))
+        await context.reading.stored.set_revision(id, replace(before, **changes))
     return ThreadMetadataUpdateResponse(thread=await _shown(context, thread))
 
 
@@ -160,7 +144,7 @@ def _is_ephemeral(context: ThreadContext, id: ConversationId) -> bool:
 async def _end(context: ThreadContext, id: ConversationId, rollout: Path) -> None:
     """End the thread if it is open here. Raises RolloutBusy if it is open in another server."""
     if context.conversations.find(id) is None:
-        await run_in_thread(require_unused, rollout)
+        await context.reading.stored.require_unused(rollout)
     elif await context.conversations.shut_down(id):
         status = ThreadStatusChangedNotification(thread_id=id, status=NotLoadedThreadStatus())
         context.notifier.notify(THREAD_STATUS_CHANGED, status)
@@ -206,18 +190,10 @@ def _require_stored(context: ThreadContext, id: ConversationId) -> None:
         raise invalid_request(f"ephemeral thread does not support metadata updates: {id}", "ephemeral")
 
 
-async def _stored(context: ThreadContext, id: ConversationId) -> Path:
-    """Where it is stored, outside the archive. Raises RpcError."""
+async def _stored(context: ThreadContext, id: ConversationId, *, archived: bool = False) -> Path:
+    """Return where the thread is stored; one in the archive only if that is asked for too. Raises RpcError."""
     try:
-        return await run_in_thread(find_rollout, context.config.home, id)
-    except RolloutNotFound:
-        raise rollout_not_found(id) from None
-
-
-async def _stored_anywhere(context: ThreadContext, id: ConversationId) -> Path:
-    """The same, also in the archive."""
-    try:
-        return await run_in_thread(find_thread, context.config.home, id)
+        return await context.reading.stored.find(id, archived=archived)
     except RolloutNotFound:
         raise rollout_not_found(id) from None
 

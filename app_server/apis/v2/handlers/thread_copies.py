@@ -25,13 +25,13 @@ from app_server.apis.v2.settings import thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import operation_numbers
+from app_server.core.errors import describe
 from app_server.core.opening import Fork, Revert, StoredRollout
-from app_server.core.rollout.disk import describe
 from app_server.core.rollout.rollout_names import parse_rollout_name
-from app_server.core.rollout.turn_index import TurnCut, TurnNotFound, cut_before, cut_behind
-from app_server.core.rollout.turn_pages import PageRequest
+from app_server.core.rollout.turn_query import PageRequest, TurnCut, TurnNotFound
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
+from protocol.ids import ConversationId
 from protocol.v2.thread import (
     THREAD_REVERTED,
     THREAD_STARTED,
@@ -56,7 +56,9 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     id, path = await _source(context, params)
     keeps = await _kept_lines(context, params, id, path)
     with settings_errors():
-        config = await run_in_thread(reopened, context.config, path, overrides_of(params))
+        config = await run_in_thread(
+            reopened, context.config, context.reading.stored, path, overrides_of(params)
+        )
     origin = Fork(path, keeps, params.ephemeral)
     live, _ = await context.conversations.open(config, origin, operation_numbers())
     with live.kept():
@@ -134,15 +136,14 @@ async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str
 
 async def _copy_name(context: ThreadContext, source: str, copy: LiveConversation) -> None:
     """A copy whose name cannot be written goes on without one."""
-    notes = context.reading.notes
-    name = (await run_in_thread(notes.read)).name(source)
+    name = await context.reading.stored.name(source)
     if name is None:
         return
     if copy.rollout_path is None:
         copy.unstored_name = name
         return
     try:
-        await run_in_thread(notes.set_name, copy.id, name)
+        await context.reading.stored.set_name(ConversationId(copy.id), name)
     except OSError as error:
         log.warning("the name of %s was not copied to %s: %s", source, copy.id, describe(error))
 
@@ -161,9 +162,8 @@ async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str,
 
 
 async def _cut(context: ThreadContext, id: str, path: Path, turn_id: str, *, behind: bool = False) -> TurnCut:
-    find = cut_behind if behind else cut_before
     try:
-        return await run_in_thread(find, path, id, context.reading.indexes, turn_id)
+        return await context.reading.stored.find_cut(path, id, turn_id, behind=behind)
     except TurnNotFound as error:
         raise invalid_request(str(error), "turn_not_found") from None
 

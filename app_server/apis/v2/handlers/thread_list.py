@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
-import anyio
 import anyio.lowlevel
-from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import parse_thread_id
@@ -16,9 +15,7 @@ from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.core.config.settings import UserSettings
 from app_server.core.real_path import real_path
-from app_server.core.rollout.thread_listing import ThreadLists, search_threads
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
-from app_server.core.rollout.thread_summary import ThreadSummary
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import sound_path
@@ -63,15 +60,7 @@ SOURCES = {
 MOST_EXCLUDED = 100
 
 
-class ListContext(Struct, frozen=True):
-    reading: ReadingContext
-    lists: ThreadLists
-
-    def view(self, summary: ThreadSummary) -> Thread:
-        return thread_view(summary, thread_status(self.reading.live.status(summary.id)))
-
-
-async def thread_list(context: ListContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
+async def thread_list(context: ReadingContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
     if params.sort_key is ThreadSortKey.SECTION_POSITION:
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
     if params.originators:
@@ -83,10 +72,10 @@ async def thread_list(context: ListContext, params: ThreadListParams) -> Handler
     request = ListRequest(
         filter=ThreadFilter(
             sources=list_sources(params.source_kinds),
-            default_provider=(provider := context.reading.config.load().provider.id),
+            default_provider=(provider := context.config.load().provider.id),
             providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
             or None,
-            cwds=await _cwds(context.reading.config, params),
+            cwds=await _cwds(context.config, params),
             excluded=_excluded(params),
             search=params.search_term or None,
         ),
@@ -97,18 +86,18 @@ async def thread_list(context: ListContext, params: ThreadListParams) -> Handler
         cursor=params.cursor,
     )
     try:
-        page = await run_in_thread(context.lists.page, request, abandon_on_cancel=True)
+        page = await context.stored.list(request)
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = ThreadListResponse(
-        data=tuple(map(context.view, page.threads)),
+        data=tuple(_view(context, each) for each in page.threads),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
 
     async def read_ahead() -> None:
         if page.next_cursor is not None:
-            await read_lists_ahead(context.lists)
+            await context.stored.read_ahead()
 
     return HandlerResult(response, read_ahead)
 
@@ -118,19 +107,8 @@ def list_sources(kinds: tuple[ThreadSourceKind, ...] | None) -> frozenset[str]:
     return frozenset(source for kind in kinds or INTERACTIVE for source in SOURCES[kind])
 
 
-async def read_lists_ahead(lists: ThreadLists) -> None:
-    """Whoever looks at a long list will search in it. Returns at once where this goes on already."""
-    if lists.reads_ahead:
-        return
-    lists.reads_ahead = True
-    try:
-        while True:
-            rest = await run_in_thread(lists.read_ahead, abandon_on_cancel=True)
-            if rest is None:
-                return
-            await anyio.sleep(rest)
-    finally:
-        lists.reads_ahead = False
+def _view(context: ReadingContext, summary: ThreadSummary) -> Thread:
+    return thread_view(summary, thread_status(context.live.status(summary.id)))
 
 
 async def _cwds(config: UserSettings, params: ThreadListParams) -> frozenset[str] | None:
@@ -163,7 +141,7 @@ MOST_CHARACTERS = 1024
 
 
 async def thread_search(
-    context: ListContext, params: ThreadSearchParams
+    context: ReadingContext, params: ThreadSearchParams
 ) -> HandlerResult[ThreadSearchResponse]:
     term = params.search_term
     if not term.strip():
@@ -174,7 +152,7 @@ async def thread_search(
     request = ListRequest(
         filter=ThreadFilter(
             sources=list_sources(params.source_kinds),
-            default_provider=context.reading.config.load().provider.id,
+            default_provider=context.config.load().provider.id,
         ),
         archived=bool(params.archived),
         by_change=params.sort_key in (ThreadSearchSortKey.UPDATED_AT, ThreadSearchSortKey.RECENCY_AT),
@@ -182,33 +160,24 @@ async def thread_search(
         limit=params.limit,
         cursor=params.cursor,
     )
-    lists = context.lists
     try:
-        page = await run_in_thread(
-            search_threads, lists, request, term, context.reading.live.loaded(), abandon_on_cancel=True
-        )
+        page = await context.stored.search(request, term, context.live.loaded())
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = ThreadSearchResponse(
         data=tuple(
-            ThreadSearchResult(thread=context.view(each), snippet=words) for each, words in page.found
+            ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.found
         ),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
 
-    async def read_ahead() -> None:
-        lists.reads_messages = True
-        await read_lists_ahead(lists)
-
-    return HandlerResult(response, read_ahead)
+    return HandlerResult(response, partial(context.stored.read_ahead, messages=True))
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     reading = services.threads.get().reading
-    clock = services.server.machine.wall_clock
-    context = ListContext(reading, ThreadLists(reading.config.home, reading.notes, clock))
     return (
-        route(THREAD_LIST, thread_list, context),
-        route(THREAD_SEARCH, thread_search, context),
+        route(THREAD_LIST, thread_list, reading),
+        route(THREAD_SEARCH, thread_search, reading),
     )

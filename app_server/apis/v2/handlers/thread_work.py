@@ -22,8 +22,6 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.errors import RolloutNotFound
 from app_server.core.git.upstream import merge_base
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
-from app_server.core.rollout.last_state import last_goal
-from app_server.core.rollout.listing import find_rollout
 from app_server.core.session import review_texts
 from app_server.core.session.commands import (
     FORGOTTEN_MS,
@@ -229,10 +227,10 @@ async def thread_goal_get(
         goal = _with_goals(live).session.facts.goal
     else:
         try:
-            path = await run_in_thread(find_rollout, context.config.home, thread_id)
+            path = await context.reading.stored.find(thread_id, archived=False)
         except RolloutNotFound:
             raise thread_not_found(thread_id) from None
-        goal = await run_in_thread(last_goal, path)
+        goal = await context.reading.stored.goal(path)
     return wire.ThreadGoalGetResponse(goal=None if goal is None else shown_goal(thread_id, goal))
 
 

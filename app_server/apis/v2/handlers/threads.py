@@ -28,12 +28,8 @@ from app_server.conversations.unloading import IdleUnloader
 from app_server.core.config.toml_file import UNREADABLE
 from app_server.core.errors import BeyondClientRights, ConfigError, RolloutNotFound
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
-from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import find_archived
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import PageRequest
+from app_server.core.rollout.turn_query import PageRequest
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
@@ -175,7 +171,7 @@ async def _reopen(
         else:
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
             origin = StoredRollout(path, turns=True, keeps_usage=True)
-            config = await run_in_thread(reopened, context.config, path, given)
+            config = await run_in_thread(reopened, context.config, context.reading.stored, path, given)
     live, opened = await context.conversations.open(config, origin, operation_numbers())
     stored = opened.stored
     try:
@@ -259,9 +255,9 @@ async def _named_path(context: ThreadContext, thread_id: ConversationId, named: 
 
 async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path:
     try:
-        return await run_in_thread(find_rollout, context.config.home, thread_id)
+        return await context.reading.stored.find(thread_id, archived=False)
     except RolloutNotFound:
-        if await run_in_thread(find_archived, context.config.home, thread_id) is not None:
+        if await context.reading.stored.find_archived(thread_id) is not None:
             raise thread_archived(thread_id) from None
         raise rollout_not_found(thread_id) from None
 
@@ -270,8 +266,8 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier, once: Sen
     """Build what handlers need for threads, and begin to unload those that nobody uses."""
     config, client, conversations = services.config, services.handshake.client, services.conversations
     machine = services.machine
-    indexes = TurnIndexes()
-    seeds = ItemIdSeeds(indexes)
+    stored = services.stored.get()
+    seeds = ItemIdSeeds(stored)
 
     def make_adapter(thread_id: str) -> ThreadAdapter:
         return ThreadAdapter(
@@ -284,7 +280,7 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier, once: Sen
         conversations=conversations,
         notifier=notifier,
         make_adapter=make_adapter,
-        reading=ReadingContext(config, loaded, indexes, ThreadNotes(config.home, machine.wall_clock)),
+        reading=ReadingContext(config, loaded, stored),
         seeds=seeds,
         unloader=_idle_unloader(conversations, notifier, machine.monotonic),
         skills=services.skills,

@@ -1,0 +1,189 @@
+"""The stored conversations of one home, as clients list, search, read, name, archive and delete them. All methods that
+wait leave the disk to a thread; what most clients do not ask for is loaded with its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from app_server.core.errors import RolloutNotFound
+from app_server.core.lazy import Lazy
+from app_server.core.real_path import real_path
+from app_server.core.rollout import archive
+from app_server.core.rollout.last_state import last_goal, last_turn_context
+from app_server.core.rollout.listing import find
+from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
+from app_server.core.rollout.summary import read_stored_thread, summarise
+from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.turn_index import TurnIndexes, find_cut
+from app_server.core.rollout.turn_pages import TurnHistory, open_history
+from app_server.core.rollout.turn_query import TurnCut
+from app_server.core.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from app_server.core.git.repository import Revision
+    from app_server.core.rollout.stored_items import StoredItems
+    from app_server.core.rollout.thread_listing import ThreadLists
+    from app_server.core.rollout.thread_query import ListRequest, SearchPage, ThreadPage, ThreadSummary
+    from app_server.core.rollout.turn_query import TurnCut
+    from protocol.engine.events import Goal
+    from protocol.engine.turns import TurnRecord
+    from protocol.ids import ConversationId
+    from protocol.rollout import TurnContextItem
+
+Result = TypeVar("Result")
+
+
+def _load_items() -> Callable[[Path, str], StoredItems]:
+    from app_server.core.rollout.stored_items import read_stored_items  # noqa: PLC0415 - few clients show them
+
+    return read_stored_items
+
+
+class StoredConversations:
+    def __init__(self, home: Path, now: Callable[[], float]) -> None:
+        """`now` gives seconds since 1970."""
+        self._home = home
+        self._notes, self._indexes = ThreadNotes(home, now), TurnIndexes()
+
+        def load_lists() -> ThreadLists:
+            from app_server.core.rollout.thread_listing import ThreadLists  # noqa: PLC0415 - with the first list
+
+            return ThreadLists(home, self._notes, now)
+
+        self._lists, self._items = Lazy(load_lists), Lazy(_load_items)
+
+    # --- lists
+    async def list(self, request: ListRequest) -> ThreadPage:
+        """Return a page of conversations. Raises InvalidListCursor. Files that cannot be read are left out."""
+        return await run_in_thread(lambda: self._lists.get().page(request), abandon_on_cancel=True)
+
+    async def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> SearchPage:
+        """Return conversations with `term` in what was said or in their names. `loaded`: ids of those that change in
+        this process. Of the filter only the sources count. Raises InvalidListCursor.
+        """
+        return await run_in_thread(
+            lambda: self._lists.get().search(request, term, loaded), abandon_on_cancel=True
+        )
+
+    async def read_ahead(self, *, messages: bool = False) -> None:
+        """Read what a search will need, with pauses: whoever looks at a long list will search in it. Returns at once
+        where this goes on already.
+        """
+        lists = self._lists.get()
+        lists.reads_messages = lists.reads_messages or messages
+        if lists.reads_ahead:
+            return
+        lists.reads_ahead = True
+        try:
+            while True:
+                rest = await run_in_thread(lists.read_ahead, abandon_on_cancel=True)
+                if rest is None:
+                    return
+                await anyio.sleep(rest)
+        finally:
+            lists.reads_ahead = False
+
+    # --- one of them
+    async def find(self, id: ConversationId, *, archived: bool = True) -> Path:
+        """Return where a conversation is stored; one in the archive only if that is asked for too. Raises
+        RolloutNotFound.
+        """
+        path = await run_in_thread(find, self._home, id)
+        if path is None and archived:
+            path = await self.find_archived(id)
+        if path is None:
+            raise RolloutNotFound(f"no rollout found for conversation id {id}")
+        return path
+
+    async def find_archived(self, id: ConversationId) -> Path | None:
+        """Return where a conversation is stored in the archive."""
+        return await run_in_thread(lambda: find(self._home, id, archived=True))
+
+    async def summary(self, path: Path, default_provider: str) -> ThreadSummary:
+        """Summarise a stored conversation. Raises RolloutUnreadable; its text says nothing that the file says."""
+        return await run_in_thread(
+            lambda: summarise(read_stored_thread(path), default_provider, self._notes.read())
+        )
+
+    async def turns(
+        self,
+        path: Path | None,
+        id: str,
+        ask: Callable[[TurnHistory], Result],
+        running: TurnRecord | None = None,
+    ) -> Result:
+        """Return what `ask`, which runs in a thread, makes of the turns of a conversation, stored and running. Raises
+        RolloutUnreadable.
+        """
+
+        def read() -> Result:
+            with open_history(path, id, self._indexes, running) as history:
+                return ask(history)
+
+        return await run_in_thread(read)
+
+    async def items(self, path: Path, id: ConversationId) -> StoredItems:
+        """Return all items in their order, whoever stored them. Raises RolloutUnreadable."""
+        return await run_in_thread(lambda: self._items.get()(path, id))
+
+    async def goal(self, path: Path) -> Goal | None:
+        """Return what the conversation works for. Raises RolloutUnreadable."""
+        return await run_in_thread(last_goal, path)
+
+    async def name(self, id: str) -> str | None:
+        """Return the name that a user gave the conversation."""
+        return (await run_in_thread(self._notes.read)).name(id)
+
+    async def find_cut(self, path: Path, id: str, turn_id: str, *, behind: bool) -> TurnCut:
+        """Return where the file is cut before a turn, or behind it. Raises TurnNotFound and RolloutUnreadable."""
+        return await run_in_thread(lambda: find_cut(path, id, self._indexes, turn_id, behind=behind))
+
+    def last_settings(self, path: Path) -> TurnContextItem | None:
+        """Return the settings of the last turn; None where no turn was stored. Blocks. Raises RolloutUnreadable."""
+        return last_turn_context(path)
+
+    def has(self, path: Path) -> bool:
+        """Tell whether a file is one of the home's conversations, wherever links lead. Blocks."""
+        real = Path(real_path(path))
+        return any(real.is_relative_to(real_path(self._home / folder)) for folder in (SESSIONS, ARCHIVED))
+
+    # --- changes
+    async def set_name(self, id: ConversationId, name: str) -> None:
+        """Name a conversation. Raises OSError."""
+        await run_in_thread(self._notes.set_name, id, name)
+
+    async def set_revision(self, id: ConversationId, revision: Revision) -> None:
+        """Note another state of the repository for a conversation. Raises OSError."""
+        await run_in_thread(self._notes.set_revision, id, revision)
+
+    async def require_archivable(self, id: ConversationId, path: Path) -> None:
+        """Raise ArchiveRefused or ConversationError if that file of the conversation cannot be archived."""
+        await run_in_thread(archive.archivable, self._home, id, path)
+
+    async def require_unused(self, path: Path) -> None:
+        """Raise RolloutBusy while somebody writes the file."""
+        await run_in_thread(archive.require_unused, path)
+
+    async def archive(self, id: ConversationId, path: Path) -> None:
+        """Move the file to the archive. Raises like `require_archivable`, and RolloutBusy while somebody writes it."""
+        await run_in_thread(archive.archive_rollout, self._home, id, path)
+
+    async def unarchive(self, path: Path) -> Path:
+        """Move an archived file back; return the new path. Raises ConversationError, and RolloutBusy while somebody
+        writes it.
+        """
+        return await run_in_thread(archive.unarchive_rollout, self._home, path)
+
+    async def delete(self, id: ConversationId, path: Path) -> None:
+        """Delete the file and what is noted of it. Raises ConversationError, RolloutBusy and OSError."""
+
+        def delete() -> None:
+            archive.delete_rollout(path)
+            self._notes.forget(id)
+
+        await run_in_thread(delete)

@@ -1,0 +1,206 @@
+"""What is shown of a stored conversation beside its turns: where it came from and what it is about, from the head of
+its file; with which model it was used last, from its end; and what users said beside it. The rest is not read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.git.repository import Revision
+from app_server.core.rollout.disk import opened
+from app_server.core.rollout.last_state import turn_contexts
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import read_record, text_of
+from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.rollout.thread_notes import NotedNow
+from app_server.core.rollout.thread_query import ThreadSummary
+from protocol.base import Json
+from protocol.ids import ConversationId, SessionOrigin
+
+MAX_HEAD_BYTES = 8 * 1024 * 1024
+"""Instructions and a first message with images may be long; a summary reads at most this much."""
+MAX_HEAD_LINES = 64
+TAIL_BYTES = 256 * 1024
+"""So much of a file's end is searched for the settings of its last turn: a request to the model stores them anew."""
+IMAGE = "[Image]"
+"""The preview where the user began with images only, as in codex 0.169."""
+
+_REQUEST = "## My request for Codex:"
+"""Some clients prepend context to a message; the user's own text follows this heading."""
+_MOST = 2**63 - 1
+
+
+class StoredHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a file says of its conversation, in the order in which the index keeps it."""
+
+    id: ConversationId
+    preview: str
+    timestamp: str
+    provider: str
+    """Empty where the file names none."""
+    cwd: str
+    cli_version: str
+    source: SessionOrigin | dict[str, Json]
+    """For a sub-agent's conversation, the object of the protocol."""
+    git: tuple[str | None, str | None, str | None] | None
+    """Commit, branch and address of the repository."""
+    originator: str
+    """The client that began it."""
+    forked_from: str | None
+    """The conversation that it is a copy of."""
+    model: str | None = None
+    """The model and effort of the last turn."""
+    effort: str | None = None
+
+
+class FileState(Struct, frozen=True):
+    """By which a change of a file is seen; in numbers of 64 bits with a sign."""
+
+    inode: int
+    size: int
+    changed_ns: int
+    """Its modification time."""
+    moved_ns: int
+    """Its status change time, which nobody can set."""
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileState:
+        return cls(*state_values(status))
+
+    @property
+    def values(self) -> tuple[int, int, int, int]:
+        return (self.inode, self.size, self.changed_ns, self.moved_ns)
+
+
+class StoredThread(Struct, frozen=True):
+    head: StoredHead
+    path: Path
+    state: FileState
+    has_user_message: bool = True
+    """Whether it contains a message of the user."""
+
+
+def state_values(status: os.stat_result) -> tuple[int, int, int, int]:
+    """Return what a `FileState` has."""
+    changed, moved = status.st_mtime_ns, status.st_ctime_ns
+    return (
+        status.st_ino & _MOST,
+        status.st_size,
+        changed if changed < _MOST else _MOST,
+        moved if moved < _MOST else _MOST,
+    )
+
+
+def read_stored_thread(path: Path) -> StoredThread:
+    """Read the head and the end of a file. Raises `RolloutUnreadable`; its text says nothing that the file says."""
+    # No validators: a list is often the first request, and building them takes longer than the page.
+    with opened(path) as fd:
+        status = os.fstat(fd)
+        meta: dict[str, Json] | None = None
+        preview: str | None = None
+        end = min(status.st_size, MAX_HEAD_BYTES)
+        for raw in islice(raw_lines(fd, end=end), MAX_HEAD_LINES):
+            record = read_record(raw.data)
+            if record is None:
+                continue
+            if meta is None and record.kind == "session_meta":
+                found = record.value()
+                meta = found if found is not None and is_session_meta(found) else None
+            elif preview is None and record.kind == "event_msg" and record.name == "user_message":
+                event = record.value() or {}
+                text = text_of(event, "message")
+                preview = None if text is None else _preview(text, event.get("images"))
+            if meta and preview is not None:
+                break
+        if meta is None:
+            raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
+        settings = next(turn_contexts(fd, TAIL_BYTES), {})
+        head = StoredHead(
+            id=conversation_of(path.name, meta["id"]),
+            preview=preview or "",
+            timestamp=meta["timestamp"],
+            provider=text_of(meta, "model_provider") or "",
+            cwd=meta["cwd"],
+            cli_version=meta["cli_version"],
+            source=_source(meta.get("source")),
+            git=_git(meta.get("git")),
+            originator=meta["originator"],
+            forked_from=text_of(meta, "forked_from_id"),
+            model=text_of(settings, "model"),
+            effort=text_of(settings, "further_effort") or text_of(settings, "effort"),
+        )
+        return StoredThread(head, path, FileState.of(status), preview is not None)
+
+
+def summarise(stored: StoredThread, default_provider: str, noted: NotedNow) -> ThreadSummary:
+    """Summarise what the file says, with what users said beside it."""
+    head, updated_at = stored.head, stored.state.changed_ns // 1_000_000_000
+    return ThreadSummary(
+        id=head.id,
+        path=stored.path,
+        preview=head.preview,
+        timestamp=head.timestamp,
+        created_at=_seconds(head.timestamp, updated_at),
+        updated_at=updated_at,
+        cwd=head.cwd,
+        cli_version=head.cli_version,
+        originator=head.originator,
+        source=head.source,
+        git_info=noted.revision(head.id) or (None if head.git is None else Revision(*head.git)),
+        forked_from=head.forked_from,
+        provider=head.provider or default_provider,
+        model=head.model,
+        effort=head.effort,
+        name=noted.name(head.id),
+    )
+
+
+def is_session_meta(found: Mapping[str, Json]) -> bool:
+    """Tell whether the payload has what no conversation is without."""
+    return all(
+        isinstance(found.get(key), str) for key in ("id", "timestamp", "cwd", "originator", "cli_version")
+    )
+
+
+def request_in(text: str) -> str:
+    """Return the user's own part of a message."""
+    _, mark, request = text.partition(_REQUEST)
+    return request.strip() if mark else text
+
+
+def _source(raw: Json) -> SessionOrigin | dict[str, Json]:
+    match raw:
+        case None:
+            return SessionOrigin.VSCODE
+        case str():
+            return SessionOrigin(raw)
+        case {"subagent": "review" | "compact" as kind}:
+            return {"subagent": kind}
+        case {"subagent": {"other": str(name)}}:
+            return {"subagent": {"other": name}}
+        case _:
+            return SessionOrigin.UNKNOWN
+
+
+def _git(raw: Json) -> tuple[str | None, str | None, str | None] | None:
+    if not isinstance(raw, dict):
+        return None
+    return text_of(raw, "commit_hash"), text_of(raw, "branch"), text_of(raw, "repository_url")
+
+
+def _preview(text: str, images: Json) -> str:
+    return request_in(text) if text.strip() or not images else IMAGE
+
+
+def _seconds(timestamp: str, default: int) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp())
+    except (ValueError, OverflowError):
+        return default
