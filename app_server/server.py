@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import HostServices, ServerServices
+from app_server.apis.services import ServerServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
@@ -31,6 +31,7 @@ from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.run_git import Git
+from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.core.opening import Opened, Origin
 from app_server.core.process_memory import FreeMemoryReturn
@@ -276,7 +277,7 @@ def _compose(
             new_id=process.new_id,
             random=machine.random,
         ),
-        host=HostServices(runner, git, FileSearch(machine.time_ns)),
+        host=Host(config, runner, git, FileSearch(machine.time_ns)),
         engine=engine,
         skills=skills,
         stored=Lazy(load_stored),

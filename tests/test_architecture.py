@@ -45,7 +45,7 @@ CORE = (
     {"session"},
     {"turn"},
     {"tools"},
-    {"goals", "skills", "diagnostics"},
+    {"goals", "skills", "diagnostics", "host"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model", "client_files"},
     {"launcher"},

@@ -12,9 +12,7 @@ from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.files.search import FileSearch
-from app_server.core.git.run_git import Git
+from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.machine import Machine
 from app_server.rpc.errors import invalid_request
@@ -24,14 +22,6 @@ if TYPE_CHECKING:
     from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
-
-
-class HostServices(Struct, frozen=True):
-    """What clients use of the machine, besides conversations."""
-
-    runner: CommandRunner
-    git: Git
-    search: FileSearch
 
 
 class ProviderModels(Protocol):
@@ -56,7 +46,7 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     outgoing: Outgoing
     handshake: Handshake
     accounts: Accounts
-    host: HostServices
+    host: Host
     engine: EngineQueries
     skills: Lazy[SkillCatalog]
     stored: Lazy[StoredConversations]

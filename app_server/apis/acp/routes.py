@@ -135,8 +135,9 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         login,
         services.engine,
         services.stored,
+        services.host,
     )
-    prompting = prompts.PromptContext(opened, services.accounts, services.config.home)
+    prompting = prompts.PromptContext(opened, services.accounts, services.host)
     return (
         route(methods.INITIALIZE, handshake.initialize, login),
         route(methods.AUTHENTICATE, handshake.authenticate, login),

@@ -15,9 +15,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     config, live, connection = services.config, services.conversations, services.handshake
     initialize = setup.InitializeContext(connection, config.home)
     account = setup.AccountContext(services.accounts, services.outgoing)
-    command = host.CommandContext(config, services.host.runner)
     conversation = conversations.ConversationContext(config, live, services.outgoing, services.stored)
-    file = host.FileContext(services.host.search, services.host.git)
     listener = conversations.ListenerContext(live, services.machine.new_id)
     return (
         route(methods.INITIALIZE, setup.initialize, initialize),
@@ -34,9 +32,9 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         route(methods.SEND_USER_TURN, turns.send_user_turn, live),
         route(methods.INTERRUPT_CONVERSATION, turns.interrupt_conversation, live),
         route(methods.SUBMIT, turns.submit, live),
-        route(methods.GIT_DIFF_TO_REMOTE, host.git_diff_to_remote, file),
-        route(methods.FUZZY_FILE_SEARCH, host.fuzzy_file_search, file),
-        route(methods.EXEC_ONE_OFF_COMMAND, host.exec_one_off_command, command),
+        route(methods.GIT_DIFF_TO_REMOTE, host.git_diff_to_remote, services.host),
+        route(methods.FUZZY_FILE_SEARCH, host.fuzzy_file_search, services.host),
+        route(methods.EXEC_ONE_OFF_COMMAND, host.exec_one_off_command, services.host),
         route(methods.LOGIN_API_KEY, setup.login_api_key, account),
         route(methods.LOGIN_CHAT_GPT, setup.login_chat_gpt, account),
         route(methods.CANCEL_LOGIN_CHAT_GPT, setup.cancel_login_chat_gpt, account),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app_server.conversations.manager import ConversationManager
     from app_server.conversations.unloading import IdleUnloader
     from app_server.core.config.settings import UserSettings
-    from app_server.core.git.run_git import Git
+    from app_server.core.host import Host
     from app_server.core.lazy import Lazy
     from app_server.core.skills.skill_catalog import SkillCatalog
 
@@ -31,7 +31,7 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     seeds: ItemIdSeeds
     unloader: IdleUnloader
     skills: Lazy[SkillCatalog]
-    git: Git
+    host: Host
 
 
 class ThreadServices(Struct, frozen=True):

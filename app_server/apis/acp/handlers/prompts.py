@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import anyio
 from msgspec import Struct
 
@@ -21,9 +19,8 @@ from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.text import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.accounts import Accounts
-from app_server.core.custom_prompts import FOLDER, discover_prompts
+from app_server.core.host import Host
 from app_server.core.session.commands import Command, Compact, ListTools, Review, Undo
-from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
 from protocol.acp.prompt import (
     ContentBlock,
@@ -79,7 +76,7 @@ MOST_CHARACTERS = 16 * 1024 * 1024
 class PromptContext(Struct, frozen=True):
     sessions: Sessions
     accounts: Accounts
-    home: Path
+    host: Host
 
 
 async def prompt(context: PromptContext, params: PromptRequest) -> PromptResponse:
@@ -126,7 +123,7 @@ async def _served(
 async def _read_prompts(context: PromptContext, session: AcpSession) -> None:
     """The user may have changed them since the session began."""
     async with session.turns.order:
-        prompts = await run_in_thread(discover_prompts, context.home / FOLDER)
+        prompts = await context.host.prompts()
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
         session.send("available_commands_update", availableCommands=session.commands.shown())

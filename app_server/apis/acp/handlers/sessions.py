@@ -36,8 +36,8 @@ from app_server.apis.services import ProviderModels
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
-from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import BeyondClientRights, CoreError, RolloutNotFound
+from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation, Origin, StoredRollout
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
@@ -120,6 +120,7 @@ class SessionContext(Struct, frozen=True):
     login: LoginContext
     models: ProviderModels
     stored: Lazy[StoredConversations]
+    host: Host
     operation_ids: Callable[[], Callable[[], str]] = operation_numbers
 
 
@@ -209,7 +210,7 @@ def _planned(
 
 
 async def _open(context: SessionContext, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
-    prompts = await run_in_thread(discover_prompts, context.config.home / FOLDER)
+    prompts = await context.host.prompts()
     live, _ = await context.conversations.open(plan.config, origin, context.operation_ids())
     session = context.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
     client = context.sessions.client

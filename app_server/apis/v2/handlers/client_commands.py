@@ -10,9 +10,8 @@ import base64
 import binascii
 import codecs
 import errno
-import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import anyio
 import msgspec
@@ -22,16 +21,13 @@ from app_server.apis.route import Route, route
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
-from app_server.core.config.fence import check_sandbox
-from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, LaunchError
-from app_server.core.exec.command import CommandSpec, Stream
-from app_server.core.exec.environment import command_environment
+from app_server.core.exec.command import Stream
 from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize
 from app_server.core.exec.run import hand_on
-from app_server.core.exec.runner import CommandRunner
 from app_server.core.exec.streams import InputClosed, InputFull
+from app_server.core.host import Host, WantedCommand
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
 from app_server.rpc.outgoing import Outgoing
 from protocol.jsonrpc import INVALID_PARAMS
@@ -174,18 +170,13 @@ class StreamedOutput:
         )
 
 
-log = logging.getLogger(__name__)
-
 DEFAULT_TIMEOUT_MS = 10_000
 NO_PROGRAM = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.ENOEXEC: 126}
 """Exit codes of shells for what is no program, by the system's error number."""
-TERMINAL_KIND = "xterm"
-"""$TERM of a command on a terminal, if nothing else says it."""
 
 
 class ClientCommandContext(Struct, frozen=True):
-    config: UserSettings
-    runner: CommandRunner
+    host: Host
     outgoing: Outgoing
     notifier: ThreadNotifier
     processes: ClientProcesses
@@ -251,11 +242,9 @@ async def command_exec_terminate(
 async def _run(
     context: ClientCommandContext, params: wire.CommandExecParams, process: ClientProcess
 ) -> wire.CommandExecResponse:
-    spec = _spec(context, params)
+    spec = context.host.prepare(_wanted(params))
     size = _size(params.size) if params.size else USUAL_SIZE
-    command = await context.runner.open_streamed(
-        spec, stdin=process.stdin, terminal=size if process.terminal else None
-    )
+    command = await context.host.open(spec, stdin=process.stdin, terminal=size if process.terminal else None)
     process.opened(command)
     cap = DEFAULT_CAP if params.output_bytes_cap is None else params.output_bytes_cap
     kept = KeptOutput(None if params.disable_output_cap else cap)
@@ -281,31 +270,16 @@ async def _run(
     )
 
 
-def _spec(context: ClientCommandContext, params: wire.CommandExecParams) -> CommandSpec:
-    config = context.config.load(_profile(params))
-    cwd = str(context.config.cwd / (params.cwd or ""))
-    policy = config.permissions.sandbox_policy
-    if params.sandbox_policy is not None:
-        policy = sandbox_policy(params.sandbox_policy)
-    check_sandbox(config.fence, policy, cwd)
-    plan = context.runner.plan(policy, cwd)
-    for notice in plan.notices if plan is not None else ():
-        log.warning("command/exec: %s", notice)
-    environment = command_environment(
-        config.permissions.environment,
-        context.runner.environment_for_commands,
-        plan=plan,
-        withheld=config.credential_variables(),
-    )
-    if params.tty:
-        environment.setdefault("TERM", TERMINAL_KIND)
+def _wanted(params: wire.CommandExecParams) -> WantedCommand:
     timeout_ms = DEFAULT_TIMEOUT_MS if params.timeout_ms is None else params.timeout_ms
-    return CommandSpec(
+    return WantedCommand(
         argv=params.command,
-        cwd=cwd,
-        env=_overlaid(environment, params.env or {}),
+        cwd=params.cwd,
+        policy=None if params.sandbox_policy is None else sandbox_policy(params.sandbox_policy),
         timeout_ms=None if params.disable_timeout else timeout_ms,
-        sandbox=plan,
+        request=_profile(params),
+        environment=params.env,
+        terminal=params.tty,
     )
 
 
@@ -318,12 +292,6 @@ def _profile(params: wire.CommandExecParams) -> RequestOverrides:
             f"invalid permission profile: {params.permission_profile[:100]}", "invalid_params"
         )
     return RequestOverrides(sandbox=mode)
-
-
-def _overlaid(environment: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """A null removes a variable."""
-    merged = {**environment, **changes}
-    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _check(params: wire.CommandExecParams) -> None:
@@ -373,9 +341,7 @@ def _not_spawned(error: LaunchError) -> RpcError:
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     server = services.server
-    commands = ClientCommandContext(
-        server.config, server.host.runner, server.outgoing, services.notifier, ClientProcesses()
-    )
+    commands = ClientCommandContext(server.host, server.outgoing, services.notifier, ClientProcesses())
     return (
         route(wire.COMMAND_EXEC, command_exec, commands),
         route(wire.COMMAND_EXEC_WRITE, command_exec_write, commands),

@@ -20,7 +20,6 @@ from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import review_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import RolloutNotFound
-from app_server.core.git.upstream import merge_base
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.session import review_texts
 from app_server.core.session.commands import (
@@ -121,7 +120,7 @@ async def _review_request(context: ThreadContext, target: turn.ReviewTarget, cwd
             return review_texts.uncommitted_changes()
         case turn.BaseBranchReviewTarget():
             branch = _required_text(target.branch, "branch")
-            base = await merge_base(context.git, Path(cwd), branch)
+            base = await context.host.merge_base(Path(cwd), branch)
             return review_texts.against_branch(branch, base)
         case turn.CommitReviewTarget():
             title = (target.title or "").strip()

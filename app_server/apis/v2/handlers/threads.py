@@ -284,7 +284,7 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier, once: Sen
         seeds=seeds,
         unloader=_idle_unloader(conversations, notifier, machine.monotonic),
         skills=services.skills,
-        git=services.host.git,
+        host=services.host,
     )
 
 

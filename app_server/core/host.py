@@ -1,0 +1,105 @@
+"""The machine without a conversation, with the rights that the configuration gives: the face of commands, searches,
+repositories and prompts for all APIs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from app_server.core.config.fence import check_sandbox
+from app_server.core.config.settings import UserSettings
+from app_server.core.config.types import RequestOverrides
+from app_server.core.custom_prompts import FOLDER, discover_prompts
+from app_server.core.exec.command import CommandSpec, ExecResult, Stream
+from app_server.core.exec.environment import command_environment
+from app_server.core.exec.process import Process, TerminalSize
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.files.search import FileSearch
+from app_server.core.git import upstream
+from app_server.core.git.run_git import Git
+from app_server.core.threads import run_in_thread
+from protocol.events.notices import CustomPrompt
+from protocol.policy import SandboxPolicy
+
+TERMINAL_KIND = "xterm"
+"""$TERM of a command on a terminal, if nothing else says it."""
+
+log = logging.getLogger(__name__)
+
+
+class WantedCommand(Struct, frozen=True, kw_only=True):
+    """A command of a client."""
+
+    argv: tuple[str, ...]
+    cwd: str | None
+    """Relative to the server's working directory."""
+    policy: SandboxPolicy | None
+    """None: the configured one."""
+    timeout_ms: int | None
+    request: RequestOverrides | None = None
+    environment: Mapping[str, str | None] | None = None
+    """Variables besides those of the configuration; None removes one."""
+    terminal: bool = False
+
+
+class Host(Struct, frozen=True):
+    """What clients use of the machine, besides conversations."""
+
+    settings: UserSettings
+    runner: CommandRunner
+    git: Git
+    search: FileSearch
+
+    def prepare(self, wanted: WantedCommand) -> CommandSpec:
+        """Make what is run of what a client asks for. Raises ConfigError, also where that is more than it may have."""
+        config = self.settings.load(wanted.request)
+        cwd = str(self.settings.cwd / (wanted.cwd or ""))
+        policy = wanted.policy or config.permissions.sandbox_policy
+        check_sandbox(config.fence, policy, cwd)
+        plan = self.runner.plan(policy, cwd)
+        for notice in plan.notices if plan is not None else ():
+            log.warning("a command of the client: %s", notice)
+        environment = command_environment(
+            config.permissions.environment,
+            self.runner.environment_for_commands,
+            plan=plan,
+            withheld=config.credential_variables(),
+        )
+        if wanted.terminal:
+            environment.setdefault("TERM", TERMINAL_KIND)
+        changed = {**environment, **(wanted.environment or {})}
+        return CommandSpec(
+            argv=wanted.argv,
+            cwd=cwd,
+            env={name: value for name, value in changed.items() if value is not None},
+            timeout_ms=wanted.timeout_ms,
+            sandbox=plan,
+        )
+
+    async def run(self, wanted: WantedCommand) -> ExecResult:
+        """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran, and as `prepare` does."""
+        return await self.runner.run(self.prepare(wanted), _ignore)
+
+    async def open(self, spec: CommandSpec, *, stdin: bool, terminal: TerminalSize | None) -> Process:
+        """Start a command whose output is taken piece by piece."""
+        return await self.runner.open_streamed(spec, stdin=stdin, terminal=terminal)
+
+    async def diff_to_remote(self, folder: Path) -> upstream.DiffToRemote | None:
+        """Return what a working tree has that no remote has; None without a known remote, or if git fails."""
+        return await upstream.diff_to_remote(self.git, folder)
+
+    async def merge_base(self, folder: Path, branch: str) -> str | None:
+        """Return the newest commit that HEAD and a branch have in common, if there is one."""
+        return await upstream.merge_base(self.git, folder, branch)
+
+    async def prompts(self) -> tuple[CustomPrompt, ...]:
+        """Return the prompts in the home, sorted by name."""
+        return await run_in_thread(discover_prompts, self.settings.home / FOLDER)
+
+
+def _ignore(stream: Stream, data: bytes) -> None:
+    pass
