@@ -70,6 +70,13 @@ def library(tmp_path: Path) -> MakeLibraryWorld:
 
 
 @pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """An empty directory whose path is short, and as long in each run: it is shown in lines of a certain width."""
+    with tempfile.TemporaryDirectory(prefix="t-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def unversioned(tmp_path: Path) -> Iterator[Path]:
     """An empty directory that no git repository contains. `tmp_path` is one as a rule, but not where a directory above
     it, such as /tmp, has a `.git`.

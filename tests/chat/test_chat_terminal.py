@@ -21,9 +21,15 @@ def wait_for_answer(t: Terminal, text: str) -> str:
     return t.wait_for(IDLE)
 
 
+def wait_for_question(t: Terminal, text: str) -> None:
+    """The text, and the end of showing it: what is typed before is no answer. The loop does both in one go."""
+    t.wait_for(text)
+    from_thread.run_sync(lambda: None)
+
+
 @pytest.fixture
-def chat(tmp_path: Path) -> PlayChat:
-    return chats_in(tmp_path)
+def chat(short_folder: Path) -> PlayChat:
+    return chats_in(short_folder)
 
 
 async def test_a_message_a_command_that_is_allowed_and_a_patch_that_is_not(chat: PlayChat) -> None:
@@ -226,7 +232,7 @@ async def test_without_a_cursor_a_question_shows_what_answers_it(chat: PlayChat)
     def play(t: Terminal) -> None:
         t.wait_for("/help")
         t.press("begin\n")
-        t.wait_for("[y] yes  [a] always in this thread  [n] no  [s] stop and say why")
+        wait_for_question(t, "[y] yes  [a] always in this thread  [n] no  [s] stop and say why")
         t.press("always so\n")
         t.wait_for("no answer: expected y or yes")
         t.press("yes\n")
@@ -252,7 +258,7 @@ async def test_without_a_cursor_what_was_typed_before_a_question_is_said_later(
         t.press(early)
         t.wait_for(early.strip())
         from_thread.run_sync(held.release)
-        t.wait_for("[y] yes")
+        wait_for_question(t, "[y] yes")
         t.press(late)
         if early.endswith("\n"):
             t.wait_for("Then not.")
@@ -321,14 +327,14 @@ async def test_what_was_typed_stays_when_the_picker_has_taken_its_place(chat: Pl
     assert "half a line" in w.model_saw()
 
 
-async def test_a_picture_whose_path_is_pasted_goes_along(chat: PlayChat, tmp_path: Path) -> None:
-    picture = tmp_path / "my shot.PNG"
+async def test_a_picture_whose_path_is_pasted_goes_along(chat: PlayChat, short_folder: Path) -> None:
+    picture = short_folder / "my shot.PNG"
     picture.write_bytes(PNG)
 
     def play(t: Terminal) -> None:
         t.wait_for("0 tokens")
         pasted = str(picture).replace(" ", "\\ ")
-        t.press(f"\x1b[200~look at '{tmp_path}/none.png' and {pasted}\x1b[201~")
+        t.press(f"\x1b[200~look at '{short_folder}/none.png' and {pasted}\x1b[201~")
         t.press("\r")
         wait_for_answer(t, "A picture.")
         t.press(CTRL_D)
@@ -341,10 +347,10 @@ async def test_a_picture_whose_path_is_pasted_goes_along(chat: PlayChat, tmp_pat
 
 
 async def test_files_and_commands_are_completed_and_what_was_said_is_recalled(
-    chat: PlayChat, tmp_path: Path
+    chat: PlayChat, short_folder: Path
 ) -> None:
-    (tmp_path / "workspace").mkdir()
-    (tmp_path / "workspace" / "notes.txt").write_text("")
+    (short_folder / "workspace").mkdir()
+    (short_folder / "workspace" / "notes.txt").write_text("")
 
     def play(t: Terminal) -> None:
         t.wait_for("0 tokens")
@@ -366,7 +372,7 @@ async def test_files_and_commands_are_completed_and_what_was_said_is_recalled(
 
     w = await chat(play, reply(says("Read.")), reply(says("Once more.")))
     assert w.model.requests[-1].texts()[-2:] == ["read notes.txt", "read notes.txt again"]
-    assert ((tmp_path / "home" / "chat_history").stat().st_mode & 0o777) == 0o600
+    assert ((short_folder / "home" / "chat_history").stat().st_mode & 0o777) == 0o600
 
 
 async def test_slash_commands_change_the_thread(chat: PlayChat) -> None:

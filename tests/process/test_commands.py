@@ -6,13 +6,11 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import pytest
 from anyio.abc import SocketStream
 
 from app_server.demo.scripted_model import (
@@ -44,15 +42,8 @@ def demo(folder: Path, *arguments: str, **environment: str) -> subprocess.Comple
     )
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """For what is temporary; with a short path, which is what people see."""
-    with tempfile.TemporaryDirectory(prefix="demo-") as path:
-        yield Path(path)
-
-
-def test_everything_happens(folder: Path) -> None:
-    done = demo(folder, "--yes")
+def test_everything_happens(short_folder: Path) -> None:
+    done = demo(short_folder, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     for shown in (
@@ -66,19 +57,19 @@ def test_everything_happens(folder: Path) -> None:
     ):
         assert shown in done.stdout
     assert "\x1b" not in done.stdout
-    assert list(folder.iterdir()) == []
+    assert list(short_folder.iterdir()) == []
 
 
-def test_nothing_is_approved_where_nobody_can_be_asked(folder: Path) -> None:
-    done = demo(folder)
+def test_nothing_is_approved_where_nobody_can_be_asked(short_folder: Path) -> None:
+    done = demo(short_folder)
     assert done.returncode == 1
     assert "no terminal to ask at" in done.stdout
     assert "✗" not in done.stdout
     assert "passed: Hello, World!" not in done.stdout
 
 
-def test_without_git_it_says_so(folder: Path) -> None:
-    done = demo(folder, "--yes", PATH=str(folder))
+def test_without_git_it_says_so(short_folder: Path) -> None:
+    done = demo(short_folder, "--yes", PATH=str(short_folder))
     assert done.returncode == 1
     assert "git is not installed" in done.stdout
 
