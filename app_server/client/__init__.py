@@ -9,88 +9,46 @@ docs/client.md is its guide. The shapes of events, items and settings are the pr
 the one package that exports names of its modules: it is for programs outside of this one.
 """
 
-from __future__ import annotations
+from __future__ import annotations as annotations
 
-from app_server.client.answering import ApprovalAnswer, ApprovalHandler
-from app_server.client.app_server import AppServer
-from app_server.client.approval_requests import (
-    ApprovalReply,
-    ApprovalRequest,
-    ClientToolRequest,
-    CommandApprovalRequest,
-    McpElicitationRequest,
-    PatchApprovalRequest,
-    PermissionsApprovalRequest,
-    UserQuestionsRequest,
-)
-from app_server.client.event_stream import EventSubscription, TurnStream
-from app_server.client.events import DeltasDropped, RawNotification, ServerEvent, ThreadEvent
-from app_server.client.failures import (
-    AppServerError,
-    HandlerFailed,
-    InvalidArgument,
-    OutputInvalid,
-    RequestRefused,
-    ServerEnded,
-    StreamOverflow,
-    ThreadClosed,
-    TurnFailed,
-    UnexpectedAnswer,
-)
-from app_server.client.feeds import OnWarning
-from app_server.client.link import Connector, ServerLink, SubprocessConnector
-from app_server.client.options import (
-    ForkOptions,
-    ListOptions,
-    OpenOptions,
-    Prompt,
-    StartOptions,
-    TurnOptions,
-    image,
-)
-from app_server.client.thread_handle import ThreadHandle
-from app_server.client.turn_handle import TurnHandle, TurnResult
-
-__all__ = [
-    "AppServer",
-    "AppServerError",
-    "ApprovalAnswer",
-    "ApprovalHandler",
-    "ApprovalReply",
-    "ApprovalRequest",
-    "ClientToolRequest",
-    "CommandApprovalRequest",
-    "Connector",
-    "DeltasDropped",
-    "EventSubscription",
-    "ForkOptions",
-    "HandlerFailed",
-    "InvalidArgument",
-    "ListOptions",
-    "McpElicitationRequest",
-    "OnWarning",
-    "OpenOptions",
-    "OutputInvalid",
-    "PatchApprovalRequest",
-    "PermissionsApprovalRequest",
-    "Prompt",
-    "RawNotification",
-    "RequestRefused",
-    "ServerEnded",
-    "ServerEvent",
-    "ServerLink",
-    "StartOptions",
-    "StreamOverflow",
-    "SubprocessConnector",
-    "ThreadClosed",
-    "ThreadEvent",
-    "ThreadHandle",
-    "TurnFailed",
-    "TurnHandle",
-    "TurnOptions",
-    "TurnResult",
-    "TurnStream",
-    "UnexpectedAnswer",
-    "UserQuestionsRequest",
-    "image",
-]
+from app_server.client.answering import ApprovalAnswer as ApprovalAnswer
+from app_server.client.answering import ApprovalHandler as ApprovalHandler
+from app_server.client.app_server import AppServer as AppServer
+from app_server.client.approval_requests import ApprovalReply as ApprovalReply
+from app_server.client.approval_requests import ApprovalRequest as ApprovalRequest
+from app_server.client.approval_requests import ClientToolRequest as ClientToolRequest
+from app_server.client.approval_requests import CommandApprovalRequest as CommandApprovalRequest
+from app_server.client.approval_requests import McpElicitationRequest as McpElicitationRequest
+from app_server.client.approval_requests import PatchApprovalRequest as PatchApprovalRequest
+from app_server.client.approval_requests import PermissionsApprovalRequest as PermissionsApprovalRequest
+from app_server.client.approval_requests import UserQuestionsRequest as UserQuestionsRequest
+from app_server.client.event_stream import EventSubscription as EventSubscription
+from app_server.client.event_stream import TurnStream as TurnStream
+from app_server.client.events import DeltasDropped as DeltasDropped
+from app_server.client.events import RawNotification as RawNotification
+from app_server.client.events import ServerEvent as ServerEvent
+from app_server.client.events import ThreadEvent as ThreadEvent
+from app_server.client.failures import AppServerError as AppServerError
+from app_server.client.failures import HandlerFailed as HandlerFailed
+from app_server.client.failures import InvalidArgument as InvalidArgument
+from app_server.client.failures import OutputInvalid as OutputInvalid
+from app_server.client.failures import RequestRefused as RequestRefused
+from app_server.client.failures import ServerEnded as ServerEnded
+from app_server.client.failures import StreamOverflow as StreamOverflow
+from app_server.client.failures import ThreadClosed as ThreadClosed
+from app_server.client.failures import TurnFailed as TurnFailed
+from app_server.client.failures import UnexpectedAnswer as UnexpectedAnswer
+from app_server.client.feeds import OnWarning as OnWarning
+from app_server.client.link import Connector as Connector
+from app_server.client.link import ServerLink as ServerLink
+from app_server.client.link import SubprocessConnector as SubprocessConnector
+from app_server.client.options import ForkOptions as ForkOptions
+from app_server.client.options import ListOptions as ListOptions
+from app_server.client.options import OpenOptions as OpenOptions
+from app_server.client.options import Prompt as Prompt
+from app_server.client.options import StartOptions as StartOptions
+from app_server.client.options import TurnOptions as TurnOptions
+from app_server.client.options import image as image
+from app_server.client.thread_handle import ThreadHandle as ThreadHandle
+from app_server.client.turn_handle import TurnHandle as TurnHandle
+from app_server.client.turn_handle import TurnResult as TurnResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 import anyio
 
@@ -46,6 +46,18 @@ P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
 Opened = TypeVar("Opened", bound=OpenedThread)
 
+
+class ConnectOptions(TypedDict, total=False):
+    """Who the client is, and what it does with what the server sends by itself."""
+
+    on_approval: ApprovalHandler | None
+    """Answers what the server asks, for threads without a handler of their own; without one everything is declined."""
+    on_warning: OnWarning
+    """Receives the warnings that no stream has (a misspelt setting, an MCP server that does not start, a home that
+    cannot be written); without one they are logged."""
+    client: ClientInfo | None
+
+
 STARTS_WITHIN = 60.0
 """Seconds for a server to answer its first request; it takes a fraction of one."""
 
@@ -71,46 +83,34 @@ class AppServer:
         cwd: Path | str | None = None,
         on_stderr: Callable[[str], None] | None = None,
         on_exit: Callable[[int], None] | None = None,
-        on_approval: ApprovalHandler | None = None,
-        on_warning: OnWarning = log_warning,
-        client: ClientInfo | None = None,
+        **options: Unpack[ConnectOptions],
     ) -> AsyncIterator[AppServer]:
-        """A server in a process of its own, until the block is left. Without a command it is this installation's.
-
-        `environment` None: that of this process. `on_stderr` receives every line that the server logs, `on_exit` its
-        exit status. `on_approval` answers what the server asks, for threads without a handler of their own; without one
-        everything is declined. `on_warning` receives the warnings that no stream has (a misspelt setting, an MCP server
-        that does not start, a home that cannot be written); without one they are logged.
-        Raises ServerEnded if the server cannot be started.
+        """Start a server in a process of its own, which ends with the block. Without a command it is this
+        installation's. `environment` None: that of this process. `on_stderr` receives every line that the server logs,
+        `on_exit` its exit status. Raises ServerEnded if the server cannot be started.
         """
         connector = SubprocessConnector(
             command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
         )
-        async with cls.connect(
-            connector, on_approval=on_approval, on_warning=on_warning, client=client
-        ) as server:
+        async with cls.connect(connector, **options) as server:
             yield server
 
     @classmethod
     @asynccontextmanager
     async def connect(
-        cls,
-        connector: Connector,
-        *,
-        on_approval: ApprovalHandler | None = None,
-        on_warning: OnWarning = log_warning,
-        client: ClientInfo | None = None,
+        cls, connector: Connector, **options: Unpack[ConnectOptions]
     ) -> AsyncIterator[AppServer]:
-        """A server behind any connector; `app_server.in_process.InProcessConnector` has it in this process."""
+        """Use a server behind any connector; `app_server.in_process.InProcessConnector` has it in this process."""
         failure: BaseException | None = None
         async with connector.open() as link, anyio.create_task_group() as group:
-            feeds = ServerFeeds(RequestAnswerer(group), on_approval, on_warning)
+            answerer = RequestAnswerer(group)
+            feeds = ServerFeeds(answerer, options.get("on_approval"), options.get("on_warning", log_warning))
             connection = ServerConnection(link, feeds)
             feeds.answer_with(connection)
             group.start_soon(connection.read, name="reader")
             group.start_soon(connection.write, name="writer")
             try:
-                yield cls(connection, feeds, await _initialize(connection, client))
+                yield cls(connection, feeds, await _initialize(connection, options.get("client")))
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:

@@ -5,12 +5,13 @@ Pure. An `on_approval` handler gets one of these and returns what one of its met
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from protocol.base import Json, WireModel
 from protocol.reading import read
-from protocol.records import dataclass
 from protocol.v2.approval import (
     ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
     ITEM_FILE_CHANGE_REQUEST_APPROVAL,
@@ -51,23 +52,69 @@ from protocol.v2.question import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalReply:
+class ApprovalReply(Struct, frozen=True):
     """The answer to a request of the server; the methods of the requests make it."""
 
     result: WireModel
 
 
-@dataclass(frozen=True, slots=True)
-class CommandApprovalRequest:
-    """May a command run? `command` is one line, quoted for a shell; `item` is the command as it was started."""
+class InThread(Protocol):
+    @property
+    def thread_id(self) -> str: ...
 
-    params: CommandExecutionRequestApprovalParams
-    item: CommandExecutionThreadItem | None = None
+
+class WithReason(InThread, Protocol):
+    @property
+    def reason(self) -> str | None: ...
+
+
+P = TypeVar("P", bound=InThread)
+R = TypeVar("R", bound=WithReason)
+
+
+class AskedRequest(Struct, Generic[P], frozen=True):
+    """Anything that the server asks in a thread."""
+
+    params: P
 
     @property
     def thread_id(self) -> str:
         return self.params.thread_id
+
+
+class ActionRequest(AskedRequest[R], Generic[R], frozen=True):
+    """May something be done that the model wants?"""
+
+    response: ClassVar[Callable[..., WireModel]]
+
+    @property
+    def reason(self) -> str | None:
+        return self.params.reason
+
+    def accept(self) -> ApprovalReply:
+        return self._decided(FileChangeApprovalDecision.ACCEPT)
+
+    def accept_for_thread(self) -> ApprovalReply:
+        """Accept, and do not ask for the same again in this thread."""
+        return self._decided(FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
+
+    def decline(self) -> ApprovalReply:
+        """Refuse this; the turn goes on."""
+        return self._decided(FileChangeApprovalDecision.DECLINE)
+
+    def cancel(self) -> ApprovalReply:
+        """Refuse this, and end the turn."""
+        return self._decided(FileChangeApprovalDecision.CANCEL)
+
+    def _decided(self, decision: CommandExecutionApprovalDecision) -> ApprovalReply:
+        return ApprovalReply(type(self).response(decision=decision))
+
+
+class CommandApprovalRequest(ActionRequest[CommandExecutionRequestApprovalParams], frozen=True):
+    """May a command run? `command` is one line, quoted for a shell; `item` is the command as it was started."""
+
+    response = CommandExecutionRequestApprovalResponse
+    item: CommandExecutionThreadItem | None = None
 
     @property
     def command(self) -> str:
@@ -78,20 +125,9 @@ class CommandApprovalRequest:
         return self.params.cwd or (self.item.cwd if self.item else None)
 
     @property
-    def reason(self) -> str | None:
-        return self.params.reason
-
-    @property
     def proposed_rule(self) -> tuple[str, ...] | None:
         """The first words of the commands that `accept_with_rule` would allow."""
         return self.params.proposed_execpolicy_amendment
-
-    def accept(self) -> ApprovalReply:
-        return self._decided(FileChangeApprovalDecision.ACCEPT)
-
-    def accept_for_thread(self) -> ApprovalReply:
-        """Accept, and do not ask for the same again in this thread."""
-        return self._decided(FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
 
     def accept_with_rule(self) -> ApprovalReply:
         """Accept, and store the proposed rule. Raises ValueError where none was proposed."""
@@ -104,65 +140,20 @@ class CommandApprovalRequest:
             )
         )
 
-    def decline(self) -> ApprovalReply:
-        """Not this command; the turn goes on."""
-        return self._decided(FileChangeApprovalDecision.DECLINE)
 
-    def cancel(self) -> ApprovalReply:
-        """Not this command, and the turn ends."""
-        return self._decided(FileChangeApprovalDecision.CANCEL)
-
-    def _decided(self, decision: CommandExecutionApprovalDecision) -> ApprovalReply:
-        return ApprovalReply(CommandExecutionRequestApprovalResponse(decision=decision))
-
-
-@dataclass(frozen=True, slots=True)
-class PatchApprovalRequest:
+class PatchApprovalRequest(ActionRequest[FileChangeRequestApprovalParams], frozen=True):
     """May files change? `item` is the patch as it was started."""
 
-    params: FileChangeRequestApprovalParams
+    response = FileChangeRequestApprovalResponse
     item: FileChangeThreadItem | None = None
-
-    @property
-    def thread_id(self) -> str:
-        return self.params.thread_id
 
     @property
     def changes(self) -> tuple[FileUpdateChange, ...]:
         return self.item.changes if self.item else ()
 
-    @property
-    def reason(self) -> str | None:
-        return self.params.reason
 
-    def accept(self) -> ApprovalReply:
-        return self._decided(FileChangeApprovalDecision.ACCEPT)
-
-    def accept_for_thread(self) -> ApprovalReply:
-        """Accept, and do not ask for the same again in this thread."""
-        return self._decided(FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
-
-    def decline(self) -> ApprovalReply:
-        """Not this patch; the turn goes on."""
-        return self._decided(FileChangeApprovalDecision.DECLINE)
-
-    def cancel(self) -> ApprovalReply:
-        """Not this patch, and the turn ends."""
-        return self._decided(FileChangeApprovalDecision.CANCEL)
-
-    def _decided(self, decision: FileChangeApprovalDecision) -> ApprovalReply:
-        return ApprovalReply(FileChangeRequestApprovalResponse(decision=decision))
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionsApprovalRequest:
+class PermissionsApprovalRequest(AskedRequest[PermissionsRequestApprovalParams], frozen=True):
     """May a turn have more than its sandbox gives? `params.permissions` says what."""
-
-    params: PermissionsRequestApprovalParams
-
-    @property
-    def thread_id(self) -> str:
-        return self.params.thread_id
 
     @property
     def reason(self) -> str | None:
@@ -184,15 +175,8 @@ class PermissionsApprovalRequest:
         return ApprovalReply(PermissionsRequestApprovalResponse(permissions=granted, scope=scope))
 
 
-@dataclass(frozen=True, slots=True)
-class UserQuestionsRequest:
+class UserQuestionsRequest(AskedRequest[ToolRequestUserInputParams], frozen=True):
     """The model asks the user."""
-
-    params: ToolRequestUserInputParams
-
-    @property
-    def thread_id(self) -> str:
-        return self.params.thread_id
 
     @property
     def questions(self) -> tuple[ToolRequestUserInputQuestion, ...]:
@@ -210,15 +194,8 @@ class UserQuestionsRequest:
         return self.answer({})
 
 
-@dataclass(frozen=True, slots=True)
-class McpElicitationRequest:
+class McpElicitationRequest(AskedRequest[McpServerElicitation], frozen=True):
     """An MCP server asks the user for values or to visit a page, or one of its tools wants to run."""
-
-    params: McpServerElicitation
-
-    @property
-    def thread_id(self) -> str:
-        return self.params.thread_id
 
     @property
     def message(self) -> str:
@@ -243,15 +220,8 @@ class McpElicitationRequest:
         return ApprovalReply(McpServerElicitationRequestResponse(action=action, content=content))
 
 
-@dataclass(frozen=True, slots=True)
-class ClientToolRequest:
+class ClientToolRequest(AskedRequest[DynamicToolCallParams], frozen=True):
     """The model calls a tool of the client (`dynamic_tools` of a thread)."""
-
-    params: DynamicToolCallParams
-
-    @property
-    def thread_id(self) -> str:
-        return self.params.thread_id
 
     @property
     def tool(self) -> str:

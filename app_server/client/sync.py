@@ -11,21 +11,20 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar, Unpack, overload
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 import anyio
 from anyio.from_thread import BlockingPortal
 from pydantic import BaseModel
 
 from app_server.client.answering import ApprovalHandler
-from app_server.client.app_server import AppServer
+from app_server.client.app_server import AppServer, ConnectOptions
 from app_server.client.event_stream import EventSubscription, TurnStream
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError
-from app_server.client.feeds import OnWarning, log_warning
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, Prompt, StartOptions, TurnOptions
 from app_server.client.thread_handle import ThreadHandle
@@ -33,14 +32,15 @@ from app_server.client.turn_handle import TurnHandle, TurnResult
 from protocol.base import Json, WireModel
 from protocol.structs import Written
 from protocol.table import ClientRequest
-from protocol.v2.models import ListedModel
-from protocol.v2.server import ClientInfo, InitializeResponse
+from protocol.v2.server import InitializeResponse
 from protocol.v2.thread import Thread
 from protocol.v2.thread_open import OpenedThread
 
+A = TypeVar("A")
 E = TypeVar("E", bound=ServerEvent)
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=WireModel)
+Q = ParamSpec("Q")
 R = TypeVar("R", bound=Written)
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class PortalCaller:
         return self._loop.elsewhere
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """The result. If the waiting is interrupted, the coroutine is cancelled, and has a bounded time to end."""
+        """Return the result. Whoever stops waiting cancels the coroutine, which has a bounded time to end."""
         if self.elsewhere:
             raise AppServerError(OF_ANOTHER_PROCESS)
         ended = threading.Event()
@@ -117,12 +117,27 @@ class PortalCaller:
             yield event
 
 
-class SyncAppServer:
-    """`AppServer` for code without an event loop."""
+class SyncFace(Generic[A]):
+    """A class of the library for code without an event loop."""
 
-    def __init__(self, caller: PortalCaller, server: AppServer) -> None:
-        """Use `spawn` or `connect`."""
-        self._caller, self._server = caller, server
+    def __init__(self, caller: PortalCaller, behind: A) -> None:
+        self._caller, self._behind = caller, behind
+
+
+def waits_for(
+    method: Callable[Concatenate[A, Q], Awaitable[T]],
+) -> Callable[Concatenate[SyncFace[A], Q], T]:
+    """Make a method that waits for what one of the asynchronous class returns."""
+
+    @wraps(method)
+    def waiting(self: SyncFace[A], /, *arguments: Q.args, **options: Q.kwargs) -> T:
+        return self._caller.call(partial(method, self._behind, *arguments, **options))
+
+    return waiting
+
+
+class SyncAppServer(SyncFace[AppServer]):
+    """`AppServer` for code without an event loop; use `spawn` or `connect`."""
 
     @classmethod
     @contextmanager
@@ -134,34 +149,23 @@ class SyncAppServer:
         cwd: Path | str | None = None,
         on_stderr: Callable[[str], None] | None = None,
         on_exit: Callable[[int], None] | None = None,
-        on_approval: ApprovalHandler | None = None,
-        on_warning: OnWarning = log_warning,
-        client: ClientInfo | None = None,
+        **options: Unpack[ConnectOptions],
     ) -> Iterator[SyncAppServer]:
         """See `AppServer.spawn`. `on_approval` runs in a thread of its own, so it may wait for a person."""
         connector = SubprocessConnector(
             command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
         )
-        with cls.connect(connector, on_approval=on_approval, on_warning=on_warning, client=client) as server:
+        with cls.connect(connector, **options) as server:
             yield server
 
     @classmethod
     @contextmanager
-    def connect(
-        cls,
-        connector: Connector,
-        *,
-        on_approval: ApprovalHandler | None = None,
-        on_warning: OnWarning = log_warning,
-        client: ClientInfo | None = None,
-    ) -> Iterator[SyncAppServer]:
+    def connect(cls, connector: Connector, **options: Unpack[ConnectOptions]) -> Iterator[SyncAppServer]:
         """See `AppServer.connect`."""
         loop = LoopThread()
         with ExitStack() as stack:
             portal = stack.enter_context(loop)
-            connecting = AppServer.connect(
-                connector, on_approval=on_approval, on_warning=on_warning, client=client
-            )
+            connecting = AppServer.connect(connector, **options)
             server = stack.enter_context(portal.wrap_async_context_manager(connecting))
             try:
                 yield cls(PortalCaller(portal, loop), server)
@@ -171,13 +175,13 @@ class SyncAppServer:
 
     @property
     def info(self) -> InitializeResponse:
-        return self._server.info
+        return self._behind.info
 
     def start_thread(
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
     ) -> SyncThreadHandle:
-        start = partial(self._server.start_thread, on_approval=on_approval, **options)
-        return SyncThreadHandle(self._caller, self._caller.call(start))
+        thread = self._caller.call(partial(self._behind.start_thread, on_approval=on_approval, **options))
+        return SyncThreadHandle(self._caller, thread)
 
     def resume_thread(
         self,
@@ -187,41 +191,37 @@ class SyncAppServer:
         turns: bool = False,
         **options: Unpack[OpenOptions],
     ) -> SyncThreadHandle:
-        resume = partial(
-            self._server.resume_thread, thread_id, on_approval=on_approval, turns=turns, **options
+        resume = self._behind.resume_thread
+        thread = self._caller.call(
+            partial(resume, thread_id, on_approval=on_approval, turns=turns, **options)
         )
-        return SyncThreadHandle(self._caller, self._caller.call(resume))
+        return SyncThreadHandle(self._caller, thread)
 
     def threads(self, **options: Unpack[ListOptions]) -> Iterator[Thread]:
-        pages = self._server.threads(**options)
+        pages = self._behind.threads(**options)
         return self._caller.iterate(lambda: anext(pages, None))
 
-    def models(self, *, provider: str | None = None, hidden: bool = False) -> tuple[ListedModel, ...]:
-        return self._caller.call(partial(self._server.models, provider=provider, hidden=hidden))
+    models = waits_for(AppServer.models)
 
     def events(self) -> SyncSubscription[ServerEvent]:
-        return SyncSubscription(self._caller, self._server.events)
+        return SyncSubscription(self._caller, self._behind.events)
 
     def request(self, row: ClientRequest[P, R], params: P) -> R:
-        return self._caller.call(partial(self._server.request, row, params))
+        return self._caller.call(partial(self._behind.request, row, params))
 
-    def request_raw(self, method: str, params: Json = None) -> Json:
-        return self._caller.call(partial(self._server.request_raw, method, params))
+    request_raw = waits_for(AppServer.request_raw)
 
 
-class SyncThreadHandle:
+class SyncThreadHandle(SyncFace[ThreadHandle]):
     """`ThreadHandle` for code without an event loop."""
-
-    def __init__(self, caller: PortalCaller, thread: ThreadHandle) -> None:
-        self._caller, self._thread = caller, thread
 
     @property
     def id(self) -> str:
-        return self._thread.id
+        return self._behind.id
 
     @property
     def opened(self) -> OpenedThread:
-        return self._thread.opened
+        return self._behind.opened
 
     @overload
     def run(
@@ -242,116 +242,92 @@ class SyncThreadHandle:
     ) -> TurnResult[M] | TurnResult[Json] | TurnResult[None]:
         """One whole turn; see `ThreadHandle.run`. Ctrl-C interrupts it."""
         if output is None:
-            return self._caller.call(partial(self._thread.run, prompt, **options))
+            return self._caller.call(lambda: self._behind.run(prompt, **options))
         if isinstance(output, Mapping):
-            return self._caller.call(partial(self._thread.run, prompt, output=output, **options))
-        return self._caller.call(partial(self._thread.run, prompt, output=output, **options))
+            return self._caller.call(lambda: self._behind.run(prompt, output=output, **options))
+        return self._caller.call(lambda: self._behind.run(prompt, output=output, **options))
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnStream:
         """One turn as its events: `for event in thread.stream("…")`."""
-        return SyncTurnStream(self._caller, self._thread.stream(prompt, **options))
+        return SyncTurnStream(self._caller, self._behind.stream(prompt, **options))
 
     def start_turn(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnHandle:
-        turn = self._caller.call(partial(self._thread.start_turn, prompt, **options))
+        turn = self._caller.call(partial(self._behind.start_turn, prompt, **options))
         return SyncTurnHandle(self._caller, turn)
 
     def events(self) -> SyncSubscription[ThreadEvent]:
-        return SyncSubscription(self._caller, self._thread.events)
+        return SyncSubscription(self._caller, self._behind.events)
 
-    def steer(self, prompt: Prompt) -> None:
-        self._caller.call(partial(self._thread.steer, prompt))
-
-    def interrupt(self) -> None:
-        self._caller.call(self._thread.interrupt)
+    steer = waits_for(ThreadHandle.steer)
+    interrupt = waits_for(ThreadHandle.interrupt)
 
     def fork(
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
     ) -> SyncThreadHandle:
-        fork = partial(self._thread.fork, on_approval=on_approval, **options)
-        return SyncThreadHandle(self._caller, self._caller.call(fork))
+        copy = self._caller.call(partial(self._behind.fork, on_approval=on_approval, **options))
+        return SyncThreadHandle(self._caller, copy)
 
-    def compact(self) -> TurnResult[None]:
-        return self._caller.call(self._thread.compact)
-
-    def read(self, *, turns: bool = True) -> Thread:
-        return self._caller.call(partial(self._thread.read, turns=turns))
-
-    def set_name(self, name: str) -> None:
-        self._caller.call(partial(self._thread.set_name, name))
-
-    def archive(self) -> None:
-        self._caller.call(self._thread.archive)
-
-    def close(self) -> None:
-        self._caller.call(self._thread.close)
+    compact = waits_for(ThreadHandle.compact)
+    read = waits_for(ThreadHandle.read)
+    set_name = waits_for(ThreadHandle.set_name)
+    archive = waits_for(ThreadHandle.archive)
+    close = waits_for(ThreadHandle.close)
 
 
-class SyncTurnHandle:
+class SyncTurnHandle(SyncFace[TurnHandle]):
     """`TurnHandle` for code without an event loop."""
-
-    def __init__(self, caller: PortalCaller, turn: TurnHandle) -> None:
-        self._caller, self._turn = caller, turn
 
     @property
     def id(self) -> str:
-        return self._turn.id
+        return self._behind.id
 
     @property
     def running(self) -> bool:
-        return self._turn.running
+        return self._behind.running
 
-    def result(self) -> TurnResult[None]:
-        return self._caller.call(self._turn.result)
-
-    def steer(self, prompt: Prompt) -> None:
-        self._caller.call(partial(self._turn.steer, prompt))
-
-    def interrupt(self) -> None:
-        self._caller.call(self._turn.interrupt)
+    result = waits_for(TurnHandle.result)
+    steer = waits_for(TurnHandle.steer)
+    interrupt = waits_for(TurnHandle.interrupt)
 
 
-class SyncTurnStream:
+class SyncTurnStream(SyncFace[TurnStream]):
     """`TurnStream` for code without an event loop."""
-
-    def __init__(self, caller: PortalCaller, stream: TurnStream) -> None:
-        self._caller, self._stream = caller, stream
 
     @property
     def turn(self) -> SyncTurnHandle:
-        return SyncTurnHandle(self._caller, self._stream.turn)
+        return SyncTurnHandle(self._caller, self._behind.turn)
 
     def __iter__(self) -> Iterator[ThreadEvent]:
-        return self._caller.iterate(lambda: anext(self._stream, None))
+        return self._caller.iterate(lambda: anext(self._behind, None))
 
-    def result(self) -> TurnResult[None]:
-        return self._caller.call(self._stream.result)
+    result = waits_for(TurnStream.result)
 
     def __enter__(self) -> Self:
-        self._caller.call(self._stream.__aenter__)
+        self._caller.call(self._behind.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._caller.elsewhere:
-            self._caller.call(partial(self._stream.__aexit__, kind, error, trace))
+            self._caller.call(partial(self._behind.__aexit__, kind, error, trace))
 
 
-class SyncSubscription(Generic[E]):
+class SyncSubscription(SyncFace[EventSubscription[E]]):
     """`EventSubscription` for code without an event loop."""
 
     def __init__(self, caller: PortalCaller, subscribe: Callable[[], EventSubscription[E]]) -> None:
         async def subscribed() -> EventSubscription[E]:
             return subscribe()
 
-        self._caller, self._events = caller, caller.call(subscribed)
+        super().__init__(caller, caller.call(subscribed))
 
     def __iter__(self) -> Iterator[E]:
-        return self._caller.iterate(lambda: anext(self._events, None))
+        return self._caller.iterate(lambda: anext(self._behind, None))
 
     def close(self) -> None:
         async def close() -> None:
-            self._events.close()
+            self._behind.close()
 
         if not self._caller.elsewhere:
             self._caller.call(close)
