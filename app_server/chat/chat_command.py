@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.chat.chat_setup import chat_setup
 from app_server.client.command_line import (
     ENDING,
     FAILED,
@@ -19,11 +21,13 @@ from app_server.client.command_line import (
     cancel_on_signal,
     printable,
     single_errors,
+    working_folder,
 )
 from app_server.client.failures import AppServerError
-from app_server.client.link import SubprocessConnector
-from app_server.demo.workspace import DemoSetupError
+from app_server.client.link import OWN_COMMAND, SubprocessConnector
+from app_server.demo.demo_model import demo_surroundings
 from app_server.standard_streams import cancel_on_interrupt
+from protocol.base import Json
 
 if TYPE_CHECKING:
     from app_server.chat.chat_session import Frontend
@@ -38,7 +42,7 @@ def run_chat(args: argparse.Namespace) -> int:
     cancel_on_interrupt()
     try:
         status = anyio.run(_chat, args)
-    except* (AppServerError, DemoSetupError) as errors:
+    except* AppServerError as errors:
         for error in single_errors(errors):
             print(f"app-server chat: {printable(str(error))}", file=sys.stderr)  # noqa: T201
     except* InvalidCommandLine as errors:
@@ -62,15 +66,44 @@ async def _chat(args: argparse.Namespace) -> int:
         return USAGE
     console = Console(force_terminal=terminal, highlight=False)
     ended_by: list[int] = []
-    async with chat_setup(args) as setup, anyio.create_task_group() as group:
-        connector = SubprocessConnector(command=setup.command, environment=setup.environment, cwd=setup.cwd)
+    async with _server_and_home(args) as (connector, cwd, home), anyio.create_task_group() as group:
         # In a terminal Ctrl-C is a key.
         await group.start(
             cancel_on_signal, group.cancel_scope, ENDING[1:] if terminal else ENDING, ended_by.append
         )
-        await chat_session(connector, setup, console, frontend)
+        await chat_session(connector, console, frontend, cwd, home, args.resume)
         group.cancel_scope.cancel()
     return SIGNALLED + ended_by[0] if ended_by else 0
+
+
+@asynccontextmanager
+async def _server_and_home(
+    args: argparse.Namespace,
+) -> AsyncIterator[tuple[SubprocessConnector, Path, Path | None]]:
+    """Yield a connector, the folder to work in, and where what was typed is kept. Raises AppServerError,
+    InvalidCommandLine.
+    """
+    command = server_command(vars(args))
+    if args.demo:
+        async with demo_surroundings(os.environ) as workspace:
+            cwd = workspace.repository
+            yield SubprocessConnector(command=command, environment=workspace.environment, cwd=cwd), cwd, None
+        return
+    cwd = working_folder(args.cd)
+    home = Path(os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex"))
+    yield SubprocessConnector(command=command, environment=os.environ, cwd=cwd), cwd, home
+
+
+def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
+    """Return the command of this installation's server with the settings that were `given` as arguments."""
+    arguments: list[str] = [*OWN_COMMAND]
+    for name, option in (("config", "-c"), ("enable", "--enable"), ("disable", "--disable")):
+        for value in given.get(name, ()):
+            arguments += [option, value]
+    for name, option in (("profile", "-p"), ("model", "-m"), ("sandbox", "-s"), ("ask_for_approval", "-a")):
+        if given.get(name) is not None:
+            arguments += [option, given[name]]
+    return tuple(arguments)
 
 
 def _frontend(*, terminal: bool) -> Frontend:

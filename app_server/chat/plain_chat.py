@@ -13,12 +13,12 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
 
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.slash_commands import EnteredLines, Leave
@@ -91,7 +91,7 @@ QUESTION_ROWS = 16
 """Of what is asked, where it might not fit on the screen; then all of it is above."""
 
 
-async def in_plain_lines(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+async def in_plain_lines(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
     """The frontend for stdin and stdout (`chat_session.Frontend`)."""
     await PlainChat(chat, TypedLines(sys.stdin), time.monotonic).run()
 

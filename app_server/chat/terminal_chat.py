@@ -25,7 +25,6 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 from prompt_toolkit.patch_stdout import StdoutProxy
 
 from app_server.chat.cell_text import cut_to, question_rows
-from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.slash_commands import COMMANDS, EnteredLines, Leave
@@ -100,9 +99,9 @@ class Printable(Processor):
         return Transformation([(part[0], printable(part[1])) for part in fragments])
 
 
-async def in_terminal(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+async def in_terminal(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
     """The frontend for stdin and stdout (`chat_session.Frontend`)."""
-    await TerminalChat(chat, group, setup.home, RawInput(sys.stdin), time.monotonic).run()
+    await TerminalChat(chat, group, home, RawInput(sys.stdin), time.monotonic).run()
 
 
 class TerminalChat:

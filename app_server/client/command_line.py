@@ -1,33 +1,16 @@
-"""What frontends with a command line share: the server's arguments, the working directory, signals, text of others that
-is safe to print.
-"""
+"""What frontends with a command line share: the working directory, signals, text of others that is safe to print."""
 
 from __future__ import annotations
 
 import os
 import signal
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
-
-from app_server.client.link import OWN_COMMAND
-from protocol.base import Json
-
-
-def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
-    """This installation's server with the settings that were `given`, by the names of the arguments."""
-    arguments: list[str] = [*OWN_COMMAND]
-    for name, option in (("config", "-c"), ("enable", "--enable"), ("disable", "--disable")):
-        for value in given.get(name, ()):
-            arguments += [option, value]
-    for name, option in (("profile", "-p"), ("model", "-m"), ("sandbox", "-s"), ("ask_for_approval", "-a")):
-        if given.get(name) is not None:
-            arguments += [option, given[name]]
-    return tuple(arguments)
 
 
 class InvalidCommandLine(Exception):

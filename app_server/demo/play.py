@@ -32,8 +32,7 @@ from app_server.client.options import TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.demo import script
 from app_server.demo.expectations import Expectations
-from app_server.demo.person import Person, who_decides
-from app_server.demo.screen import Checks, DemoStopped, Screen
+from app_server.demo.screen import Checks, DemoStopped, Person, Screen, who_decides
 from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.turn import PlayedTurn, TurnRecorder

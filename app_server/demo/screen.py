@@ -1,4 +1,4 @@
-"""What the demo shows, and the checks that it counts: a few kinds of lines, in colour on a terminal, plain elsewhere.
+"""What the demo shows, whom it asks, and the checks that it counts: a few kinds of lines, in colour on a terminal.
 
 Prints nothing else, and writes to the stream that it is given; nothing here knows of the protocol.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import io
 import shlex
+import termios
 from collections.abc import Mapping, Sequence
-from typing import TextIO
+from typing import Protocol, TextIO
+
+import anyio
 
 from app_server.client.command_line import printable
 from protocol.records import dataclass
@@ -148,3 +151,58 @@ class Checks:
     def status(self) -> int:
         """0 only if everything happened."""
         return 0 if self.passed and not self.failed and not self.denied else 1
+
+
+class Person(Protocol):
+    """Decides about approvals."""
+
+    async def decide(self, question: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysYes:
+    """The flag `--yes`."""
+
+    screen: Screen
+
+    async def decide(self, question: str) -> bool:
+        self.screen.question(f"{question} ")
+        self.screen.answered("yes (--yes)", typed=False)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class AtTerminal:
+    """The person at the terminal; anything but y or yes is a denial."""
+
+    screen: Screen
+    stdin: TextIO
+
+    async def decide(self, question: str) -> bool:
+        termios.tcflush(self.stdin, termios.TCIFLUSH)  # typed before there was a question
+        self.screen.question(f"{question} [y/n] ")
+        await anyio.wait_readable(self.stdin)  # rather than a thread: it can be interrupted
+        typed = self.stdin.readline()
+        yes = typed.strip().lower() in ("y", "yes")
+        self.screen.answered("approved" if yes else "denied", typed=typed.endswith("\n"))
+        return yes
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    """No terminal and no `--yes`: everything is denied."""
+
+    screen: Screen
+
+    async def decide(self, question: str) -> bool:
+        self.screen.question(f"{question} ")
+        self.screen.answered("denied: there is no terminal to ask at, and no --yes", typed=False)
+        return False
+
+
+def who_decides(screen: Screen, stdin: TextIO | None, *, yes: bool) -> Person:
+    if yes:
+        return AlwaysYes(screen)
+    if stdin is not None and stdin.isatty():
+        return AtTerminal(screen, stdin)
+    return Nobody(screen)

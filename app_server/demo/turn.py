@@ -20,8 +20,7 @@ from app_server.client.approval_requests import (
 from app_server.client.event_stream import TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.turn_handle import TurnResult
-from app_server.demo.person import Person
-from app_server.demo.screen import DemoStopped, Screen
+from app_server.demo.screen import DemoStopped, Person, Screen
 from protocol.records import dataclass
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,

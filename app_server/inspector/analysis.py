@@ -5,8 +5,6 @@ Pure. One `Analyzer` sees all records of a session in order.
 
 from __future__ import annotations
 
-import json
-
 from app_server.inspector.frames import Source
 from app_server.inspector.rules.order import (
     RPC_RULES,
@@ -78,7 +76,7 @@ class Analyzer:
     def __init__(self) -> None:
         self._number = -1
         self._requests = Requests()
-        self._open: dict[tuple[bool, str], tuple[int, float]] = {}
+        self._open: dict[int, tuple[int, float]] = {}
         self._shapes, self._subjects = Shapes(), Subjects()
         self._order = OrderChecker(
             (*RPC_RULES, *THREAD_RULES), (*RPC_RULES_OF_THE_END, *THREAD_RULES_OF_THE_END)
@@ -119,15 +117,11 @@ class Analyzer:
         )
 
     def _pair(self, wire: WireMessage, at: float) -> tuple[int, float]:
-        """The number of the request that this answers, and the milliseconds since; -1 twice if it answers none."""
-        if "id" not in wire.message:
-            return -1, -1
-        key = json.dumps(wire.message["id"])
-        if wire.method:
-            self._open[wire.sent, key] = (self._number, at)
-            return -1, -1
-        number, asked = self._open.pop((not wire.sent, key), (-1, 0.0))
-        return (-1, -1) if number < 0 else (number, at - asked)
+        """Return the number of the request that this answers, and the milliseconds since; -1 twice if there is none."""
+        if wire.method and "id" in wire.message:
+            self._open[wire.position] = (self._number, at)
+        number, asked = self._open.pop(wire.asked_at, (-1, at + 1))
+        return number, at - asked
 
     def _event(self, record: Record, event: Json) -> SessionEntry:
         """What is missing at the end is wrong if the client was still there."""

@@ -6,6 +6,7 @@ It is the composition root of the inspector: only here the environment and the c
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import importlib.util
 import os
@@ -14,9 +15,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
 from app_server.inspector.passthrough import end_like, pass_through
-from app_server.inspector.session_records import new_private_file
+from app_server.inspector.session_records import NotASession, Recorder, SessionHead, new_private_file
 from app_server.inspector.tap import BoundedBacklog, FileBacklog, Tap
 
 UNREAD = 64 << 20
@@ -39,10 +42,36 @@ def run_inspector(args: argparse.Namespace) -> int:
             "`--record FILE` works without",
         )
     if args.open or args.replay:
-        from app_server.inspector import saved_sessions  # noqa: PLC0415  what passes bytes needs none of it
-
-        return saved_sessions.run(args, os.environ)
+        return _saved(args)
     return _inspect(args)
+
+
+def _saved(args: argparse.Namespace) -> int:
+    """Show or replay a saved session. What passes bytes loads none of it."""
+    path = Path(args.open or args.replay)
+    try:
+        if not args.open:
+            return _replay(args, path)
+        viewing = importlib.import_module("app_server.inspector.serving")  # needs an extra
+        with contextlib.suppress(KeyboardInterrupt):
+            viewing.view(path, args.server, os.environ, args.url_file or "")
+    except NotASession as error:
+        return _fail(MISUSED, f"{path} is no session: {error}")
+    except OSError as error:
+        return _fail(MISUSED, f"cannot open {error.filename}: {error.strerror}")
+    return 0
+
+
+def _replay(args: argparse.Namespace, path: Path) -> int:
+    """Return 0 if all went as recorded and no rule was broken, else 1 with what went wrong on stderr."""
+    from app_server.inspector.session_replay import play_file  # noqa: PLC0415
+
+    head = SessionHead(args.server, datetime.now().astimezone().isoformat(timespec="milliseconds"))
+    recorder = Recorder(new_private_file(args.record), head) if args.record else None
+    problems = play_file(path, args.server, recorder)
+    for problem in problems:
+        _fail(1, problem)
+    return 1 if problems else 0
 
 
 def page_is_installed() -> bool:

@@ -64,7 +64,7 @@ def _announce(url: str, url_file: str) -> None:
         print(f"app-server inspect: cannot write {url_file}: {error.strerror}", file=sys.stderr)  # noqa: T201
 
 
-async def view(path: Path, command: Sequence[str], environment: Mapping[str, str], url_file: str) -> None:
+def view(path: Path, command: Sequence[str], environment: Mapping[str, str], url_file: str) -> None:
     """Show a file until this process is interrupted. Raises OSError, or NotASession."""
     head, records = read_session(path.read_text(encoding="utf-8", errors="replace"))
     store = EntryStore(head, path.name)
@@ -73,4 +73,4 @@ async def view(path: Path, command: Sequence[str], environment: Mapping[str, str
         await fill(store, records)
         await anyio.sleep_forever()
 
-    await serve_page(ShownSessions(store, command, environment), url_file, until)
+    anyio.run(serve_page, ShownSessions(store, command, environment), url_file, until)

@@ -5,7 +5,6 @@ For the conversation API a thread is a conversation, for the Agent Client Protoc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from app_server.inspector.rules.order import EVENT_PREFIX, WireMessage
@@ -37,10 +36,10 @@ NONE = Subject()
 
 
 class Subjects:
-    """Of one connection: answers are about what was asked, and updates of a session about its prompt."""
+    """Subjects of one connection: answers are about what was asked, and updates of a session about its prompt."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[bool, str], Subject] = {}
+        self._asked: dict[int, Subject] = {}
         self._prompts: dict[str, str] = {}
         self._turns: set[tuple[str, str]] = set()
         """Threads with turns of theirs that took place on this connection."""
@@ -67,11 +66,11 @@ class Subjects:
         else:
             subject = _of_thread(wire)
         if "id" in wire.message:
-            self._asked[wire.sent, json.dumps(wire.message["id"])] = subject
+            self._asked[wire.position] = subject
         return subject
 
     def _of_answer(self, wire: WireMessage) -> Subject:
-        asked = self._asked.pop((not wire.sent, json.dumps(wire.message.get("id"))), NONE)
+        asked = self._asked.pop(wire.asked_at, NONE)
         result = _object(wire.result)
         thread = _id_of(result, "thread") or result.get("conversationId") or result.get("sessionId")
         turn, phase = _id_of(result, "turn"), ""
@@ -102,10 +101,9 @@ class Subjects:
 
 
 def _of_thread(wire: WireMessage) -> Subject:
-    """Of the thread API, and requests of the conversation API."""
+    """Find thread, turn and item of a message of the thread API, or of a request of the conversation API."""
     params, method = wire.params, wire.method
-    item = params.get("item")
-    item = item if isinstance(item, dict) else {}
+    item = _object(params.get("item"))
     thread = _id_of(params, "thread") or params.get("threadId") or params.get("conversationId")
     phase = {
         "turn/started": TURN_STARTS,
@@ -123,9 +121,8 @@ def _of_thread(wire: WireMessage) -> Subject:
 
 
 def _of_event(wire: WireMessage) -> Subject:
-    """Of the conversation API; a turn is the operation that began it."""
-    event = wire.params.get("msg")
-    event = event if isinstance(event, dict) else {}
+    """Find thread, turn and item of an event of the conversation API; the operation's id stands for the turn."""
+    event = _object(wire.params.get("msg"))
     kind = _text(event.get("type"))
     thread, turn = _text(wire.params.get("conversationId")), _text(wire.params.get("id"))
     item: Json = event.get("item")

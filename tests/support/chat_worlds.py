@@ -19,7 +19,6 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
 from app_server.chat.chat_session import chat_session
-from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.plain_chat import PlainChat, TypedLines
 from app_server.chat.terminal_chat import RawInput, TerminalChat
@@ -68,8 +67,8 @@ def chats_in(root: Path) -> PlayChat:
     ) -> ChatWorld:
         with Terminal(columns) as terminal:
             async with (
-                _world(root, replies) as (world, connector, setup),
-                _chatting(connector, setup, terminal, count(step=tick).__next__, dumb=dumb) as left,
+                _world(root, replies) as (world, connector),
+                _chatting(connector, world, terminal, count(step=tick).__next__, dumb=dumb) as left,
             ):
                 await anyio.to_thread.run_sync(_play_to_the_end, play, terminal, left)
         return world
@@ -82,20 +81,20 @@ async def chat_of_lines(root: Path, lines: str, *replies: Reply, config: Json = 
     typed = root / "typed"
     typed.write_text(lines)
 
-    async def frontend(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+    async def frontend(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
         with typed.open() as stdin:
             await PlainChat(chat, TypedLines(stdin), time.monotonic).run()
 
     output = io.StringIO()
-    async with _world(root, replies, config) as (_, connector, setup):
-        await chat_session(connector, setup, Console(file=output), frontend)
+    async with _world(root, replies, config) as (world, connector):
+        await chat_session(connector, Console(file=output), frontend, world.workspace, root / "home")
     return output.getvalue()
 
 
 @asynccontextmanager
 async def _world(
     root: Path, replies: Sequence[Reply], more: Json = None
-) -> AsyncIterator[tuple[ChatWorld, RecordingConnector, ChatSetup]]:
+) -> AsyncIterator[tuple[ChatWorld, RecordingConnector]]:
     for folder in ("home", "workspace", "user"):
         (root / folder).mkdir(exist_ok=True)
     world = ChatWorld(root, ScriptedModel(list(replies)))
@@ -103,7 +102,7 @@ async def _world(
     with anyio.fail_after(PATIENCE):
         async with serving_model(world.model, root, config) as environment:
             connector = RecordingConnector(connector_to("in_process", root, environment))
-            yield world, connector, ChatSetup((), environment, world.workspace, root / "home")
+            yield world, connector
     broken = violated_invariants(connector.record, world.model.requests, world.rollouts())
     assert not broken, "\n".join([*broken, *client_lines(connector.record.log, root)])
 
@@ -111,7 +110,7 @@ async def _world(
 @asynccontextmanager
 async def _chatting(
     connector: RecordingConnector,
-    setup: ChatSetup,
+    world: ChatWorld,
     terminal: Terminal,
     clock: Callable[[], float],
     *,
@@ -120,18 +119,18 @@ async def _chatting(
     """The event is set when the chat has ended."""
     left = threading.Event()
 
-    async def frontend(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+    async def frontend(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
         if dumb:
             await PlainChat(chat, TypedLines(keys), clock).run()
         else:
-            await TerminalChat(chat, group, setup.home, RawInput(keys), clock).run()
+            await TerminalChat(chat, group, home, RawInput(keys), clock).run()
 
     async def chat() -> None:
         console = Console(
             file=screen if dumb else None, force_terminal=not dumb, width=terminal.columns, highlight=False
         )
         try:
-            await chat_session(connector, setup, console, frontend)
+            await chat_session(connector, console, frontend, world.workspace, world.root / "home")
         finally:
             left.set()
 

@@ -8,7 +8,8 @@ hold in both directions.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 
 from protocol.base import Json
 from protocol.records import dataclass
@@ -34,6 +35,11 @@ class WireMessage:
     """Of an answer that is no error; else None."""
     of_threads: bool
     """Whether it is a notification or a request of the server, in the thread API."""
+
+    @property
+    def thread(self) -> str:
+        """Return the id of the thread that the parameters name."""
+        return str(self.params.get("threadId"))
 
 
 EVENT_PREFIX = "codex/event/"
@@ -83,7 +89,7 @@ class Requests:
 class OrderChecker:
     """Applies rules to the messages of one connection."""
 
-    def __init__(self, rules: Sequence[Rule], rules_of_the_end: Sequence[RuleOfTheEnd] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule], rules_of_the_end: Sequence[RuleOfTheEnd] = ()) -> None:
         self._checks = [(rule.__name__, rule()) for rule in rules]
         ends = [(rule.__name__, *rule()) for rule in rules_of_the_end]
         self._checks += [(name, check) for name, check, _ in ends]
@@ -95,6 +101,17 @@ class OrderChecker:
     def end(self) -> list[Violation]:
         """What is missing, where the client stayed to the end."""
         return [(name, problem) for name, end in self._ends for problem in end()]
+
+
+def of_threads(rule: Rule) -> Rule:
+    """Apply a rule only to what the server says of threads by itself."""
+
+    @wraps(rule)
+    def narrowed() -> Check:
+        check = rule()
+        return lambda wire: check(wire) if wire.of_threads else iter(())
+
+    return narrowed
 
 
 def _problems(check: Check, wire: WireMessage) -> list[str]:
@@ -113,18 +130,11 @@ def rpc_01_an_answer_has_one_request() -> Check:
     """It answers what the other side sent with that id, and nothing was answered to it before. An id of null answers
     what was not readable.
     """
-    asked: set[tuple[bool, str]] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if wire.message.get("id") is None:
-            return
-        if not wire.message.keys() & {"result", "error"}:
-            asked.add((wire.sent, json.dumps(wire.message["id"])))
-            return
-        key = _key(wire)
-        if key not in asked:
-            yield f"an answer to {key[1]}, which is no open request"
-        asked.discard(key)
+        id = wire.message.get("id")
+        if id is not None and wire.asked_at < 0 and wire.message.keys() & {"result", "error"}:
+            yield f"an answer to {json.dumps(id)}, which is no open request"
 
     return check
 
@@ -160,17 +170,17 @@ def rpc_03_an_answer_is_a_result_or_an_error() -> Check:
 
 def rpc_04_every_request_is_answered() -> tuple[Check, AtTheEnd]:
     """Of the client; what the server asks may become pointless."""
-    open_requests: dict[str, str] = {}
+    open_requests: dict[int, str] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
         if wire.sent and wire.method and wire.message.get("id") is not None:
-            open_requests[json.dumps(wire.message["id"])] = wire.method
+            open_requests[wire.position] = f"{wire.method} (request {json.dumps(wire.message['id'])})"
         elif not wire.sent and not wire.method:
-            open_requests.pop(json.dumps(wire.message.get("id")), None)
+            open_requests.pop(wire.asked_at, None)
         yield from ()
 
     def end() -> Iterator[str]:
-        yield from (f"{method} (request {id}) was not answered" for id, method in open_requests.items())
+        yield from (f"{request} was not answered" for request in open_requests.values())
 
     return check, end
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os.path
 from collections.abc import Iterator, Sequence
 
@@ -29,13 +28,15 @@ class _Open:
     """The requests of the client that are not answered: their methods and sessions."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[str, Json]] = {}
+        self._asked: dict[int, tuple[str, Json]] = {}
 
-    def see(self, wire: WireMessage) -> None:
+    def see(self, wire: WireMessage) -> tuple[str, Json] | None:
+        """Return the method and the session of the request that this answers."""
+        if not wire.sent and not wire.method:
+            return self._asked.pop(wire.asked_at, None)
         if wire.sent and wire.method and "id" in wire.message:
-            self._asked[json.dumps(wire.message["id"])] = (wire.method, wire.params.get("sessionId"))
-        elif not wire.sent and not wire.method:
-            self._asked.pop(json.dumps(wire.message.get("id")), None)
+            self._asked[wire.position] = (wire.method, wire.params.get("sessionId"))
+        return None
 
     def running(self, method: str, session: Json) -> bool:
         return (method, session) in self._asked.values()
@@ -115,26 +116,14 @@ def session_05_no_call_is_open_after_its_prompt() -> Check:
     calls, asked = _Calls(), _Open()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        prompt_of = _prompt_answered(wire, sessions)
-        asked.see(wire)
-        if prompt_of is not None and not asked.running("session/prompt", prompt_of):
-            left = [id for (of, id), state in calls.states.items() if of == prompt_of and state not in OVER]
+        answered = asked.see(wire)
+        if answered is not None and answered[0] == "session/prompt" and not asked.running(*answered):
+            left = [id for (of, id), state in calls.states.items() if of == answered[1] and state not in OVER]
             if left:
                 yield f"calls {left} are open when the turn is over"
         calls.see(wire)
 
-    sessions: dict[str, Json] = {}
     return check
-
-
-def _prompt_answered(wire: WireMessage, sessions: dict[str, Json]) -> Json | None:
-    """The session whose prompt this answers; `sessions` remembers those of prompts, by the ids of their requests."""
-    id = json.dumps(wire.message.get("id"))
-    if wire.sent and wire.method == "session/prompt":
-        sessions[id] = wire.params.get("sessionId")
-    elif not wire.sent and not wire.method:
-        return sessions.pop(id, None)
-    return None
 
 
 def session_06_updates_belong_to_a_prompt() -> Check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage
+from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage, of_threads
 from protocol.base import Json
 
 BEGINS_WITHOUT_WORDS = (
@@ -92,16 +92,15 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
     return check
 
 
+@of_threads
 def rule_03_active_then_started_then_the_users_words() -> Check:
-    """A thread is active before its turn starts; the first item is what the user wire, begun and ended at once."""
+    """A thread is active before its turn starts; the first item is what the user said, begun and ended at once."""
     active: dict[str, bool] = {}
     waiting: dict[str, str] = {}  # thread → "item" before its first item, then the id of that item
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
         method, params = wire.method, wire.params
-        thread = str(params.get("threadId"))
+        thread = wire.thread
         if method == "thread/status/changed":
             active[thread] = params["status"]["type"] == "active"
         elif method == "turn/started":
@@ -123,23 +122,22 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
     return check
 
 
+@of_threads
 def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
     running: dict[str, str] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
-        thread = str(wire.params.get("threadId"))
         if wire.method == "turn/started":
-            if thread in running:
-                yield f"{wire.params['turn']['id']} starts while {running[thread]} runs"
-            running[thread] = wire.params["turn"]["id"]
-        elif wire.method == "turn/completed" and running.pop(thread, None) != wire.params["turn"]["id"]:
+            if wire.thread in running:
+                yield f"{wire.params['turn']['id']} starts while {running[wire.thread]} runs"
+            running[wire.thread] = wire.params["turn"]["id"]
+        elif wire.method == "turn/completed" and running.pop(wire.thread, None) != wire.params["turn"]["id"]:
             yield f"{wire.params['turn']['id']} ends and does not run"
 
     return check
 
 
+@of_threads
 def rule_04_an_item_starts_before_anything_about_it() -> Check:
     """`item/started` comes once, inside its turn, before deltas, questions and the completion."""
     running: dict[str, str] = {}
@@ -147,10 +145,8 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
     ended: set[tuple[str, str]] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
         method, params = wire.method, wire.params
-        thread = str(params.get("threadId"))
+        thread = wire.thread
         if method in ("turn/started", "turn/completed"):
             running[thread] = params["turn"]["id"] if method == "turn/started" else ""
         elif method == "item/started":
@@ -173,14 +169,13 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
     return check
 
 
+@of_threads
 def rule_05_an_item_ends_once_before_its_turn() -> Check:
     """A command on a terminal that goes on is the one exception."""
     open_items: dict[tuple[str, str], str] = {}
     completed: set[tuple[str, str]] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
         params = wire.params
         if wire.method == "item/started":
             if not _is_background(params["item"]):
@@ -200,14 +195,13 @@ def rule_05_an_item_ends_once_before_its_turn() -> Check:
     return check
 
 
+@of_threads
 def rule_06_a_thread_waits_before_it_asks() -> Check:
     """A thread that asks for an approval says first that it waits for one."""
     flags: dict[str, list[str]] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
-        thread = str(wire.params.get("threadId"))
+        thread = wire.thread
         if wire.method == "thread/status/changed":
             flags[thread] = wire.params["status"].get("activeFlags") or []
         elif wire.method.endswith("/requestApproval") and "waitingOnApproval" not in flags.get(thread, []):
@@ -216,14 +210,13 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
     return check
 
 
+@of_threads
 def rule_07_usage_follows_what_it_paid_for() -> Check:
     """When usage is sent, no message and no reasoning of the model is open."""
     open_items: dict[str, set[str]] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
-        of_thread = open_items.setdefault(str(wire.params.get("threadId")), set())
+        of_thread = open_items.setdefault(wire.thread, set())
         item = wire.params.get("item") or {}
         if wire.method == "item/started" and item.get("type") in ("agentMessage", "reasoning"):
             of_thread.add(item["id"])
@@ -235,14 +228,13 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
     return check
 
 
+@of_threads
 def rule_08_a_diff_follows_its_change() -> Check:
     """`turn/diff/updated` comes after a file change, or a command that made one, and only when it changed."""
     changed: set[str] = set()
     last: dict[str, str] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
         turn = str(wire.params.get("turnId"))
         if wire.method == "item/completed":
             if wire.params["item"]["type"] in ("fileChange", "commandExecution"):
@@ -257,13 +249,12 @@ def rule_08_a_diff_follows_its_change() -> Check:
     return check
 
 
+@of_threads
 def rule_09_a_failed_turn_ends_with_its_error() -> Check:
     """A final error comes before `turn/completed` with the same error; only retries are announced otherwise."""
     final: dict[str, Json] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
         if wire.method == "error" and not wire.params["willRetry"]:
             final[wire.params["turnId"]] = wire.params["error"]
         elif wire.method == "turn/completed":
@@ -271,21 +262,20 @@ def rule_09_a_failed_turn_ends_with_its_error() -> Check:
             if (turn["status"] == "failed") != (turn["error"] is not None):
                 yield f"{turn['id']} is {turn['status']} with error {turn['error']}"
             if turn["status"] == "failed" and final.get(turn["id"]) != turn["error"]:
-                yield f"{turn['id']} fails with {turn['error']}, the error wire {final.get(turn['id'])}"
+                yield f"{turn['id']} fails with {turn['error']}, the error said {final.get(turn['id'])}"
             if turn["status"] == "completed" and turn["id"] in final:
                 yield f"{turn['id']} completes after a final error"
 
     return check
 
 
+@of_threads
 def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
     """`turn/completed` comes once and last, but for what goes on on a terminal."""
     ended: set[str] = set()
     background: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
         params = wire.params
         turn, item = _turn_of(params), params.get("item") or {}
         if wire.method == "item/started" and _is_background(item):
@@ -299,13 +289,12 @@ def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
     return check
 
 
+@of_threads
 def rule_11_a_turn_ends_before_its_thread_is_idle() -> Check:
     running: dict[str, str] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
-        thread = str(wire.params.get("threadId"))
+        thread = wire.thread
         if wire.method == "turn/started":
             running[thread] = wire.params["turn"]["id"]
         elif wire.method == "turn/completed":
@@ -318,12 +307,11 @@ def rule_11_a_turn_ends_before_its_thread_is_idle() -> Check:
     return check
 
 
+@of_threads
 def rule_12_a_question_is_resolved_before_its_turn_ends() -> Check:
     asked: dict[str, str | None] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if not wire.of_threads:
-            return
         id = wire.message.get("id")
         if id is not None and "threadId" in wire.params and wire.method not in HAS_NO_RESOLVED:
             asked[json.dumps(id)] = wire.params.get("turnId")

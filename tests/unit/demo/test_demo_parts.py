@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from app_server.demo import script
-from app_server.demo.person import AtTerminal, Nobody, who_decides
-from app_server.demo.screen import Checks, Screen
+from app_server.demo.screen import AtTerminal, Checks, Nobody, Screen, who_decides
 from app_server.demo.scripted_model import in_order, reply, says
 from protocol.base import Json
 
