@@ -164,6 +164,7 @@ LATE_IMPORTS = {
     "app_server.core.shell.safe_commands": "the same",
     "app_server.core.tools.builtin": "with the first call of a tool of the module",
     "app_server.core.session.schema_problem": "imports jsonschema, for turns whose answer has a schema",
+    "app_server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
     "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
     "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
@@ -720,6 +721,20 @@ def test_a_client_of_threads_does_not_load_conversations() -> None:
     assert {
         name for name in loaded if inside(name, "app_server.apis.v1") or inside(name, "protocol.v1")
     } == set()
+
+
+def test_a_first_prompt_over_acp_loads_no_other_api_and_no_client_of_servers() -> None:
+    loaded = modules_loaded_by(
+        "import app_server.startup.acp_handshake, app_server.startup.full_server, app_server.apis.acp.routes\n"
+        "import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport"
+    )
+    others = (
+        *(f"{folder}.{api}" for folder in ("app_server.apis", "protocol") for api in ("v1", "v2")),
+        "protocol.acp.handshake",
+        "protocol.acp.session_requests",
+        *(f"app_server.core.mcp.{name}" for name in ("mcp_client", "launch", "offer", "requests", "results")),
+    )
+    assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
 
 
 def test_a_first_turn_loads_no_other_resources() -> None:

@@ -3,7 +3,7 @@ those of the Model Context Protocol.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypeAliasType
@@ -11,6 +11,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import Json, WireModel, omit_none, tag_of
 from protocol.fields import CleanText
 from protocol.structs import WireStruct
+from protocol.table import ClientNotification, ClientRequest
 
 
 class TextBlock(WireModel):
@@ -126,3 +127,21 @@ class SteeringRequest(WireModel):
 
 class SteeringResponse(WireStruct):
     outcome: SteeringOutcome
+
+
+PROMPT: Final = ClientRequest(
+    "session/prompt",
+    PromptRequest,
+    PromptResponse,
+    "Says something; answered when the turn is over.",
+)
+STEERING: Final = ClientRequest(
+    "_session/steering",
+    SteeringRequest,
+    SteeringResponse,
+    "Says something to the turn that runs; answered at once. An extension.",
+    extension=True,
+)
+
+CANCEL: Final = ClientNotification("session/cancel", "Ends the turn that runs.")
+CANCEL_REQUEST: Final = ClientNotification("$/cancel_request", "Ends a request, in both directions.")

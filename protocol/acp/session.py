@@ -1,15 +1,16 @@
-"""The connection and its sessions: the handshake, opening, listing and ending sessions, their modes and options.
-What `session/update` sends is written as plain data, but for tool calls.
+"""New sessions, with the MCP servers that a client names for them, and the modes and options of a session. What
+`session/update` sends is written as plain data, but for tool calls.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
+from pydantic import Discriminator, Tag
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel, tag_of
 from protocol.ids import PathText
 from protocol.structs import WireStruct, shown
+from protocol.table import ClientRequest
 
 
 class NameAndValue(WireModel):
@@ -99,104 +100,6 @@ class NewSessionResponse(WireStruct):
     config_options: tuple[SessionConfigOption, ...]
 
 
-class LoadSessionRequest(NewSessionRequest):
-    session_id: str
-
-
-class LoadSessionResponse(WireStruct):
-    modes: SessionModeState
-    config_options: tuple[SessionConfigOption, ...]
-
-
-class ResumeSessionRequest(NewSessionRequest):
-    session_id: str
-
-
-class ResumeSessionResponse(WireStruct):
-    modes: SessionModeState
-    config_options: tuple[SessionConfigOption, ...]
-
-
-class ListSessionsRequest(WireModel):
-    cwd: PathText | None = None
-    cursor: str | None = None
-
-
-class SessionInfo(WireStruct, omit_defaults=True):
-    session_id: str
-    cwd: str
-    title: str | None = None
-    updated_at: str | None = None
-
-
-class ListSessionsResponse(WireStruct, omit_defaults=True):
-    sessions: tuple[SessionInfo, ...]
-    next_cursor: str | None = None
-
-
-class CloseSessionRequest(WireModel):
-    session_id: str
-
-
-class CloseSessionResponse(WireStruct):
-    pass
-
-
-class DeleteSessionRequest(WireModel):
-    session_id: str
-
-
-class DeleteSessionResponse(WireStruct):
-    pass
-
-
-class SetSessionModeRequest(WireModel):
-    session_id: str
-    mode_id: str
-
-
-class SetSessionModeResponse(WireStruct):
-    pass
-
-
-class SetSessionConfigOptionRequest(WireModel):
-    session_id: str
-    config_id: str
-    value: StrictStr | StrictBool
-
-
-class SetSessionConfigOptionResponse(WireStruct):
-    config_options: tuple[SessionConfigOption, ...]
-
-
-class AgentInitializeRequest(WireModel):
-    """What the client can do is read from the extra fields: unknown or odd capabilities count as absent."""
-
-    model_config = ConfigDict(extra="allow")
-    protocol_version: StrictInt = Field(ge=0, lt=1 << 16)
-
-
-class AgentInitializeResponse(WireModel):
-    """Built by hand, for it is also needed before models are loaded."""
-
-    model_config = ConfigDict(extra="allow")
-    protocol_version: int
-    agent_capabilities: Json
-    auth_methods: Json
-    agent_info: Json
-
-
-class AuthenticateRequest(WireModel):
-    method_id: str
-
-
-class AuthenticateResponse(WireStruct):
-    pass
-
-
-class LogoutRequest(WireModel):
-    pass
-
-
-class LogoutResponse(WireStruct):
-    pass
+NEW_SESSION: Final = ClientRequest(
+    "session/new", NewSessionRequest, NewSessionResponse, "Opens a session in a folder."
+)

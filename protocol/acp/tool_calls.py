@@ -1,12 +1,13 @@
 """Tool calls as clients show them, and the request for permission to go on with one."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from protocol.base import Json, WireModel
 from protocol.structs import WireStruct, shown
+from protocol.table import ServerRequest
 
 
 class ToolKind(StrEnum):
@@ -128,3 +129,29 @@ class WriteTextFileRequest(WireStruct):
 
 class WriteTextFileResponse(WireModel):
     pass
+
+
+REQUEST_PERMISSION: Final = ServerRequest(
+    "session/request_permission",
+    RequestPermissionRequest,
+    RequestPermissionResponse,
+    "May a command run, or files change?",
+)
+CREATE_ELICITATION: Final = ServerRequest(
+    "elicitation/create",
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    "An MCP server asks the user.",
+)
+READ_TEXT_FILE: Final = ServerRequest(
+    "fs/read_text_file",
+    ReadTextFileRequest,
+    ReadTextFileResponse,
+    "The text of a file as the editor has it, with what is not saved.",
+)
+WRITE_TEXT_FILE: Final = ServerRequest(
+    "fs/write_text_file",
+    WriteTextFileRequest,
+    WriteTextFileResponse,
+    "Puts a text into the editor, and saves it.",
+)

@@ -16,8 +16,9 @@ from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Command, Interrupt
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
-from protocol.acp.methods import CREATE_ELICITATION, REQUEST_PERMISSION
 from protocol.acp.tool_calls import (
+    CREATE_ELICITATION,
+    REQUEST_PERMISSION,
     CreateElicitationRequest,
     DiffOfCall,
     PermissionOption,

@@ -16,7 +16,7 @@ from app_server.apis.acp.pacer import LinePacer, Speaker
 from app_server.apis.acp.updates import SessionUpdates
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.acp.methods import CANCEL_REQUEST
+from protocol.acp.prompt import CANCEL_REQUEST
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent, McpListToolsResponseEvent

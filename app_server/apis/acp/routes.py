@@ -7,7 +7,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import anyio
 from msgspec import Struct
@@ -20,17 +20,20 @@ from app_server.apis.acp.errors import (
     to_acp_error,
     unknown_method,
 )
-from app_server.apis.acp.handlers import handshake, prompts, sessions
+from app_server.apis.acp.handlers import prompts, sessions
+from app_server.apis.acp.login import LoginContext, accept
 from app_server.apis.acp.session import Sessions
 from app_server.apis.errors import initialize_of_another_protocol
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
+from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError
-from protocol.acp import methods
-from protocol.acp.methods import CANCEL, CANCEL_REQUEST, INITIALIZE, PROMPT
+from protocol.acp.prompt import CANCEL, CANCEL_REQUEST, PROMPT, STEERING
+from protocol.acp.session import NEW_SESSION
 from protocol.base import Json
 from protocol.jsonrpc import Request, RequestId
+from protocol.names import INITIALIZE
 from protocol.table import by_method
 from protocol.validation import describe_validation_error
 
@@ -45,26 +48,26 @@ class AcpRouter:
     """Serves one connection."""
 
     def __init__(
-        self, routes: Iterable[Route], initialized: Callable[[], bool], cancel: Callable[[str], None]
+        self, routes: AcpRoutes, initialized: Callable[[], bool], cancel: Callable[[str], None]
     ) -> None:
         """`cancel` ends the turn that runs in a session."""
-        self._routes = by_method(routes)
+        self._routes = routes
         self._initialized, self._cancel = initialized, cancel
         self._running: dict[RequestId, RunningRequest] = {}
 
     def lane(self, request: Request) -> str | None:
-        route = self._routes.get(request.method)
+        route = self._routes.find(request.method)
         if route is None or route.row.ordered_by is None or not isinstance(request.params, dict):
             return None
         id = request.params.get(route.row.ordered_by)
         return id.lower() if isinstance(id, str) else None
 
     async def call(self, request: Request) -> RpcReply:
-        route = self._routes.get(request.method)
+        route = self._routes.find(request.method)
         if route is None:
             raise unknown_method(request.method)
         params = _parse(route, request.params)
-        if not self._initialized() and request.method != INITIALIZE.method:
+        if not self._initialized() and request.method != INITIALIZE:
             raise not_initialized()
         session = params.session_id if request.method == PROMPT.method else None
         running = RunningRequest(anyio.CancelScope(), session)
@@ -81,7 +84,7 @@ class AcpRouter:
         raise request_cancelled()
 
     async def receive_notification(self, method: str, params: Json) -> None:
-        """Those that are not known are ignored."""
+        """Handle `session/cancel` and `$/cancel_request`; ignore others."""
         match method, params:
             case CANCEL.method, {"sessionId": str(session_id)}:
                 self._cancel(session_id)
@@ -105,7 +108,7 @@ def _parse(route: Route, raw: Json) -> Json:
         return route.row.parse(raw)
     except ValidationError as error:
         message, field = describe_validation_error(error)
-        if route.row.method == INITIALIZE.method:
+        if route.row.method == INITIALIZE:
             message += initialize_of_another_protocol(raw, acp=True)
         raise invalid_params(message, field or None) from None
 
@@ -113,9 +116,9 @@ def _parse(route: Route, raw: Json) -> Json:
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
     """`early`: the parameters of an `initialize` that was answered before this was loaded."""
     opened = Sessions(services.conversations, services.outgoing, services.background)
-    login = handshake.LoginContext(services.config, services.accounts, opened, services.handshake)
+    login = LoginContext(services.config, services.accounts, opened, services.handshake)
     if early is not None:
-        handshake.accept(login, early)
+        accept(login, early)
 
     def cancel(session_id: str) -> None:
         session = opened.find(session_id)
@@ -123,33 +126,39 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
             session.turns.cancel()
 
     client = services.handshake.client
-    return AcpRouter(routes(services, opened, login), lambda: client.initialized, cancel)
+    return AcpRouter(AcpRoutes(services, opened, login), lambda: client.initialized, cancel)
 
 
-def routes(services: ServerServices, opened: Sessions, login: handshake.LoginContext) -> tuple[Route, ...]:
-    session = sessions.SessionContext(
-        services.config,
-        services.conversations,
-        opened,
-        services.outgoing,
-        login,
-        services.engine,
-        services.stored,
-        services.host,
-    )
-    prompting = prompts.PromptContext(opened, services.accounts, services.host)
-    return (
-        route(methods.INITIALIZE, handshake.initialize, login),
-        route(methods.AUTHENTICATE, handshake.authenticate, login),
-        route(methods.LOGOUT, handshake.logout, login),
-        route(methods.NEW_SESSION, sessions.new_session, session),
-        route(methods.LOAD_SESSION, sessions.load_session, session),
-        route(methods.RESUME_SESSION, sessions.resume_session, session),
-        route(methods.LIST_SESSIONS, sessions.list_sessions, services.stored),
-        route(methods.CLOSE_SESSION, sessions.close_session, session),
-        route(methods.DELETE_SESSION, sessions.delete_session, session),
-        route(methods.SET_MODE, sessions.set_mode, opened),
-        route(methods.SET_CONFIG_OPTION, sessions.set_config_option, opened),
-        route(methods.PROMPT, prompts.prompt, prompting),
-        route(methods.STEERING, prompts.steering, prompting),
-    )
+class AcpRoutes:
+    """The routes of one connection: those of a first prompt at once, the others with the first that is asked for."""
+
+    def __init__(self, services: ServerServices, opened: Sessions, login: LoginContext) -> None:
+        opening = sessions.SessionContext(
+            services.config,
+            services.conversations,
+            opened,
+            services.outgoing,
+            login,
+            services.engine,
+            services.host,
+        )
+        prompting = prompts.PromptContext(opened, services.accounts, services.host)
+
+        def load_others() -> Mapping[str, Route]:
+            from app_server.apis.acp.handlers import handshake, session_requests  # noqa: PLC0415  seldom before a turn
+
+            requests = session_requests.SessionRequests(opening, services.stored.get())
+            return by_method((*handshake.routes(login), *session_requests.routes(requests)))
+
+        self._first = by_method(
+            (
+                route(NEW_SESSION, sessions.new_session, opening),
+                route(PROMPT, prompts.prompt, prompting),
+                route(STEERING, prompts.steering, prompting),
+            )
+        )
+        self._others = Lazy(load_others)
+
+    def find(self, method: str) -> Route | None:
+        """Return what serves a method, if there is such a method."""
+        return self._first.get(method) or self._others.get().get(method)

@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -66,6 +66,10 @@ class ProviderConfig:
     stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
     experimental_bearer_token: str | None = field(default=None, repr=False)
+
+
+WORKSPACE: Final = "workspace"
+"""As an MCP server's `cwd`: the folder of the conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

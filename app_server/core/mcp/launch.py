@@ -11,12 +11,11 @@ import errno
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from app_server.core.config.types import McpHttpTransport, McpStdioTransport
+from app_server.core.config.types import WORKSPACE, McpHttpTransport, McpStdioTransport
 from app_server.core.errors import LaunchError
 from app_server.core.exec.provided_programs import own_folder
 from app_server.core.exec.runner import CommandRunner
@@ -30,10 +29,6 @@ PASSED_ON = frozenset(
     {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
      "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING"}
 )  # fmt: skip
-
-
-WORKSPACE: Final = "workspace"
-"""As a server's `cwd`: the folder of the conversation."""
 
 
 def starting_folder(name: str, transport: McpStdioTransport, home: str, workspace: str) -> str:

@@ -14,8 +14,7 @@ from typing import Final
 
 from app_server.core.approvals.consent import rights_of
 from app_server.core.approvals.planted import exposed_folders
-from app_server.core.config.types import Config, McpStdioTransport
-from app_server.core.mcp.launch import WORKSPACE
+from app_server.core.config.types import WORKSPACE, Config, McpStdioTransport
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan, within
 from app_server.core.tools.contract import ToolTurn

@@ -1,0 +1,134 @@
+"""What a client asks about sessions besides new ones: going on with stored ones, lists, ends, modes and options."""
+
+from typing import Final
+
+from pydantic import StrictBool, StrictStr
+
+from protocol.acp.session import NewSessionRequest, SessionConfigOption, SessionModeState
+from protocol.base import WireModel
+from protocol.ids import PathText
+from protocol.structs import WireStruct
+from protocol.table import ClientRequest
+
+
+class LoadSessionRequest(NewSessionRequest):
+    session_id: str
+
+
+class LoadSessionResponse(WireStruct):
+    modes: SessionModeState
+    config_options: tuple[SessionConfigOption, ...]
+
+
+class ResumeSessionRequest(NewSessionRequest):
+    session_id: str
+
+
+class ResumeSessionResponse(WireStruct):
+    modes: SessionModeState
+    config_options: tuple[SessionConfigOption, ...]
+
+
+class ListSessionsRequest(WireModel):
+    cwd: PathText | None = None
+    cursor: str | None = None
+
+
+class SessionInfo(WireStruct, omit_defaults=True):
+    session_id: str
+    cwd: str
+    title: str | None = None
+    updated_at: str | None = None
+
+
+class ListSessionsResponse(WireStruct, omit_defaults=True):
+    sessions: tuple[SessionInfo, ...]
+    next_cursor: str | None = None
+
+
+class CloseSessionRequest(WireModel):
+    session_id: str
+
+
+class CloseSessionResponse(WireStruct):
+    pass
+
+
+class DeleteSessionRequest(WireModel):
+    session_id: str
+
+
+class DeleteSessionResponse(WireStruct):
+    pass
+
+
+class SetSessionModeRequest(WireModel):
+    session_id: str
+    mode_id: str
+
+
+class SetSessionModeResponse(WireStruct):
+    pass
+
+
+class SetSessionConfigOptionRequest(WireModel):
+    session_id: str
+    config_id: str
+    value: StrictStr | StrictBool
+
+
+class SetSessionConfigOptionResponse(WireStruct):
+    config_options: tuple[SessionConfigOption, ...]
+
+
+_SESSION: Final = "sessionId"
+"""Requests about the same session are served one after another, but for prompts: a later one joins the first."""
+
+LOAD_SESSION: Final = ClientRequest(
+    "session/load",
+    LoadSessionRequest,
+    LoadSessionResponse,
+    "Opens a stored session and sends it again, as updates before the answer.",
+    ordered_by=_SESSION,
+)
+RESUME_SESSION: Final = ClientRequest(
+    "session/resume",
+    ResumeSessionRequest,
+    ResumeSessionResponse,
+    "Opens a stored session without sending it again.",
+    ordered_by=_SESSION,
+)
+LIST_SESSIONS: Final = ClientRequest(
+    "session/list",
+    ListSessionsRequest,
+    ListSessionsResponse,
+    "Stored sessions, the one that changed last first, by pages.",
+)
+CLOSE_SESSION: Final = ClientRequest(
+    "session/close",
+    CloseSessionRequest,
+    CloseSessionResponse,
+    "Ends a session, with the turn that runs; it stays stored.",
+    ordered_by=_SESSION,
+)
+DELETE_SESSION: Final = ClientRequest(
+    "session/delete",
+    DeleteSessionRequest,
+    DeleteSessionResponse,
+    "Takes a session out of the list. Succeeds where there is none.",
+    ordered_by=_SESSION,
+)
+SET_MODE: Final = ClientRequest(
+    "session/set_mode",
+    SetSessionModeRequest,
+    SetSessionModeResponse,
+    "Sets the mode; older clients know this way only.",
+    ordered_by=_SESSION,
+)
+SET_CONFIG_OPTION: Final = ClientRequest(
+    "session/set_config_option",
+    SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse,
+    "Sets an option; the answer has all of them.",
+    ordered_by=_SESSION,
+)
