@@ -4,7 +4,7 @@ Unknown fields are kept, because these values are handed on from a server to the
 """
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
@@ -27,9 +27,7 @@ class TypedMcpModel(McpModel):
     model_config = ConfigDict(json_schema_extra=requires("type"))
 
 
-class Role(StrEnum):
-    ASSISTANT = "assistant"
-    USER = "user"
+Role = TypeAliasType("Role", Literal["assistant", "user"])
 
 
 class Annotations(McpModel):

@@ -60,8 +60,7 @@ def _shallow(hint: Json) -> Json:
 def _read_struct(kind: type[Struct], raw: Json) -> Struct:
     if isinstance(raw, kind):
         return raw
-    model = model_of(kind, _shallow).model_validate(raw)
-    return kind(**{name: getattr(model, name) for name in model.model_fields_set})
+    return kind.of_model(model_of(kind, _shallow).model_validate(raw), raw)
 
 
 def _read_member(tag: str, members: tuple[type[Struct], ...], raw: Json) -> Struct:

@@ -19,6 +19,7 @@ from typing import (
     Final,
     Literal,
     Protocol,
+    Self,
     TypeVar,
     dataclass_transform,
     get_type_hints,
@@ -84,14 +85,18 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
         return json.loads(self.to_json())
 
     @classmethod
+    def of_model(cls, model: BaseModel, raw: Json) -> Self:
+        """Return the struct of a model that `model_of` made and that was read from `raw`."""
+        return cls(**{name: getattr(model, name) for name in model.model_fields_set})
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core import core_schema  # noqa: PLC0415  # only readers of what a server sends need pydantic
 
-        def validate(value: Json, of_model: Callable[[Json], BaseModel]) -> Struct:
+        def validate(value: Json, validated: Callable[[Json], BaseModel]) -> Struct:
             if isinstance(value, cls):
                 return value
-            model = of_model(value)
-            return cls(**{name: getattr(model, name) for name in model.model_fields_set})
+            return cls.of_model(validated(value), value)
 
         return core_schema.no_info_wrap_validator_function(
             validate,

@@ -161,10 +161,10 @@ class PermissionsApprovalRequest(AskedRequest[PermissionsRequestApprovalParams],
 
     def accept(self) -> ApprovalReply:
         """Grant all of it for this turn."""
-        return self._granted(PermissionGrantScope.TURN)
+        return self._granted("turn")
 
     def accept_for_thread(self) -> ApprovalReply:
-        return self._granted(PermissionGrantScope.SESSION)
+        return self._granted("session")
 
     def decline(self) -> ApprovalReply:
         return ApprovalReply(PermissionsRequestApprovalResponse(permissions={}))
@@ -208,13 +208,13 @@ class McpElicitationRequest(AskedRequest[McpServerElicitation], frozen=True):
 
     def accept(self, content: Json = None) -> ApprovalReply:
         """`content` are the values, by the schema."""
-        return self._acted(McpServerElicitationAction.ACCEPT, content)
+        return self._acted("accept", content)
 
     def decline(self) -> ApprovalReply:
-        return self._acted(McpServerElicitationAction.DECLINE)
+        return self._acted("decline")
 
     def cancel(self) -> ApprovalReply:
-        return self._acted(McpServerElicitationAction.CANCEL)
+        return self._acted("cancel")
 
     def _acted(self, action: McpServerElicitationAction, content: Json = None) -> ApprovalReply:
         return ApprovalReply(McpServerElicitationRequestResponse(action=action, content=content))

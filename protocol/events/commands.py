@@ -66,10 +66,7 @@ class ExecOutputStream(StrEnum):
     STDERR = "stderr"
 
 
-class SandboxRiskLevel(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
+SandboxRiskLevel = TypeAliasType("SandboxRiskLevel", Literal["low", "medium", "high"])
 
 
 class SandboxCommandAssessment(EngineStruct):

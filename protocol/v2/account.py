@@ -1,6 +1,5 @@
 """The account: whether and how the user is logged in, logins and logouts, and how much of it is used up."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -13,16 +12,19 @@ from protocol.table import ClientRequest, NoParams, ServerNotification
 from protocol.v2.fields import WireUnion
 from protocol.v2.server import PlanType, RateLimitSnapshot
 
-
-class AuthMode(StrEnum):
-    APIKEY = "apikey"
-    CHATGPT = "chatgpt"
-    CHATGPT_AUTH_TOKENS = "chatgptAuthTokens"
-    HEADERS = "headers"
-    AGENT_IDENTITY = "agentIdentity"
-    PERSONAL_ACCESS_TOKEN = "personalAccessToken"
-    BEDROCK_API_KEY = "bedrockApiKey"
-    BEDROCK_ACCESS_KEYS = "bedrockAccessKeys"
+AuthMode = TypeAliasType(
+    "AuthMode",
+    Literal[
+        "apikey",
+        "chatgpt",
+        "chatgptAuthTokens",
+        "headers",
+        "agentIdentity",
+        "personalAccessToken",
+        "bedrockApiKey",
+        "bedrockAccessKeys",
+    ],
+)
 
 
 class ApiKeyAccount(WireStruct):
@@ -132,9 +134,7 @@ class CancelLoginAccountParams(WireModel):
     login_id: str
 
 
-class CancelLoginAccountStatus(StrEnum):
-    CANCELED = "canceled"
-    NOT_FOUND = "notFound"
+CancelLoginAccountStatus = TypeAliasType("CancelLoginAccountStatus", Literal["canceled", "notFound"])
 
 
 class CancelLoginAccountResponse(WireStruct):

@@ -4,7 +4,7 @@ permits.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict
 from typing_extensions import TypeAliasType
@@ -16,16 +16,12 @@ from protocol.table import ServerRequest
 from protocol.v2.fields import Experimental, LegacyAppPathString
 from protocol.v2.item_parts import CommandAction
 
-
-class CommandExecutionApprovalKind(StrEnum):
-    COMMAND = "command"
-    WRITE_STDIN = "writeStdin"
-    HUMAN_COMMAND = "humanCommand"
+CommandExecutionApprovalKind = TypeAliasType(
+    "CommandExecutionApprovalKind", Literal["command", "writeStdin", "humanCommand"]
+)
 
 
-class NetworkPolicyRuleAction(StrEnum):
-    ALLOW = "allow"
-    DENY = "deny"
+NetworkPolicyRuleAction = TypeAliasType("NetworkPolicyRuleAction", Literal["allow", "deny"])
 
 
 class NetworkPolicyAmendment(WireModel):
@@ -77,7 +73,7 @@ CommandExecutionApprovalDecision = TypeAliasType(
 class CommandExecutionRequestApprovalParams(WireStruct, omit_defaults=True):
     """May this command run? Always after the `item/started` of the same item."""
 
-    kind: CommandExecutionApprovalKind = shown(CommandExecutionApprovalKind.COMMAND)
+    kind: CommandExecutionApprovalKind = shown("command")
     thread_id: str
     turn_id: str
     item_id: str
@@ -138,9 +134,7 @@ def parse_decision(result: Json) -> CommandExecutionApprovalDecision | None:
             return None
 
 
-class PermissionGrantScope(StrEnum):
-    TURN = "turn"
-    SESSION = "session"
+PermissionGrantScope = TypeAliasType("PermissionGrantScope", Literal["turn", "session"])
 
 
 class PermissionsRequestApprovalParams(WireStruct):
@@ -158,7 +152,7 @@ class PermissionsRequestApprovalResponse(WireModel):
     """What is granted; nothing of it means no."""
 
     permissions: Annotated[Foreign, unserved("GrantedPermissionProfile")]
-    scope: PermissionGrantScope = PermissionGrantScope.TURN
+    scope: PermissionGrantScope = "turn"
     strict_auto_review: Flag | None = None
 
 

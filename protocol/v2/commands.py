@@ -1,10 +1,10 @@
 """Commands that a client runs outside of any thread: in the sandbox, with or without a terminal."""
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator
+from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
 from protocol.fields import Count, Flag
@@ -81,9 +81,7 @@ class CommandExecTerminateResponse(WireStruct):
     pass
 
 
-class CommandExecOutputStream(StrEnum):
-    STDOUT = "stdout"
-    STDERR = "stderr"
+CommandExecOutputStream = TypeAliasType("CommandExecOutputStream", Literal["stdout", "stderr"])
 
 
 class CommandExecOutputDeltaNotification(WireStruct):

@@ -3,7 +3,6 @@
 Settings are spelled as in that file, in snake_case; null where nothing is set.
 """
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -30,14 +29,12 @@ class AnalyticsConfig(WireModel):
 ForcedChatgptWorkspaceIds = TypeAliasType("ForcedChatgptWorkspaceIds", str | tuple[str, ...])
 
 
-class ForcedLoginMethod(StrEnum):
-    CHATGPT = "chatgpt"
-    API = "api"
+ForcedLoginMethod = TypeAliasType("ForcedLoginMethod", Literal["chatgpt", "api"])
 
 
-class AutoCompactTokenLimitScope(StrEnum):
-    TOTAL = "total"
-    BODY_AFTER_PREFIX = "body_after_prefix"
+AutoCompactTokenLimitScope = TypeAliasType(
+    "AutoCompactTokenLimitScope", Literal["total", "body_after_prefix"]
+)
 
 
 class SandboxWorkspaceWrite(EngineStruct):
@@ -47,10 +44,7 @@ class SandboxWorkspaceWrite(EngineStruct):
     exclude_slash_tmp: bool = False
 
 
-class WebSearchContextSize(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
+WebSearchContextSize = TypeAliasType("WebSearchContextSize", Literal["low", "medium", "high"])
 
 
 class WebSearchLocation(WireStruct, forbid_unknown_fields=True):
@@ -70,11 +64,7 @@ class ToolsV2(EngineStruct):
     web_search: WebSearchToolConfig | None = None
 
 
-class WebSearchMode(StrEnum):
-    DISABLED = "disabled"
-    CACHED = "cached"
-    INDEXED = "indexed"
-    LIVE = "live"
+WebSearchMode = TypeAliasType("WebSearchMode", Literal["disabled", "cached", "indexed", "live"])
 
 
 class ShownConfig(EngineModel):
@@ -166,9 +156,7 @@ class ConfigReadResponse(WireStruct):
     layers: tuple[ConfigLayer, ...] | None = None
 
 
-class MergeStrategy(StrEnum):
-    REPLACE = "replace"
-    UPSERT = "upsert"
+MergeStrategy = TypeAliasType("MergeStrategy", Literal["replace", "upsert"])
 
 
 class ConfigEdit(WireModel):
@@ -196,9 +184,7 @@ class ConfigBatchWriteParams(WireModel):
     reload_user_config: Flag = False
 
 
-class WriteStatus(StrEnum):
-    OK = "ok"
-    OK_OVERRIDDEN = "okOverridden"
+WriteStatus = TypeAliasType("WriteStatus", Literal["ok", "okOverridden"])
 
 
 class OverriddenMetadata(WireStruct):

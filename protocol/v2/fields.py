@@ -6,8 +6,7 @@ no stored oddity (a relative cwd, a file name that is no Unicode) keeps an answe
 """
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field, RootModel, StrictInt
 from typing_extensions import TypeAliasType
@@ -33,9 +32,7 @@ Integer = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 Small = Annotated[StrictInt, Field(ge=0, lt=2**16)]
 
 
-class SortDirection(StrEnum):
-    ASC = "asc"
-    DESC = "desc"
+SortDirection = TypeAliasType("SortDirection", Literal["asc", "desc"])
 
 
 EXPERIMENTAL: Final = "x-experimental"

@@ -2,8 +2,9 @@
 their path.
 """
 
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
+
+from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import Flag
@@ -119,9 +120,7 @@ class FuzzyFileSearchParams(WireModel):
     cancellation_token: str | None = None
 
 
-class FuzzyFileSearchMatchType(StrEnum):
-    FILE = "file"
-    DIRECTORY = "directory"
+FuzzyFileSearchMatchType = TypeAliasType("FuzzyFileSearchMatchType", Literal["file", "directory"])
 
 
 class FuzzyFileSearchResult(EngineStruct):

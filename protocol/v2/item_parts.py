@@ -59,11 +59,9 @@ CommandAction = TypeAliasType(
 )
 
 
-class CommandExecutionSource(StrEnum):
-    AGENT = "agent"
-    USER_SHELL = "userShell"
-    UNIFIED_EXEC_STARTUP = "unifiedExecStartup"
-    UNIFIED_EXEC_INTERACTION = "unifiedExecInteraction"
+CommandExecutionSource = TypeAliasType(
+    "CommandExecutionSource", Literal["agent", "userShell", "unifiedExecStartup", "unifiedExecInteraction"]
+)
 
 
 class CommandExecutionStatus(StrEnum):
@@ -189,11 +187,7 @@ WebSearchAction = TypeAliasType(
 )
 
 
-class ImageDetail(StrEnum):
-    AUTO = "auto"
-    LOW = "low"
-    HIGH = "high"
-    ORIGINAL = "original"
+ImageDetail = TypeAliasType("ImageDetail", Literal["auto", "low", "high", "original"])
 
 
 class ByteRange(WireModel):

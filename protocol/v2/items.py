@@ -1,15 +1,14 @@
 """Items of turns: what the user and the model said and did. What only other servers make is kept as it came."""
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal, Self
 
 import msgspec
-from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Foreign, Json, tag_of, unserved
-from protocol.structs import shown
+from protocol.base import Foreign, Json, unserved
+from protocol.structs import json_bytes, replace, shown
 from protocol.v2.fields import LegacyAppPathString
 from protocol.v2.item_parts import (
     CommandAction,
@@ -75,7 +74,7 @@ class CommandExecutionThreadItem(Item):
     command: str
     cwd: LegacyAppPathString
     process_id: str | None = None
-    source: CommandExecutionSource = CommandExecutionSource.AGENT
+    source: CommandExecutionSource = "agent"
     status: CommandExecutionStatus
     command_actions: tuple[CommandAction, ...]
     aggregated_output: str | None = None
@@ -160,70 +159,46 @@ class ContextCompactionThreadItem(Item):
     type: Literal["contextCompaction"] = "contextCompaction"
 
 
-OTHER_KINDS: Final = frozenset(
-    (
+class OtherThreadItem(Item):
+    """An item that only other servers make: of hooks, sub-agents and generated pictures, and results given in advance.
+    `raw` is all of it.
+    """
+
+    type: Literal[
         "hookPrompt",
         "functionCallOutput",
         "collabAgentToolCall",
         "subAgentActivity",
         "sleep",
         "imageGeneration",
-    )
-)
-"""Items of hooks, sub-agents and generated pictures, and results given in advance."""
-
-
-class OtherThreadItem(Item):
-    """An item that only other servers make; `raw` is all of it."""
-
-    raw: Foreign
+    ]
+    raw: Foreign = msgspec.field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        return msgspec.json.encode(self.raw)
+        return json_bytes(self.raw)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def validate(value: Json) -> OtherThreadItem:
-            if isinstance(value, OtherThreadItem):
-                return value
-            if not isinstance(value.get("id"), str):
-                raise ValueError("expected an item with an id")
-            return cls(type=value["type"], id=value["id"], raw=value)
-
-        return core_schema.no_info_plain_validator_function(
-            validate,
-            serialization=core_schema.plain_serializer_function_ser_schema(Item.to_value),
-            json_schema_input_schema=core_schema.dict_schema(),
-        )
-
-
-def _owner(raw: Json) -> str:
-    return "other" if tag_of(raw) in OTHER_KINDS else "own"
+    def of_model(cls, model: BaseModel, raw: Json) -> Self:
+        return replace(super().of_model(model, raw), raw=raw)
 
 
 ThreadItem = TypeAliasType(
     "ThreadItem",
     Annotated[
-        Annotated[
-            Annotated[
-                UserMessageThreadItem
-                | AgentMessageThreadItem
-                | PlanThreadItem
-                | ReasoningThreadItem
-                | CommandExecutionThreadItem
-                | FileChangeThreadItem
-                | McpToolCallThreadItem
-                | DynamicToolCallThreadItem
-                | WebSearchThreadItem
-                | ImageViewThreadItem
-                | EnteredReviewModeThreadItem
-                | ExitedReviewModeThreadItem
-                | ContextCompactionThreadItem,
-                Field(discriminator="type"),
-            ],
-            Tag("own"),
-        ]
-        | Annotated[OtherThreadItem, Tag("other")],
-        Discriminator(_owner),
+        UserMessageThreadItem
+        | AgentMessageThreadItem
+        | PlanThreadItem
+        | ReasoningThreadItem
+        | CommandExecutionThreadItem
+        | FileChangeThreadItem
+        | McpToolCallThreadItem
+        | DynamicToolCallThreadItem
+        | WebSearchThreadItem
+        | ImageViewThreadItem
+        | EnteredReviewModeThreadItem
+        | ExitedReviewModeThreadItem
+        | ContextCompactionThreadItem
+        | OtherThreadItem,
+        Field(discriminator="type"),
     ],
 )

@@ -1,7 +1,7 @@
 """MCP servers: their state, their tools and resources, calls of a client, logins."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from pydantic import Field
@@ -80,19 +80,15 @@ class McpServerInfo(WireStruct):
     website_url: str | None = None
 
 
-class McpServerConnectionStatus(StrEnum):
-    NOT_STARTED = "notStarted"
-    STARTING = "starting"
-    CONNECTED = "connected"
-    AUTHENTICATION_REQUIRED = "authenticationRequired"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    DISABLED = "disabled"
+McpServerConnectionStatus = TypeAliasType(
+    "McpServerConnectionStatus",
+    Literal[
+        "notStarted", "starting", "connected", "authenticationRequired", "failed", "cancelled", "disabled"
+    ],
+)
 
 
-class McpServerStatusDetail(StrEnum):
-    FULL = "full"
-    TOOLS_AND_AUTH_ONLY = "toolsAndAuthOnly"
+McpServerStatusDetail = TypeAliasType("McpServerStatusDetail", Literal["full", "toolsAndAuthOnly"])
 
 
 class McpServerStatus(WireStruct):

@@ -1,6 +1,5 @@
 """The models and providers that can be chosen, and the features that can be switched."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -12,11 +11,7 @@ from protocol.structs import WireStruct
 from protocol.table import ClientRequest
 from protocol.v2.fields import ReasoningEffort
 
-
-class InputModality(StrEnum):
-    TEXT = "text"
-    IMAGE = "image"
-    AUDIO = "audio"
+InputModality = TypeAliasType("InputModality", Literal["text", "image", "audio"])
 
 
 class ReasoningEffortOption(WireStruct):
@@ -37,7 +32,7 @@ class ListedModel(WireStruct):
     hidden: bool
     supported_reasoning_efforts: tuple[ReasoningEffortOption, ...]
     default_reasoning_effort: ReasoningEffort
-    input_modalities: tuple[InputModality, ...] = (InputModality.TEXT, InputModality.IMAGE)
+    input_modalities: tuple[InputModality, ...] = ("text", "image")
     supports_personality: bool = False
     service_tiers: tuple[Annotated[Foreign, unserved("ModelServiceTier")], ...] = ()
     default_service_tier: str | None = None
@@ -123,12 +118,9 @@ class ModelProviderCapabilitiesReadResponse(WireStruct):
     web_search: bool
 
 
-class ExperimentalFeatureStage(StrEnum):
-    BETA = "beta"
-    UNDER_DEVELOPMENT = "underDevelopment"
-    STABLE = "stable"
-    DEPRECATED = "deprecated"
-    REMOVED = "removed"
+ExperimentalFeatureStage = TypeAliasType(
+    "ExperimentalFeatureStage", Literal["beta", "underDevelopment", "stable", "deprecated", "removed"]
+)
 
 
 class ExperimentalFeature(WireStruct):

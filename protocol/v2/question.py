@@ -1,9 +1,9 @@
 """What the server asks the user for others: an MCP server, the model; and the tools that a client brings."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
+from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
 from protocol.fields import Flag
@@ -61,10 +61,9 @@ class McpServerElicitationRequestParams(WireUnion[McpServerElicitation]):
     model_config = ConfigDict(json_schema_extra=_with_common_fields)
 
 
-class McpServerElicitationAction(StrEnum):
-    ACCEPT = "accept"
-    DECLINE = "decline"
-    CANCEL = "cancel"
+McpServerElicitationAction = TypeAliasType(
+    "McpServerElicitationAction", Literal["accept", "decline", "cancel"]
+)
 
 
 class McpServerElicitationRequestResponse(WireModel):

@@ -79,9 +79,7 @@ class ApprovalsReviewer(StrEnum):
     GUARDIAN_SUBAGENT = "guardian_subagent"
 
 
-class NetworkAccess(StrEnum):
-    RESTRICTED = "restricted"
-    ENABLED = "enabled"
+NetworkAccess = TypeAliasType("NetworkAccess", Literal["restricted", "enabled"])
 
 
 class DangerFullAccessSandboxPolicy(WireModel):
@@ -101,7 +99,7 @@ class ExternalSandboxSandboxPolicy(WireModel):
     """Whoever runs this server confines it; commands get no sandbox of ours."""
 
     type: Literal["externalSandbox"] = "externalSandbox"
-    network_access: NetworkAccess = NetworkAccess.RESTRICTED
+    network_access: NetworkAccess = "restricted"
 
 
 class WorkspaceWriteSandboxPolicy(WireModel):
@@ -176,10 +174,7 @@ class PermissionProfileListResponse(WireStruct):
     next_cursor: str | None = None
 
 
-class Personality(StrEnum):
-    NONE = "none"
-    FRIENDLY = "friendly"
-    PRAGMATIC = "pragmatic"
+Personality = TypeAliasType("Personality", Literal["none", "friendly", "pragmatic"])
 
 
 class ModeKind(StrEnum):

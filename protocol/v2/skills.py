@@ -4,8 +4,9 @@ of here.
 Their lists are there for clients that ask for them when they start. All of them are empty.
 """
 
-from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
+
+from typing_extensions import TypeAliasType
 
 from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Count, Flag
@@ -14,12 +15,7 @@ from protocol.structs import WireStruct, shown
 from protocol.table import ClientRequest, NoParams, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString
 
-
-class SkillScope(StrEnum):
-    USER = "user"
-    REPO = "repo"
-    SYSTEM = "system"
-    ADMIN = "admin"
+SkillScope = TypeAliasType("SkillScope", Literal["user", "repo", "system", "admin"])
 
 
 class SkillInterface(WireStruct, omit_defaults=True):
@@ -151,10 +147,9 @@ class PluginInstalledResponse(WireStruct):
     marketplace_load_errors: tuple[Annotated[Foreign, unserved("MarketplaceLoadErrorInfo")], ...] = ()
 
 
-class WindowsSandboxReadiness(StrEnum):
-    READY = "ready"
-    NOT_CONFIGURED = "notConfigured"
-    UPDATE_REQUIRED = "updateRequired"
+WindowsSandboxReadiness = TypeAliasType(
+    "WindowsSandboxReadiness", Literal["ready", "notConfigured", "updateRequired"]
+)
 
 
 class WindowsSandboxReadinessResponse(WireStruct):

@@ -27,9 +27,7 @@ class GitInfo(WireStruct):
     origin_url: str | None = None
 
 
-class ThreadActiveFlag(StrEnum):
-    WAITING_ON_APPROVAL = "waitingOnApproval"
-    WAITING_ON_USER_INPUT = "waitingOnUserInput"
+ThreadActiveFlag = TypeAliasType("ThreadActiveFlag", Literal["waitingOnApproval", "waitingOnUserInput"])
 
 
 class NotLoadedThreadStatus(WireStruct):
@@ -66,10 +64,7 @@ class SessionOriginWord(StrEnum):
     UNKNOWN = "unknown"
 
 
-class SubAgentWord(StrEnum):
-    REVIEW = "review"
-    COMPACT = "compact"
-    MEMORY_CONSOLIDATION = "memory_consolidation"
+SubAgentWord = TypeAliasType("SubAgentWord", Literal["review", "compact", "memory_consolidation"])
 
 
 class ThreadSpawn(EngineStruct):

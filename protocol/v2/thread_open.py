@@ -1,6 +1,5 @@
 """Threads: start a new one, resume a stored one or join one that is open, fork, let go."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -32,10 +31,7 @@ from protocol.v2.settings import (
 from protocol.v2.thread import Thread, ThreadHistoryMode
 from protocol.v2.turn import Turn, TurnItemsView
 
-
-class ThreadStartSource(StrEnum):
-    STARTUP = "startup"
-    CLEAR = "clear"
+ThreadStartSource = TypeAliasType("ThreadStartSource", Literal["startup", "clear"])
 
 
 class FunctionDynamicToolNamespaceTool(WireModel):
@@ -213,10 +209,9 @@ class ThreadUnsubscribeParams(WireModel):
     thread_id: str
 
 
-class ThreadUnsubscribeStatus(StrEnum):
-    NOT_LOADED = "notLoaded"
-    NOT_SUBSCRIBED = "notSubscribed"
-    UNSUBSCRIBED = "unsubscribed"
+ThreadUnsubscribeStatus = TypeAliasType(
+    "ThreadUnsubscribeStatus", Literal["notLoaded", "notSubscribed", "unsubscribed"]
+)
 
 
 class ThreadUnsubscribeResponse(WireStruct):

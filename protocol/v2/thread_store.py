@@ -2,7 +2,6 @@
 cutting the end off.
 """
 
-from enum import StrEnum
 from typing import Final, Literal
 
 from typing_extensions import TypeAliasType
@@ -16,25 +15,26 @@ from protocol.v2.items import ThreadItem
 from protocol.v2.thread import Thread
 from protocol.v2.turn import Turn, TurnItemsView
 
-
-class ThreadSortKey(StrEnum):
-    CREATED_AT = "created_at"
-    UPDATED_AT = "updated_at"
-    RECENCY_AT = "recency_at"
-    SECTION_POSITION = "section_position"
+ThreadSortKey = TypeAliasType(
+    "ThreadSortKey", Literal["created_at", "updated_at", "recency_at", "section_position"]
+)
 
 
-class ThreadSourceKind(StrEnum):
-    CLI = "cli"
-    VSCODE = "vscode"
-    EXEC = "exec"
-    APP_SERVER = "appServer"
-    SUB_AGENT = "subAgent"
-    SUB_AGENT_REVIEW = "subAgentReview"
-    SUB_AGENT_COMPACT = "subAgentCompact"
-    SUB_AGENT_THREAD_SPAWN = "subAgentThreadSpawn"
-    SUB_AGENT_OTHER = "subAgentOther"
-    UNKNOWN = "unknown"
+ThreadSourceKind = TypeAliasType(
+    "ThreadSourceKind",
+    Literal[
+        "cli",
+        "vscode",
+        "exec",
+        "appServer",
+        "subAgent",
+        "subAgentReview",
+        "subAgentCompact",
+        "subAgentThreadSpawn",
+        "subAgentOther",
+        "unknown",
+    ],
+)
 
 
 ThreadListCwdFilter = TypeAliasType("ThreadListCwdFilter", str | tuple[str, ...])
@@ -71,10 +71,7 @@ class ThreadListResponse(WireStruct):
     backwards_cursor: str | None = None
 
 
-class ThreadSearchSortKey(StrEnum):
-    CREATED_AT = "created_at"
-    UPDATED_AT = "updated_at"
-    RECENCY_AT = "recency_at"
+ThreadSearchSortKey = TypeAliasType("ThreadSearchSortKey", Literal["created_at", "updated_at", "recency_at"])
 
 
 class ThreadSearchParams(WireModel):

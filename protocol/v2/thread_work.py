@@ -1,7 +1,8 @@
 """What a thread can be busy with besides turns of the user: compaction, a shell command, goals, terminals."""
 
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
+
+from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count
@@ -82,9 +83,7 @@ class ThreadBackgroundTerminalsCleanResponse(WireStruct):
     pass
 
 
-class ThreadGoalMutationOrigin(StrEnum):
-    USER = "user"
-    AUTOMATIC = "automatic"
+ThreadGoalMutationOrigin = TypeAliasType("ThreadGoalMutationOrigin", Literal["user", "automatic"])
 
 
 class ThreadGoalSetParams(WireModel):

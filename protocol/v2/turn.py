@@ -56,9 +56,7 @@ class Turn(WireStruct):
     duration_ms: int | None = None
 
 
-class AdditionalContextKind(StrEnum):
-    UNTRUSTED = "untrusted"
-    APPLICATION = "application"
+AdditionalContextKind = TypeAliasType("AdditionalContextKind", Literal["untrusted", "application"])
 
 
 class AdditionalContextEntry(WireModel):

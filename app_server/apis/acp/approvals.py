@@ -128,7 +128,7 @@ def _content(
             elif whole != call.title:  # the title is one line, and cut
                 texts.append(fenced(whole, "sh"))
             if event.risk is not None:
-                texts.append(f"Risk ({event.risk.risk_level.value}): {event.risk.description}")
+                texts.append(f"Risk ({event.risk.risk_level}): {event.risk.description}")
         case ApplyPatchApprovalRequestEvent():
             if event.grant_root is not None:
                 texts.append(f"Outside of what may be written: {event.grant_root}")

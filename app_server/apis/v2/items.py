@@ -27,11 +27,11 @@ from protocol.v2 import items as wire
 
 NO_REVIEW: Final = "The review ended without a result."
 
-_SOURCES: Final = {
-    CommandSource.AGENT: parts.CommandExecutionSource.AGENT,
-    CommandSource.PROVIDER: parts.CommandExecutionSource.AGENT,
-    CommandSource.USER_SHELL: parts.CommandExecutionSource.USER_SHELL,
-    CommandSource.TERMINAL: parts.CommandExecutionSource.UNIFIED_EXEC_STARTUP,
+_SOURCES: Final[Mapping[CommandSource, parts.CommandExecutionSource]] = {
+    CommandSource.AGENT: "agent",
+    CommandSource.PROVIDER: "agent",
+    CommandSource.USER_SHELL: "userShell",
+    CommandSource.TERMINAL: "unifiedExecStartup",
 }
 _COMMAND_STATUS: Final = {
     ItemStatus.IN_PROGRESS: parts.CommandExecutionStatus.IN_PROGRESS,

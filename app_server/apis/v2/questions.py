@@ -34,7 +34,6 @@ from protocol.v2.approval import (
     ITEM_FILE_CHANGE_REQUEST_APPROVAL,
     AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
     CommandExecutionApprovalDecision,
-    CommandExecutionApprovalKind,
     CommandExecutionRequestApprovalParams,
     ExecpolicyAmendment,
     FileChangeApprovalDecision,
@@ -202,9 +201,7 @@ def _request(
         case ExecApprovalRequestEvent():
             typed = _is_typed(event, item)
             return ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL, CommandExecutionRequestApprovalParams(
-                kind=CommandExecutionApprovalKind.WRITE_STDIN
-                if typed
-                else CommandExecutionApprovalKind.COMMAND,
+                kind="writeStdin" if typed else "command",
                 thread_id=thread_id,
                 turn_id=turn_id or "",
                 item_id=event.call_id if item is None else item.id,

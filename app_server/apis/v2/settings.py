@@ -154,9 +154,9 @@ def thread_status(status: ConversationStatus) -> ThreadStatus:
         case Activity.IDLE:
             return IdleThreadStatus()
         case Activity.ACTIVE:
-            flags = [ThreadActiveFlag.WAITING_ON_APPROVAL] if status.waiting_on_approval else []
+            flags: list[ThreadActiveFlag] = ["waitingOnApproval"] if status.waiting_on_approval else []
             if status.waiting_on_input:
-                flags.append(ThreadActiveFlag.WAITING_ON_USER_INPUT)
+                flags.append("waitingOnUserInput")
             return ActiveThreadStatus(active_flags=tuple(flags))
         case Activity.SYSTEM_ERROR:
             return SystemErrorThreadStatus()

@@ -27,7 +27,6 @@ from protocol.v2.thread import (
     SessionOriginWord,
     SessionSource,
     SubAgentSessionSource,
-    SubAgentWord,
     Thread,
     ThreadHistoryMode,
     ThreadStatus,
@@ -187,7 +186,7 @@ def session_source(source: SessionOrigin | dict[str, Json]) -> SessionSource:
         case SessionOrigin() as word:
             return ORIGINS[word]
         case {"subagent": "review" | "compact" as kind}:
-            return SubAgentSessionSource(sub_agent=SubAgentWord(kind))
+            return SubAgentSessionSource(sub_agent=kind)
         case {"subagent": {"other": str(name)}}:
             return SubAgentSessionSource(sub_agent=OtherSubAgentSource(other=name))
         case _:

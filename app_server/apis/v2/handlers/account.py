@@ -7,7 +7,7 @@ no table: what is not listed here is refused as any unknown method is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, assert_never
 from uuid import UUID
 
@@ -41,7 +41,6 @@ from protocol.v2.account import (
     AuthMode,
     CancelLoginAccountParams,
     CancelLoginAccountResponse,
-    CancelLoginAccountStatus,
     ChatgptAccount,
     ChatgptDeviceCodeLoginAccountParams,
     ChatgptDeviceCodeLoginAccountResponse,
@@ -109,7 +108,7 @@ def plan_type(word: str | None) -> PlanType:
         return PlanType.UNKNOWN
 
 
-MODES = {AuthMethod.API_KEY: AuthMode.APIKEY, AuthMethod.CHATGPT: AuthMode.CHATGPT}
+MODES: Final[Mapping[AuthMethod, AuthMode]] = {AuthMethod.API_KEY: "apikey", AuthMethod.CHATGPT: "chatgpt"}
 
 
 class LoginContext(Struct, frozen=True):
@@ -161,9 +160,7 @@ async def account_login_cancel(
         message = f"invalid login id: {params.login_id[:100]}"
         raise invalid_request(message, "invalid_params", "loginId") from None
     found = context.accounts.cancel(params.login_id)
-    return CancelLoginAccountResponse(
-        status=CancelLoginAccountStatus.CANCELED if found else CancelLoginAccountStatus.NOT_FOUND
-    )
+    return CancelLoginAccountResponse(status="canceled" if found else "notFound")
 
 
 async def account_logout(context: LoginContext, params: NoParams) -> HandlerResult[LogoutAccountResponse]:

@@ -11,7 +11,8 @@ import binascii
 import codecs
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import anyio
 import msgspec
@@ -47,7 +48,7 @@ MOST_KEPT = 32 << 20
 MOST_QUOTED = 200
 """Characters of a name in an error."""
 
-_STREAMS = {Stream.STDOUT: CommandExecOutputStream.STDOUT, Stream.STDERR: CommandExecOutputStream.STDERR}
+_STREAMS: Final[Mapping[Stream, CommandExecOutputStream]] = {Stream.STDOUT: "stdout", Stream.STDERR: "stderr"}
 
 
 class ClientProcess(Struct):

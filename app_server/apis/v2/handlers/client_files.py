@@ -40,7 +40,6 @@ from protocol.v2.files import (
     FUZZY_FILE_SEARCH_SESSION_COMPLETED,
     FUZZY_FILE_SEARCH_SESSION_UPDATED,
     FsChangedNotification,
-    FuzzyFileSearchMatchType,
     FuzzyFileSearchParams,
     FuzzyFileSearchResponse,
     FuzzyFileSearchResult,
@@ -308,12 +307,11 @@ async def session_stop(
 
 
 def shown_matches(found: Sequence[FileMatch]) -> tuple[FuzzyFileSearchResult, ...]:
-    kinds = FuzzyFileSearchMatchType
     return tuple(
         FuzzyFileSearchResult(
             root=match.root,
             path=match.path,
-            match_type=kinds.DIRECTORY if match.is_folder else kinds.FILE,
+            match_type="directory" if match.is_folder else "file",
             file_name=match.file_name,
             score=match.score,
             indices=match.indices,

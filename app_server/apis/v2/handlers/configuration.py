@@ -40,12 +40,10 @@ from protocol.v2.config import (
     ConfigRequirementsReadResponse,
     ConfigValueWriteParams,
     ConfigWriteResponse,
-    MergeStrategy,
     OverriddenMetadata,
     SessionFlagsConfigLayerSource,
     ShownConfig,
     UserConfigLayerSource,
-    WriteStatus,
 )
 from protocol.v2.settings import (
     COLLABORATION_MODE_LIST,
@@ -150,7 +148,7 @@ async def _write(
 ) -> ConfigWriteResponse:
     if file_path is not None and not source.file.is_users_file(file_path):
         raise _refused("configLayerReadonly", "Only writes to the user config are allowed", "filePath")
-    wanted = [(edit.key_path, edit.value, edit.merge_strategy is MergeStrategy.UPSERT) for edit in edits]
+    wanted = [(edit.key_path, edit.value, edit.merge_strategy == "upsert") for edit in edits]
     try:
         outcome = await source.file.write(wanted, expected_version)
     except VersionConflict as conflict:
@@ -159,7 +157,7 @@ async def _write(
         raise _refused("configValidationError", str(problem)) from problem
     overridden = outcome.overridden
     return ConfigWriteResponse(
-        status=WriteStatus.OK if overridden is None else WriteStatus.OK_OVERRIDDEN,
+        status="ok" if overridden is None else "okOverridden",
         version=outcome.version,
         file_path=str(source.path),
         overridden_metadata=None if overridden is None else _metadata(overridden, source),

@@ -58,7 +58,6 @@ from protocol.v2.mcp import (
     McpServerOauthLoginResponse,
     McpServerRefreshResponse,
     McpServerStatus,
-    McpServerStatusDetail,
     McpServerToolCallParams,
     McpServerToolCallResponse,
     Resource,
@@ -70,12 +69,12 @@ from protocol.v2.mcp import (
 if TYPE_CHECKING:
     pass
 
-STATES = {
-    ConnectionState.STARTING: McpServerConnectionStatus.STARTING,
-    ConnectionState.CONNECTED: McpServerConnectionStatus.CONNECTED,
-    ConnectionState.LOGIN_REQUIRED: McpServerConnectionStatus.AUTHENTICATION_REQUIRED,
-    ConnectionState.FAILED: McpServerConnectionStatus.FAILED,
-    ConnectionState.DISABLED: McpServerConnectionStatus.DISABLED,
+STATES: Final[Mapping[ConnectionState, McpServerConnectionStatus]] = {
+    ConnectionState.STARTING: "starting",
+    ConnectionState.CONNECTED: "connected",
+    ConnectionState.LOGIN_REQUIRED: "authenticationRequired",
+    ConnectionState.FAILED: "failed",
+    ConnectionState.DISABLED: "disabled",
 }
 AUTH = {
     engine.McpAuthStatus.UNSUPPORTED: McpAuthStatus.UNSUPPORTED,
@@ -177,7 +176,7 @@ async def mcp_server_status_list(
     """Only the servers of the page are started."""
     names = [name for name in context.names(params.thread_id) if params.server_name in (None, name)]
     page, next_cursor = page_by_position(names, params.cursor, params.limit)
-    full = params.detail is not McpServerStatusDetail.TOOLS_AND_AUTH_ONLY
+    full = params.detail != "toolsAndAuthOnly"
     async with context.of(params.thread_id, page) as manager:
         found = await server_statuses(manager, page, with_resources=full)
     return ListMcpServerStatusResponse(

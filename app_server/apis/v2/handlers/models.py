@@ -4,6 +4,9 @@ server runs. `model/list` holds all that the conversation API has in its answer 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from msgspec import Struct
 
 from app_server.apis.offered_models import ModelContext, page_of_models
@@ -47,10 +50,10 @@ from protocol.v2.models import (
     ReasoningEffortOption,
 )
 
-STAGES = {
-    FeatureStage.STABLE: ExperimentalFeatureStage.STABLE,
-    FeatureStage.BETA: ExperimentalFeatureStage.BETA,
-    FeatureStage.EXPERIMENTAL: ExperimentalFeatureStage.UNDER_DEVELOPMENT,
+STAGES: Final[Mapping[FeatureStage, ExperimentalFeatureStage]] = {
+    FeatureStage.STABLE: "stable",
+    FeatureStage.BETA: "beta",
+    FeatureStage.EXPERIMENTAL: "underDevelopment",
 }
 
 

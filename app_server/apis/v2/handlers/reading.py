@@ -14,7 +14,6 @@ from app_server.apis.v2.turns import shown_items, shown_turn, thread_view, whole
 from app_server.core.rollout.turn_query import Anchor, InvalidCursor, ItemRow, Page, PageRequest, parse_cursor
 from app_server.rpc.errors import invalid_request
 from protocol.structs import Written
-from protocol.v2.fields import SortDirection
 from protocol.v2.thread_store import (
     THREAD_ITEMS_LIST,
     THREAD_LOADED_LIST,
@@ -54,7 +53,7 @@ async def thread_turns_list(
 ) -> ThreadTurnsListResponse:
     thread = await context.find(params.thread_id)
     _require_turns(thread, "thread/turns/list")
-    newest_first = params.sort_direction is not SortDirection.ASC
+    newest_first = params.sort_direction != "asc"
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
     page = await context.read(thread, lambda history: history.turns(request))
     view = params.items_view or TurnItemsView.SUMMARY
@@ -72,7 +71,7 @@ async def thread_items_list(
 ) -> ThreadItemsListResponse:
     thread = await context.find(params.thread_id)
     _require_turns(thread, "thread/items/list")
-    newest_first = params.sort_direction is SortDirection.DESC
+    newest_first = params.sort_direction == "desc"
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
     page = await context.read(thread, lambda history: history.items(request, params.turn_id))
     shown = [_entries(row, newest_first=newest_first) for row in page.rows]

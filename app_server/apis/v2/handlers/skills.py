@@ -4,8 +4,8 @@ this server has none of; their lists are empty.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -28,10 +28,10 @@ Result = TypeVar("Result", bound=Written)
 MAX_DIRECTORIES = 100
 """In one request."""
 
-_SCOPES = {
-    SkillOwner.REPOSITORY: wire.SkillScope.REPO,
-    SkillOwner.USER: wire.SkillScope.USER,
-    SkillOwner.SYSTEM: wire.SkillScope.SYSTEM,
+_SCOPES: Final[Mapping[SkillOwner, wire.SkillScope]] = {
+    SkillOwner.REPOSITORY: "repo",
+    SkillOwner.USER: "user",
+    SkillOwner.SYSTEM: "system",
 }
 
 
@@ -138,7 +138,7 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
     config, catalog = services.server.config, services.server.skills.get()
     context = SkillsContext(config, catalog, services.notifier)
     catalog.on_change = context.announce_change
-    readiness = wire.WindowsSandboxReadinessResponse(status=wire.WindowsSandboxReadiness.NOT_CONFIGURED)
+    readiness = wire.WindowsSandboxReadinessResponse(status="notConfigured")
     return (
         route(wire.SKILLS_LIST, skills_list, context),
         route(wire.SKILLS_EXTRA_ROOTS_SET, skills_extra_roots_set, context),

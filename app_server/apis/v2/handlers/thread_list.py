@@ -20,7 +20,6 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import sound_path
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.v2.fields import SortDirection
 from protocol.v2.thread import Thread
 from protocol.v2.thread_store import (
     THREAD_LIST,
@@ -30,30 +29,28 @@ from protocol.v2.thread_store import (
     ThreadSearchParams,
     ThreadSearchResponse,
     ThreadSearchResult,
-    ThreadSearchSortKey,
-    ThreadSortKey,
     ThreadSourceKind,
 )
 
-INTERACTIVE = (ThreadSourceKind.CLI, ThreadSourceKind.VSCODE)
+INTERACTIVE = ("cli", "vscode")
 """What is listed where the request names no kinds."""
 
 SOURCES = {
-    ThreadSourceKind.CLI: ("cli",),
-    ThreadSourceKind.VSCODE: ("vscode",),
-    ThreadSourceKind.EXEC: ("exec",),
-    ThreadSourceKind.APP_SERVER: ("mcp",),
-    ThreadSourceKind.SUB_AGENT: (
+    "cli": ("cli",),
+    "vscode": ("vscode",),
+    "exec": ("exec",),
+    "appServer": ("mcp",),
+    "subAgent": (
         "subagent_review",
         "subagent_compact",
         "subagent_thread_spawn",
         "subagent_other",
     ),
-    ThreadSourceKind.SUB_AGENT_REVIEW: ("subagent_review",),
-    ThreadSourceKind.SUB_AGENT_COMPACT: ("subagent_compact",),
-    ThreadSourceKind.SUB_AGENT_THREAD_SPAWN: ("subagent_thread_spawn",),
-    ThreadSourceKind.SUB_AGENT_OTHER: ("subagent_other",),
-    ThreadSourceKind.UNKNOWN: ("unknown",),
+    "subAgentReview": ("subagent_review",),
+    "subAgentCompact": ("subagent_compact",),
+    "subAgentThreadSpawn": ("subagent_thread_spawn",),
+    "subAgentOther": ("subagent_other",),
+    "unknown": ("unknown",),
 }
 """The stored sources of each kind."""
 
@@ -61,7 +58,7 @@ MOST_EXCLUDED = 100
 
 
 async def thread_list(context: ReadingContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
-    if params.sort_key is ThreadSortKey.SECTION_POSITION:
+    if params.sort_key == "section_position":
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
     if params.originators:
         text = "originator filtering is not supported: leave `originators` out"
@@ -80,8 +77,8 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
             search=params.search_term or None,
         ),
         archived=bool(params.archived),
-        by_change=params.sort_key in (ThreadSortKey.UPDATED_AT, ThreadSortKey.RECENCY_AT),
-        newest_first=params.sort_direction is not SortDirection.ASC,
+        by_change=params.sort_key in ("updated_at", "recency_at"),
+        newest_first=params.sort_direction != "asc",
         limit=params.limit,
         cursor=params.cursor,
     )
@@ -155,8 +152,8 @@ async def thread_search(
             default_provider=context.config.load().provider.id,
         ),
         archived=bool(params.archived),
-        by_change=params.sort_key in (ThreadSearchSortKey.UPDATED_AT, ThreadSearchSortKey.RECENCY_AT),
-        newest_first=params.sort_direction is not SortDirection.ASC,
+        by_change=params.sort_key in ("updated_at", "recency_at"),
+        newest_first=params.sort_direction != "asc",
         limit=params.limit,
         cursor=params.cursor,
     )

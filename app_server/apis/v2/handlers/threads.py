@@ -124,12 +124,12 @@ async def thread_unsubscribe(
 ) -> HandlerResult[ThreadUnsubscribeResponse]:
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
-        status = ThreadUnsubscribeStatus.NOT_LOADED
+        status: ThreadUnsubscribeStatus = "notLoaded"
     elif not live.subscriptions.to(context.make_adapter):
-        status = ThreadUnsubscribeStatus.NOT_SUBSCRIBED
+        status = "notSubscribed"
     else:
         live.subscriptions.remove(SUBSCRIPTION)
-        status = ThreadUnsubscribeStatus.UNSUBSCRIBED
+        status = "unsubscribed"
     return HandlerResult(ThreadUnsubscribeResponse(status=status), context.unloader.look)
 
 
