@@ -29,7 +29,6 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.files.search import FileSearch
 from app_server.core.git.run_git import Git
 from app_server.core.host import Host
 from app_server.core.lazy import Lazy
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from app_server.assembly import Assembled
     from app_server.core.auth.issuer import Issuer
     from app_server.core.auth.mcp_login import McpLogins
+    from app_server.core.files.search import FileSearch
     from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -260,6 +260,11 @@ def _compose(
 
         return StoredConversations(settings.home, machine.wall_clock)
 
+    def load_search() -> FileSearch:
+        from app_server.core.files.search import FileSearch  # noqa: PLC0415 - with the first search
+
+        return FileSearch(machine.time_ns)
+
     skills = Lazy(load_skills)
     engine = LazyEngine(Lazy(load), runner, background, settings.commands_after)
     config = UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment)
@@ -277,7 +282,7 @@ def _compose(
             new_id=process.new_id,
             random=machine.random,
         ),
-        host=Host(config, runner, git, FileSearch(machine.time_ns)),
+        host=Host(config, runner, git, Lazy(load_search)),
         engine=engine,
         skills=skills,
         stored=Lazy(load_stored),

@@ -5,8 +5,10 @@ repositories and prompts for all APIs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,12 +20,22 @@ from app_server.core.exec.command import CommandSpec, ExecResult, Stream
 from app_server.core.exec.environment import command_environment
 from app_server.core.exec.process import Process, TerminalSize
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.files.search import FileSearch
-from app_server.core.git import upstream
 from app_server.core.git.run_git import Git
+from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
 from protocol.events.notices import CustomPrompt
 from protocol.policy import SandboxPolicy
+
+if TYPE_CHECKING:
+    from app_server.core.files.search import FileSearch
+    from app_server.core.git.upstream import DiffToRemote
+
+_DIFF_TO_REMOTE: Lazy[Callable[[Git, Path], Awaitable[DiffToRemote | None]]] = Lazy(
+    lambda: import_module("app_server.core.git.upstream").diff_to_remote
+)
+_MERGE_BASE: Lazy[Callable[[Git, Path, str], Awaitable[str | None]]] = Lazy(
+    lambda: import_module("app_server.core.git.upstream").merge_base
+)
 
 TERMINAL_KIND = "xterm"
 """$TERM of a command on a terminal, if nothing else says it."""
@@ -52,7 +64,12 @@ class Host(Struct, frozen=True):
     settings: UserSettings
     runner: CommandRunner
     git: Git
-    search: FileSearch
+    searching: Lazy[FileSearch]
+
+    @property
+    def search(self) -> FileSearch:
+        """The search for files, which keeps what it has listed."""
+        return self.searching.get()
 
     def prepare(self, wanted: WantedCommand) -> CommandSpec:
         """Make what is run of what a client asks for. Raises ConfigError, also where that is more than it may have."""
@@ -88,13 +105,13 @@ class Host(Struct, frozen=True):
         """Start a command whose output is taken piece by piece."""
         return await self.runner.open_streamed(spec, stdin=stdin, terminal=terminal)
 
-    async def diff_to_remote(self, folder: Path) -> upstream.DiffToRemote | None:
+    async def diff_to_remote(self, folder: Path) -> DiffToRemote | None:
         """Return what a working tree has that no remote has; None without a known remote, or if git fails."""
-        return await upstream.diff_to_remote(self.git, folder)
+        return await _DIFF_TO_REMOTE.get()(self.git, folder)
 
     async def merge_base(self, folder: Path, branch: str) -> str | None:
         """Return the newest commit that HEAD and a branch have in common, if there is one."""
-        return await upstream.merge_base(self.git, folder, branch)
+        return await _MERGE_BASE.get()(self.git, folder, branch)
 
     async def prompts(self) -> tuple[CustomPrompt, ...]:
         """Return the prompts in the home, sorted by name."""

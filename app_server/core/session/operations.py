@@ -8,12 +8,14 @@ the operation's id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, assert_never
 
 from app_server.core.context.environment_context import difference
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import ConversationError
+from app_server.core.lazy import Lazy
 from app_server.core.session.commands import (
     ALL_WISHES,
     AddItems,
@@ -40,11 +42,10 @@ from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
-from app_server.core.session.services import Services
+from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import InputPolicy, NothingToDo, PendingOperation
 from app_server.core.session.turns import Actor
 from app_server.core.session.undo import UndoTask, refuse_undo
-from app_server.core.session.user_shell import UserShellTask, run_with_users_rights
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
@@ -59,7 +60,17 @@ from protocol.events.notices import (
 )
 from protocol.policy import ReviewDecision
 
+if TYPE_CHECKING:
+    from app_server.core.session.user_shell import UserShellTask
+
 log = logging.getLogger(__name__)
+
+_USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
+    lambda: import_module("app_server.core.session.user_shell").UserShellTask
+)
+_RUN_WITH_USERS_RIGHTS: Lazy[
+    Callable[[Services, SessionState, Turn, RunShell], Coroutine[None, None, None]]
+] = Lazy(lambda: import_module("app_server.core.session.user_shell").run_with_users_rights)
 
 
 async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C901 - one case for each command
@@ -171,12 +182,12 @@ async def _run_shell(actor: Actor, pending: PendingOperation, command: RunShell)
     services, state, active = actor.services, actor.state, actor.tasks.active
     if command.confined or active is None:
         turn = _turn(actor, pending)
-        await actor.tasks.start(turn.emitter, UserShellTask(services, state, turn, command))
+        await actor.tasks.start(turn.emitter, _USER_SHELL_TASK.get()(services, state, turn, command))
     elif active.ending or active.kind is not TurnKind.REGULAR:
         active.postponed.append(pending)
     else:
         turn = Turn(active.emitter, state.settings)
-        active.run_beside(lambda: run_with_users_rights(services, state, turn, command))
+        active.run_beside(lambda: _RUN_WITH_USERS_RIGHTS.get()(services, state, turn, command))
 
 
 def _record_changes(actor: Actor, turn: Turn) -> None:
