@@ -72,7 +72,7 @@ def _without_alias(argv: Sequence[str]) -> list[str]:
 
 
 def _serve(options: Mapping[str, Any]) -> int:
-    """The options that were given, by their names."""
+    """Serve with the options that were given, by their names."""
     listen = options.get("listen")
     if listen not in (None, "stdio", "stdio://"):
         print(f"app-server: cannot listen on {listen}: only stdio:// is supported", file=sys.stderr)  # noqa: T201
@@ -113,7 +113,7 @@ def _log_errors_only() -> None:
 
 
 def _login_status() -> int:
-    """Launchers ask this before they spawn a server: 0 where there is a login, 1 where there is none."""
+    """Return 0 where there is a login, 1 where there is none; launchers ask before they spawn a server."""
     from app_server.core.auth.storage import read_auth  # noqa: PLC0415  a server needs none of it here
     from app_server.startup.launch import server_home  # noqa: PLC0415
 

@@ -50,7 +50,7 @@ GIT_SECONDS = 10.0
 
 
 async def diagnose(settings: ServerSettings, report: Callable[[Check], None], *, online: bool) -> None:
-    """Runs every check and reports its result at once. No check ends the others."""
+    """Run every check and report its result at once. No check ends the others."""
     redaction = Redaction(settings.environment, read_auth(settings.home))
 
     def report_all(checks: Iterable[Check]) -> None:
@@ -169,7 +169,7 @@ class _Configured(Struct, frozen=True):
             await http.aclose()
 
     async def _login(self, auth: AuthManager) -> Credentials | None:
-        """With `online` a token that has expired is refreshed, as a turn would do. Raises AuthError."""
+        """Return the login; with `online`, refresh a token that has expired, as a turn would do. Raises AuthError."""
         needed = self.config.provider.requires_openai_auth
         return await auth.credentials() if self.online and needed else auth.stored_credentials()
 

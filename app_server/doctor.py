@@ -18,7 +18,7 @@ from protocol.checks import Check, CheckStatus
 
 
 def as_text(check: Check) -> str:
-    """A line with the result, and one below it with what to do."""
+    """Write a line with the result, and one below it with what to do."""
     line = f"{check.status.value:<8} {check.name}: {_one_line(check.found)}"
     return f"{line}\n{'':<8} → {_one_line(check.advice)}" if check.advice else line
 
@@ -50,12 +50,12 @@ def as_json(checks: Sequence[Check]) -> str:
 
 
 def exit_status(checks: Sequence[Check]) -> int:
-    """0 where nothing is broken."""
+    """Return 0 where nothing is broken."""
     return 1 if any(check.status is CheckStatus.BROKEN for check in checks) else 0
 
 
 def _one_line(text: str) -> str:
-    """Without line ends and control characters, which a program may have printed."""
+    """Remove line ends and control characters, which a program may have printed."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

@@ -120,7 +120,7 @@ def ended_in_order(name: str, run: Callable[[], int]) -> int:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error itself; of a group an interrupt, or else the first error where all are OSErrors."""
+    """Return the error itself; of a group an interrupt, or else the first error where all are OSErrors."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     if error.subgroup(KeyboardInterrupt):

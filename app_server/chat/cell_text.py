@@ -23,21 +23,21 @@ FEWEST_ROWS: Final = 3
 
 
 def cut_to(text: str, columns: int) -> str:
-    """As much of a line as fits; an ellipsis stands for the rest."""
+    """Cut a line to what fits; an ellipsis stands for the rest."""
     line = Text(text)
     line.truncate(columns, overflow="ellipsis")
     return line.plain
 
 
 def last_rows(text: str, columns: int, rows: int, console: Console) -> str:
-    """The end of the text, wrapped between words."""
+    """Return the end of the text, wrapped between words."""
     end = printable(text[-2 * columns * rows :]).strip("\n")
     return "\n".join(line.plain for line in Text(end).wrap(console, columns)[-rows:])
 
 
 @lru_cache(maxsize=32)
 def guttered(text: str, columns: int | None = None, most: int | None = None) -> tuple[str, ...]:
-    """What others say, in rows that begin with a bar, so that none of them can pass for a row of ours.
+    """Set what others say in rows that begin with a bar, so that none of them can pass for a row of ours.
 
     A run of empty rows is one. Of more than `most` rows the first and the last ones are left, and what is between is
     counted. Without columns lines are not wrapped.
@@ -58,7 +58,7 @@ def guttered(text: str, columns: int | None = None, most: int | None = None) -> 
 def question_rows(
     parts: Sequence[tuple[str, str]], columns: int | None = None, rows: int | None = None
 ) -> list[str]:
-    """A question in so many rows, or a few more: in each part our words, and below them what others say."""
+    """Set a question in so many rows, or a few more: in each part our words, and below them what others say."""
     others = [guttered(theirs, columns, rows and OTHER_ROWS) for _, theirs in parts[1:]]
     left = rows and max(FEWEST_ROWS, rows - len(parts) - sum(map(len, others)))
     blocks = [*(guttered(theirs, columns, left) for _, theirs in parts[:1]), *others]

@@ -39,7 +39,7 @@ async def chat_session(
     warn, warnings = anyio.create_memory_object_stream[str](MOST_WARNINGS)
 
     def keep(text: str, event: ServerEvent) -> None:
-        """Warnings beyond those that wait say nothing new."""
+        """Keep a warning to be shown, but none beyond those that wait: it would say nothing new."""
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError):
             warn.send_nowait(text)
 

@@ -116,7 +116,7 @@ class ChatConversation:
                 self.changed()
 
     def _show(self, event: ServerEvent) -> None:
-        """A question stays the last thing on the screen: what comes below it could be taken for it."""
+        """Show an event, and keep a question the last thing on the screen: what is below could be taken for it."""
         printed, question = self.view.printed, self.questions.current
         self.view.show(event)
         if question is not None and self.view.plain and self.view.printed > printed:
@@ -156,7 +156,7 @@ class ChatConversation:
             self.view.line(error.message, "red")
 
     async def run_own(self, command: str) -> None:
-        """A command of the user's own; the model is sent its output."""
+        """Run a command of the user's own; the model is sent its output."""
         self._running()
         params = {"threadId": self.thread.id, "command": command}
         try:
@@ -185,7 +185,7 @@ class ChatConversation:
 
     @property
     def elapsed(self) -> float:
-        """Seconds that the turn has run."""
+        """Return the seconds that the turn has run."""
         return 0.0 if self.started_at is None else self._clock() - self.started_at
 
     # --- questions
@@ -205,7 +205,7 @@ class ChatConversation:
 
 
 def pictures(text: str, cwd: Path) -> list[UserInput]:
-    """Those whose paths are in the text, each once."""
+    """Return the pictures whose paths are in the text, each once."""
     found: dict[Path, UserInput] = {}
     for word in WORD.findall(text):
         ends = [match.end() for match in PICTURE_NAME.finditer(word)]
@@ -221,5 +221,5 @@ def _word(policy: object) -> str:
 
 
 def _kebab(name: str) -> str:
-    """The word of the settings for a kind of sandbox: `workspaceWrite` is `workspace-write`."""
+    """Return the settings' word for a kind of sandbox: `workspaceWrite` is `workspace-write`."""
     return re.sub("[A-Z]", lambda found: f"-{found[0].lower()}", name)

@@ -76,12 +76,12 @@ class EventView:
         """The last one that was shown; the end of its turn says it again."""
 
     def unfinished(self, columns: int, rows: int) -> str:
-        """The last rows of what streams and is no whole block yet, without markup."""
+        """Return the last rows of what streams and is no whole block yet, without markup."""
         text = "\n".join(blocks.unfinished for blocks in self._messages.values())
         return last_rows(text, columns, rows, self._console)
 
     def line(self, text: str, style: str = "") -> None:
-        """A line; what follows a line end in it is set apart."""
+        """Print a line; what follows a line end in it is set apart."""
         first, *others = printable(text).split("\n")
         self._print("\n".join([first, *guttered("\n".join(others))]), style)
 
@@ -89,7 +89,7 @@ class EventView:
         self.line(f"warning: {text}", "yellow")
 
     def question(self, question: PendingQuestion, rows: int | None = None) -> None:
-        """What is asked: whole, and again in so many rows where it has more."""
+        """Print what is asked: whole, and again in so many rows where it has more."""
         wide = None if self.plain and not self._console.file.isatty() else self._console.width
         whole = question_rows(question.parts(), wide)
         short = question_rows(question.parts(), wide, rows)
@@ -97,7 +97,7 @@ class EventView:
             self._print(row, "bold yellow")
 
     def answer(self, question: PendingQuestion) -> None:
-        """What was asked, and what the user said to it."""
+        """Print what was asked, and what the user said to it."""
         for row in question_rows(question.parts(), self._console.width, RECORD_ROWS):
             self._print(row, "yellow")
         self.line(f"→ {question.said}", "bold yellow")
@@ -145,7 +145,7 @@ class EventView:
             self._print(row if number else f"$ {row.removeprefix(BAR)}", "bold")
 
     def proposed(self, item_id: str, changes: Sequence[FileUpdateChange]) -> None:
-        """A patch that the user is asked about; its end then needs no second look."""
+        """Show a patch that the user is asked about; its end then needs no second look."""
         self._proposed.add(item_id)
         self.changes(changes)
 
@@ -234,6 +234,6 @@ def _ended_as(status: object) -> str:
 
 
 def _without_blank_ends(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """Rich begins a list and frames code with empty lines; here one stands behind every block."""
+    """Remove the empty lines with which Rich begins a list and frames code."""
     filled = [number for number, line in enumerate(lines) if any(part.text.strip() for part in line)]
     return lines[filled[0] : filled[-1] + 1] if filled else []

@@ -41,11 +41,11 @@ class MarkdownBlocks:
 
     @property
     def unfinished(self) -> str:
-        """What came since the last block that is whole."""
+        """Return what came since the last block that is whole."""
         return self._block + self._line
 
     def feed(self, text: str) -> list[str]:
-        """The blocks that `text` completes."""
+        """Return the blocks that `text` completes."""
         done: list[str] = []
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
@@ -53,7 +53,7 @@ class MarkdownBlocks:
         return done
 
     def flush(self) -> list[str]:
-        """What is left at the end of the message."""
+        """Return what is left at the end of the message."""
         done = self._take(self._line) if self._line else []
         self._line = ""
         rest, self._block, self._fence = self._block, "", None
@@ -82,7 +82,7 @@ class MarkdownBlocks:
 
 
 def blocks_of(text: str) -> list[str]:
-    """Those of a whole message."""
+    """Cut a whole message into blocks."""
     blocks = MarkdownBlocks()
     return [*blocks.feed(text), *blocks.flush()]
 
@@ -104,7 +104,7 @@ class ShownMarkdown(Markdown):
 
 
 def _indents(tokens: Sequence[Token]) -> Iterator[int]:
-    """How far to the right each of them begins."""
+    """Yield how far to the right each token begins."""
     indent = 0
     for token in tokens:
         indent += INDENTS.get(token.type, 0) - INDENTS.get(token.type.replace("_close", "_open"), 0) * (
@@ -114,7 +114,7 @@ def _indents(tokens: Sequence[Token]) -> Iterator[int]:
 
 
 def _with_narrow_tables(tokens: Sequence[Token], lines: Sequence[str], columns: int) -> Iterator[Token]:
-    """The tokens; a piece of code in place of each table that does not fit."""
+    """Put a piece of code in the place of each table that does not fit."""
     left_out = False
     for number, token in enumerate(tokens):
         if token.type == "table_open" and token.map is not None:
@@ -129,7 +129,7 @@ def _with_narrow_tables(tokens: Sequence[Token], lines: Sequence[str], columns: 
 
 
 def _table_columns(table: Sequence[Token]) -> int:
-    """How wide it is, with the space between its columns."""
+    """Return the width of a table, with the space between its columns."""
     widths: list[list[int]] = []
     for token in table:
         if token.type == "tr_open":
@@ -147,7 +147,7 @@ def _printable(token: Token) -> Token:
 
 
 def _with_targets(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Words of a line; the target of a link or a picture is among them."""
+    """Put the targets of links and pictures among the words of a line."""
     target = words = ""
     for token in tokens:
         match token.type:

@@ -37,13 +37,13 @@ TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 def asked_fields(schema: Json) -> list[str]:
-    """A line for each field: name, kind, whether it is required, what it is for, what it may be."""
+    """Describe each field in a line: name, kind, whether it is required, what it is for, what it may be."""
     required = _required(schema)
     return [_line(name, field, name in required) for name, field in _fields(schema).items()]
 
 
 def form_problem(schema: Json, values: Json) -> str | None:
-    """Why the values are no answer; None where they are one."""
+    """Return why the values are no answer; None where they are one."""
     missing = [name for name in _required(schema) if values.get(name) is None]
     if missing:
         return f"required, and not given: {', '.join(missing)}"
@@ -84,7 +84,7 @@ def _required(schema: Json) -> list[str]:
 
 
 def _choices(field: Json) -> list[Json]:
-    """What a field may be, or each part of one that takes several; empty: anything."""
+    """List what a field may be, or each part of one that takes several; nothing: it may be anything."""
     items = field.get("items")
     for place in (field, items if isinstance(items, dict) else {}):
         if isinstance(place.get("enum"), list):
@@ -132,7 +132,7 @@ class PendingQuestion:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Letters that answer it; without any it takes a line of text."""
+        """List the letters that answer it; without any it takes a line of text."""
         match self.request:
             case CommandApprovalRequest() | PatchApprovalRequest():
                 return ("y", "a", "n", "s")
@@ -145,7 +145,7 @@ class PendingQuestion:
 
     @property
     def hint(self) -> str:
-        """What may be answered, in one line."""
+        """Say in one line what may be answered."""
         if self.keys:
             return "  ".join(f"[{key}] {KEYS[key]}" for key in self.keys)
         match self.request:
@@ -157,7 +157,7 @@ class PendingQuestion:
                 return "an empty line declines"
 
     def parts(self) -> list[Part]:
-        """The question, the most important part first."""
+        """Return the question in parts, the most important first."""
         request = self.request
         match request:
             case CommandApprovalRequest():
@@ -183,7 +183,7 @@ class PendingQuestion:
         return [*parts, ("The reason that is given:", reason)] if reason else parts
 
     def seen_by(self, begun: float) -> bool:
-        """Whether a line that was begun at that time can be meant as its answer."""
+        """Check that a line that was begun at that time can be meant as its answer."""
         return self.shown_at is not None and begun - self.shown_at >= SEEN_AFTER
 
     def enter(self, line: str) -> str | None:
@@ -252,7 +252,7 @@ class OpenQuestions:
 
     @property
     def current(self) -> PendingQuestion | None:
-        """The one that waits for its answer."""
+        """Return the question that waits for its answer."""
         return self._asked if self._asked is not None and self._asked.reply is None else None
 
     async def ask(

@@ -38,7 +38,7 @@ class TypedLines:
     """`ended` once there are no more. Waiting for a line can be cancelled."""
 
     def __init__(self, stdin: TextIO | None) -> None:
-        """None: stdin is closed."""
+        """Read from stdin, None where it is closed."""
         self._fd = -1 if stdin is None else stdin.fileno()
         self._encoding = "utf-8" if stdin is None else stdin.encoding
         self.ended = stdin is None
@@ -52,7 +52,7 @@ class TypedLines:
         """Whether stdin is a file."""
 
     async def next(self) -> TypedLine | None:
-        """None at the end."""
+        """Return the next line, None at the end."""
         while b"\n" not in self._read and not self.ended:
             await self._until_readable()
             data = os.read(self._fd, READ_SIZE)
@@ -92,7 +92,7 @@ QUESTION_ROWS = 16
 
 
 async def in_plain_lines(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
-    """The frontend for stdin and stdout (`chat_session.Frontend`)."""
+    """Chat over stdin and stdout (`chat_session.Frontend`)."""
     await PlainChat(chat, TypedLines(sys.stdin), time.monotonic).run()
 
 
@@ -106,7 +106,7 @@ class PlainChat:
         chat.asked, chat.changed = self._ask, self._wake
 
     async def run(self) -> None:
-        """Until the user leaves, or the input and the last turn have ended."""
+        """Run until the user leaves, or the input and the last turn have ended."""
         while True:
             await self._until_wanted()
             if self._kept and self._chat.questions.current is None:

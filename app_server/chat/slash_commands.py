@@ -42,17 +42,17 @@ class ThreadChoices:
         self.selected = ids.index(before.id) if before is not None and before.id in ids else 0
 
     def move(self, by: int) -> None:
-        """Up or down, to the ends of the list at most."""
+        """Move the choice up or down, to the ends of the list at most."""
         self.selected = max(0, min(self.selected + by, len(self.matching) - 1))
 
     def shown(self, rows: int) -> tuple[int, Sequence[Thread]]:
-        """So many threads around the chosen one, and the index of the first of them."""
+        """Return so many threads around the chosen one, and the index of the first of them."""
         first = max(0, min(self.selected - rows // 2, len(self.matching) - rows))
         return first, self.matching[first : first + rows]
 
 
 def title_of(thread: Thread) -> str:
-    """Its name, or the beginning of what was said, in one line."""
+    """Return the thread's name, or the beginning of what was said, in one line."""
     return " ".join((thread.name or thread.preview or "(nothing said)").split())
 
 
@@ -91,7 +91,7 @@ class SlashCommand:
 
 class SlashCommands:
     def __init__(self, chat: ChatConversation, choose: ThreadChooser | None) -> None:
-        """Without `choose`, threads are listed with numbers."""
+        """List threads with numbers where there is no `choose`."""
         self._chat, self._choose = chat, choose
         self._listed: list[Thread] = []
         """What `/resume` listed last, for numbers."""
@@ -187,7 +187,7 @@ class SlashCommands:
         self._print("a new thread", "dim")
 
     async def resume(self, argument: str) -> None:
-        """Without an argument, or with a text: a choice among threads; with an id, or a listed number: that thread."""
+        """Offer a choice among threads (all, or those with a text), or open the one with an id or a listed number."""
         if argument.isdecimal() and 1 <= int(argument) <= len(self._listed):
             await self._chat.resume(self._listed[int(argument) - 1].id)
             return
@@ -257,7 +257,7 @@ class SlashCommands:
 
 
 def _place(path: str | None) -> str:
-    """A transcript is written with the first turn, if it can be."""
+    """Say where the thread is stored: a transcript is written with the first turn, if it can be."""
     if path is None:
         return "nowhere"
     return path if Path(path).is_file() else f"{path} (nothing is stored there)"

@@ -100,7 +100,7 @@ class Printable(Processor):
 
 
 async def in_terminal(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
-    """The frontend for stdin and stdout (`chat_session.Frontend`)."""
+    """Chat in a terminal (`chat_session.Frontend`)."""
     await TerminalChat(chat, group, home, RawInput(sys.stdin), time.monotonic).run()
 
 
@@ -143,7 +143,7 @@ class TerminalChat:
         chat.changed, chat.asked = self._changed, self._asked
 
     async def run(self) -> None:
-        """Until the user leaves. Lines are worked on beside the prompt, so that keys are always taken."""
+        """Run the chat until the user leaves; lines are worked on beside the prompt, so that keys still work."""
         send, receive = anyio.create_memory_object_stream[str](MOST_LINES)
         self._group.start_soon(self._enter_all, receive, name="lines")
         above = StdoutProxy(raw=True, sleep_between_writes=REDRAWS_EVERY)
@@ -157,7 +157,7 @@ class TerminalChat:
                     await send.send(line)
 
     async def _next_line(self) -> str | None:
-        """A line that was entered; None after the picker has been shown. Raises EOFError if the user leaves."""
+        """Return a line that was entered, None after the picker was shown. Raises EOFError if the user leaves."""
         if self._left:
             raise EOFError
         if self._picker is not None:
@@ -212,7 +212,7 @@ class TerminalChat:
             self._begun_at = self._clock()
 
     def _answer(self, question: PendingQuestion, line: str) -> None:
-        """With what is in the prompt. What is no answer comes back when nothing is asked."""
+        """Answer with what is in the prompt. What is no answer comes back when nothing is asked."""
         if question.seen_by(self._clock() if self._begun_at is None else self._begun_at):
             problem = question.enter(line)
         else:
@@ -229,7 +229,7 @@ class TerminalChat:
         self._draft = " ".join(filter(None, (self._draft, self._session.default_buffer.text)))
 
     def _put_back(self) -> None:
-        """Into a prompt that is empty, and answers nothing."""
+        """Put what was set aside into a prompt that is empty and answers nothing."""
         buffer = self._session.default_buffer
         if self._draft and self._chat.questions.current is None and not buffer.text:
             buffer.insert_text(self._draft)
@@ -242,7 +242,7 @@ class TerminalChat:
 
     # --- what is shown
     def _prompt(self) -> StyleAndTextTuples:
-        """What may be typed, below what is asked, or the part of a message that streams and is no whole block yet.
+        """Show the prompt, below what is asked, or the part of a message that streams and is no whole block yet.
 
         A question is here, so that nothing that others print comes below it.
         """
@@ -301,7 +301,7 @@ class TerminalChat:
 
 
 def _history(home: Path | None) -> History:
-    """What was said in earlier chats; readable only by the user."""
+    """Open the file of what was said in earlier chats; only the user may read it."""
     if home is None:
         return InMemoryHistory()
     path = home / HISTORY_FILE

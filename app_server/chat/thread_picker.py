@@ -40,7 +40,7 @@ MOVES: Final = {"up": -1, "c-p": -1, "down": 1, "c-n": 1, "pageup": -ROWS, "page
 
 
 def thread_picker(threads: Sequence[Thread], keys: Input) -> Application[Thread | None]:
-    """An application in the lines below the cursor, which it clears when it ends; None: nothing was chosen."""
+    """Make an application for the lines below the cursor, which it clears at its end; None: nothing was chosen."""
     choices = ThreadChoices(threads)
     typed = Buffer(on_text_changed=lambda buffer: choices.filter(buffer.text), multiline=False)
     search = VSplit(

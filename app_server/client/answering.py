@@ -60,7 +60,7 @@ class RequestAnswerer:
         item: object,
         failed: Callable[[HandlerFailed], None],
     ) -> None:
-        """Starts a task that answers. `failed` receives a handler's exception."""
+        """Start a task that answers. `failed` receives a handler's exception."""
         id, method, params = asked
         try:
             request = parse_request(method, params, item)
@@ -100,7 +100,7 @@ class RequestAnswerer:
             responder.respond(id, reply.result)
 
     def withdraw(self, id: RequestId) -> None:
-        """The request needs no answer any more."""
+        """Cancel the handler of a request that needs no answer any more."""
         if (scope := self._open.get(id)) is not None:
             scope.cancel()
 

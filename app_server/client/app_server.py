@@ -126,7 +126,7 @@ class AppServer:
     async def start_thread(
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
     ) -> ThreadHandle:
-        """A new thread. What is not given comes from the server's configuration."""
+        """Start a new thread. What is not given comes from the server's configuration."""
         params = parameters(ThreadStartParams, StartOptions, options)
         return await self._open(THREAD_START, params, on_approval)
 
@@ -138,7 +138,7 @@ class AppServer:
         turns: bool = False,
         **options: Unpack[OpenOptions],
     ) -> ThreadHandle:
-        """A stored thread, or one that is open already. With `turns`, `handle.opened.thread.turns` has its history.
+        """Resume a thread, stored or open already. With `turns`, `handle.opened.thread.turns` has its history.
 
         Requests that are still open are asked again.
         """
@@ -158,7 +158,7 @@ class AppServer:
         return made[0]
 
     async def threads(self, **options: Unpack[ListOptions]) -> AsyncIterator[Thread]:
-        """Stored threads, the newest first by default, fetched page by page."""
+        """Yield stored threads, the newest first by default, fetched page by page."""
         params = parameters(ThreadListParams, ListOptions, options)
         while True:
             page = await self._connection.request(THREAD_LIST, params)
@@ -170,7 +170,7 @@ class AppServer:
 
     # --- everything else
     async def models(self, *, provider: str | None = None, hidden: bool = False) -> tuple[ListedModel, ...]:
-        """The models that can be chosen."""
+        """List the models that can be chosen."""
         found: list[ListedModel] = []
         params = ModelListParams(model_provider=provider, include_hidden=hidden)
         while True:
@@ -181,17 +181,17 @@ class AppServer:
             params = params.model_copy(update={"cursor": page.next_cursor})
 
     def events(self) -> EventSubscription[ServerEvent]:
-        """All notifications from now on, of every thread and of none: warnings, the account, skills, watched files."""
+        """Subscribe to all notifications from now on: of every thread, warnings, the account, skills, watched files."""
         queue = EventQueue()
         self._feeds.subscribe(queue)
         return EventSubscription(queue, self._feeds.unsubscribe)
 
     async def request(self, row: ClientRequest[P, R], params: P) -> R:
-        """Any method of the protocol, by its row in `protocol.v2`. Fields that are not set are not sent."""
+        """Call any method of the protocol, by its row in `protocol.v2`. Fields that are not set are not sent."""
         return await self._connection.request(row, params)
 
     async def request_raw(self, method: str, params: Json = None) -> Json:
-        """Any method by its name, with plain JSON."""
+        """Call any method by its name, with plain JSON."""
         return await self._connection.request_raw(method, params)
 
 

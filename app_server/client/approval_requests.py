@@ -126,7 +126,7 @@ class CommandApprovalRequest(ActionRequest[CommandExecutionRequestApprovalParams
 
     @property
     def proposed_rule(self) -> tuple[str, ...] | None:
-        """The first words of the commands that `accept_with_rule` would allow."""
+        """Return the first words of the commands that `accept_with_rule` would allow."""
         return self.params.proposed_execpolicy_amendment
 
     def accept_with_rule(self) -> ApprovalReply:
@@ -183,7 +183,7 @@ class UserQuestionsRequest(AskedRequest[ToolRequestUserInputParams], frozen=True
         return self.params.questions
 
     def answer(self, answers: Mapping[str, str | Sequence[str]]) -> ApprovalReply:
-        """The answers by the ids of the questions: a label of an option, or free text; several as a sequence."""
+        """Answer by the ids of the questions: a label of an option, or free text; several as a sequence."""
         given = {
             id: ToolRequestUserInputAnswer(answers=(text,) if isinstance(text, str) else tuple(text))
             for id, text in answers.items()
@@ -203,11 +203,11 @@ class McpElicitationRequest(AskedRequest[McpServerElicitation], frozen=True):
 
     @property
     def schema(self) -> Json:
-        """The JSON Schema of the values that are asked for; None for a page to visit."""
+        """Return the JSON Schema of the values that are asked for, None for a page to visit."""
         return self.params.requested_schema if isinstance(self.params, FormElicitation) else None
 
     def accept(self, content: Json = None) -> ApprovalReply:
-        """`content` are the values, by the schema."""
+        """Accept, with the values that the schema asks for."""
         return self._acted("accept", content)
 
     def decline(self) -> ApprovalReply:
@@ -232,7 +232,7 @@ class ClientToolRequest(AskedRequest[DynamicToolCallParams], frozen=True):
         return self.params.arguments
 
     def succeed(self, *content: str | DynamicToolCallOutputContentItem) -> ApprovalReply:
-        """The result for the model: texts and images."""
+        """Give the model a result: texts and images."""
         return self._ended(content, success=True)
 
     def fail(self, reason: str) -> ApprovalReply:
@@ -263,7 +263,7 @@ ApprovalRequest: TypeAlias = (
 
 
 def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | None:
-    """None for a method that is not known. `item` is the one that the request names, as far as it is known.
+    """Parse a request; None for an unknown method. `item` is the one that the request names, as far as it is known.
 
     Raises pydantic's ValidationError.
     """
@@ -289,7 +289,7 @@ def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | 
 
 
 def reply_of(request: ApprovalRequest, answer: object) -> ApprovalReply:
-    """The reply that a handler's return value stands for. Raises TypeError where it stands for none."""
+    """Return the reply that a handler's return value stands for. Raises TypeError where it stands for none."""
     match answer:
         case ApprovalReply():
             return answer

@@ -18,7 +18,7 @@ class InvalidCommandLine(Exception):
 
 
 def working_folder(named: str | None) -> Path:
-    """The folder that `--cd` names, or the present one. Raises InvalidCommandLine."""
+    """Return the folder that `--cd` names, or the present one. Raises InvalidCommandLine."""
     try:
         folder = Path(os.path.realpath(named or os.getcwd()))
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def working_folder(named: str | None) -> Path:
 
 
 def is_utf8(argument: str) -> bool:
-    """Whether an argument or a path has no byte that is not UTF-8."""
+    """Check that an argument or a path is UTF-8."""
     try:
         argument.encode("utf-8")
     except UnicodeEncodeError:
@@ -67,17 +67,17 @@ async def cancel_on_signal(
 
 
 def printable(text: str) -> str:
-    """Without control characters, by which a model or a command could drive the terminal."""
+    """Replace control characters, by which a model or a command could drive the terminal."""
     return "".join(c if c.isprintable() or _is_blank(c) else "\ufffd" for c in text.replace("\r\n", "\n"))
 
 
 def _is_blank(character: str) -> bool:
-    """Whether it is a space of any script, or begins a line or a column."""
+    """Check for a space of any script, a line end or a tab."""
     return character in "\n\t" or unicodedata.category(character) == "Zs"
 
 
 def single_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """What is in the group, without the groups in it."""
+    """List the errors of a group and of the groups in it."""
     found: list[BaseException] = []
     for error in group.exceptions:
         found += single_errors(error) if isinstance(error, BaseExceptionGroup) else [error]

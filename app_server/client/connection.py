@@ -57,7 +57,7 @@ class Receiver(Protocol):
     def notified(self, method: str, params: Json) -> None: ...
 
     def asked(self, id: RequestId, method: str, params: Json) -> None:
-        """A request of the server. Whoever takes it answers it."""
+        """Take a request of the server, and see that it is answered."""
         ...
 
     def ended(self, error: ServerEnded) -> None: ...
@@ -93,7 +93,7 @@ class ServerConnection:
         received: Callable[[R], None] | None = None,
         late: Callable[[R], None] | None = None,
     ) -> R:
-        """The result. Raises RequestRefused, ServerEnded, UnexpectedAnswer.
+        """Send a request and return its result. Raises RequestRefused, ServerEnded, UnexpectedAnswer.
 
         `received` is called as soon as the answer is read, before anything that the server sent after it. `late` is
         called with an answer that this method cannot return, because its caller was cancelled. Neither may wait.
@@ -125,7 +125,7 @@ class ServerConnection:
         return results[0]
 
     async def request_raw(self, method: str, params: Json = None) -> Json:
-        """The result of a method that need not be known here, as plain JSON. Raises RequestRefused, ServerEnded."""
+        """Call a method that need not be known here, with plain JSON. Raises RequestRefused, ServerEnded."""
         results: list[Json] = []
         await self._exchange(method, params, results.append)
         return results[0]
@@ -147,7 +147,7 @@ class ServerConnection:
         return sent
 
     def send_and_forget(self, method: str, params: Json) -> None:
-        """A request whose answer nobody waits for; nothing happens if the server is gone."""
+        """Send a request whose answer nobody waits for; nothing happens if the server is gone."""
         if self._error is None:
             self._send(method, params, lambda _: None)
 
@@ -162,7 +162,7 @@ class ServerConnection:
 
     # --- the two tasks
     async def read(self) -> None:
-        """Until the server closes its end, or the client leaves: then nobody waits for the server to say why."""
+        """Read until the server closes its end, or the client leaves: then nobody waits for the server to say why."""
         cause = "the client left the connection"
         try:
             async for batch in self._link.lines():
@@ -236,7 +236,7 @@ class ServerConnection:
 
 
 def chosen_fields(params: WireModel) -> Json:
-    """The parameters as JSON, without those that the caller left to the server."""
+    """Return the parameters as JSON, without those that the caller left to the server."""
     value = params.to_value()
     if not isinstance(value, dict) or params.__pydantic_root_model__:
         return value

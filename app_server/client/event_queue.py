@@ -76,7 +76,7 @@ class EventQueue:
             self._dropped = 0
 
     def close(self, error: Exception | None = None) -> None:
-        """No more events; those that wait can still be read, then `error` is raised once."""
+        """Take no more events; those that wait can still be read, then `error` is raised once."""
         if not self._closed:
             self._note_dropped()
             self._closed, self._error = True, error
@@ -84,7 +84,7 @@ class EventQueue:
             self._read_up.set()
 
     def waiting(self) -> Iterator[ServerEvent]:
-        """What waits, without taking it."""
+        """Return what waits, without taking it."""
         return (each.event() if isinstance(each, WaitingDelta) else each for each in self._waiting)
 
     async def read_up(self) -> None:
@@ -104,7 +104,7 @@ class EventQueue:
             self._consumer_waits = False
 
     async def get(self) -> ServerEvent | None:
-        """The next event; None at the end. Raises what the queue was closed with."""
+        """Return the next event, None at the end. Raises what the queue was closed with."""
         await anyio.lowlevel.checkpoint()
         while not self._waiting:
             if self._closed:

@@ -124,7 +124,7 @@ ServerEvent: TypeAlias = Written | RawNotification | DeltasDropped
 
 
 def warning_text(event: ServerEvent) -> str | None:
-    """What an event warns of, for a person; None where it is no warning."""
+    """Return what an event warns of, for a person; None where it is no warning."""
     match event:
         case WarningNotification(message=message):
             return message
@@ -140,7 +140,7 @@ def warning_text(event: ServerEvent) -> str | None:
 
 
 def parse_event(method: str, params: Json) -> ServerEvent:
-    """A model where the method and the shape are known, else the notification as it came."""
+    """Parse a notification whose method and shape are known; return others as they came."""
     row = TABLE.server_notifications.get(method)
     if row is None:
         return RawNotification(method, params)
@@ -152,7 +152,7 @@ def parse_event(method: str, params: Json) -> ServerEvent:
 
 
 def thread_of(params: Json) -> str | None:
-    """The id of the thread that a notification or a request concerns."""
+    """Return the id of the thread that a notification or a request concerns."""
     match params:
         case {"threadId": str(id)} | {"thread": {"id": str(id)}}:
             return id
@@ -161,7 +161,7 @@ def thread_of(params: Json) -> str | None:
 
 
 def turn_of(event: object) -> str | None:
-    """The id of the turn that an event belongs to."""
+    """Return the id of the turn that an event belongs to."""
     match event:
         case TurnStartedNotification(turn=turn) | TurnCompletedNotification(turn=turn):
             return turn.id
@@ -175,12 +175,12 @@ def turn_of(event: object) -> str | None:
 
 
 def continues(first: Delta, second: Delta) -> bool:
-    """Whether the second is the next piece of the same text."""
+    """Check that the second is the next piece of the same text."""
     return type(first) is type(second) and _place(first) == _place(second)
 
 
 def joined(first: Delta, pieces: list[str]) -> Delta:
-    """One delta in place of several that continue one another."""
+    """Join deltas that continue one another."""
     return first if len(pieces) == 1 else replace(first, delta="".join(pieces))
 
 

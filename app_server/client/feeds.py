@@ -83,12 +83,12 @@ class ThreadFeed:
         return progress
 
     def next_turn(self) -> ComingTurn:
-        """The turn that begins next."""
+        """Register for the turn that begins next."""
         self._coming.append(coming := ComingTurn())
         return coming
 
     def subscribe(self, queue: EventQueue) -> None:
-        """Every event of the thread from now on."""
+        """Give the queue every event of the thread from now on."""
         self._all.add(queue)
 
     def unsubscribe(self, queue: EventQueue) -> None:
@@ -97,11 +97,11 @@ class ThreadFeed:
             queues.discard(queue)
 
     def open_item(self, item_id: object) -> ThreadItem | None:
-        """An item that has started and not ended."""
+        """Return an item that has started and not ended."""
         return self._open_items.get(item_id) if isinstance(item_id, str) else None
 
     def publish(self, event: ServerEvent) -> bool:
-        """Whether anybody reads the event."""
+        """Pass an event on; return whether anybody reads it."""
         match event:
             case ItemStartedNotification(item=item):
                 self._open_items[item.id] = item
@@ -140,7 +140,7 @@ class ThreadFeed:
             queue.close()
 
     def fail_turn(self, turn_id: object, error: Exception) -> None:
-        """Whoever follows the turn gets the error."""
+        """Give the error to whoever follows the turn."""
         if not isinstance(turn_id, str):
             return
         if (progress := self._turns.get(turn_id)) is not None:
@@ -149,7 +149,7 @@ class ThreadFeed:
             queue.close(error)
 
     def end(self, error: Exception | None) -> None:
-        """Nothing comes any more: the server is gone (`error`), or the thread was closed."""
+        """End all streams and turns: the server is gone (`error`), or the thread was closed."""
         cause = error or ThreadClosed(f"the thread {self.thread_id} was closed")
         for progress in self._turns.values():
             progress.fail(cause, final=True)
@@ -195,13 +195,13 @@ class ServerFeeds:
 
     # --- threads
     def open(self, thread_id: str, on_approval: ApprovalHandler | None) -> ThreadFeed:
-        """The feed of a thread; a handler takes the place of the one before."""
+        """Return the feed of a thread; a handler takes the place of the one before."""
         feed = self._threads.setdefault(thread_id, ThreadFeed(thread_id))
         feed.on_approval = on_approval or feed.on_approval
         return feed
 
     def drop(self, thread_id: str) -> None:
-        """Nothing more comes of the thread."""
+        """Forget a thread, of which nothing more comes."""
         if (feed := self._threads.pop(thread_id, None)) is not None:
             feed.end(None)
 

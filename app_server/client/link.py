@@ -37,7 +37,7 @@ class ServerLink(Transport, Protocol):
         ...
 
     async def cause_of_end(self) -> str:
-        """Why the server has ended, for a person. Called once its output has ended; returns within seconds."""
+        """Say why the server has ended, for a person. Called once its output has ended; returns within seconds."""
         ...
 
 
@@ -182,7 +182,7 @@ def _ending(returncode: int | None) -> str:
 
 
 async def _end(process: Process) -> None:
-    """Every server ends here, in the way that costs least."""
+    """End the server in the way that costs least."""
     assert process.stdin is not None
     await process.stdin.aclose()
     for signal in (process.terminate, process.kill, None):

@@ -97,8 +97,8 @@ RENAMED: Final = {"search": "search_term", "page_size": "limit"}
 
 
 def parameters(model: type[P], known: type, options: Mapping[str, object], **others: object) -> P:
-    """The parameters of a request from `options`, whose names are those of the typed dictionary `known`, and from what
-    the library adds. Raises TypeError for an unknown name, as a call does, and InvalidArgument for a wrong value.
+    """Make the parameters of a request from `options`, whose names are those of the typed dictionary `known`, and from
+    what the library adds. Raises TypeError for an unknown name, as a call does, and InvalidArgument for a wrong value.
     """
     names = known.__annotations__
     for name in options:
@@ -131,7 +131,7 @@ LONGEST_BEGINNING = 12
 
 
 def image(source: str | os.PathLike[str] | bytes) -> UserInput:
-    """A picture: its path, or its bytes (PNG, JPEG, GIF, BMP, WebP). Raises InvalidArgument where there is none."""
+    """Make a picture of its path or its bytes (PNG, JPEG, GIF, BMP, WebP). Raises InvalidArgument."""
     if isinstance(source, bytes):
         mime = next((mime for mime, beginning in KINDS.items() if beginning.match(source)), None)
         if mime is None:

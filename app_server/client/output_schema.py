@@ -36,7 +36,7 @@ class OutputModel(Generic[M]):
         return strict(self.model.model_json_schema())
 
     def parsed(self, result: TurnResult[None]) -> TurnResult[M]:
-        """The result with its output, or with the reason why there is none."""
+        """Return the result with its output, or with the reason why there is none."""
         text = result.final_message
         if text is None:
             return _with_output(result, None, "the model said nothing")
@@ -47,7 +47,7 @@ class OutputModel(Generic[M]):
 
 
 def parsed_json(result: TurnResult[None]) -> TurnResult[Json]:
-    """The same for a schema without a model: the output is plain JSON, which is not held against the schema."""
+    """Parse the final message as plain JSON, which is not held against the schema."""
     text = result.final_message or ""
     try:
         return _with_output(result, json.loads(text), None)
@@ -62,7 +62,7 @@ def _with_output(result: TurnResult[None], parsed: T | None, invalid: str | None
 
 
 def strict(schema: Json) -> Json:
-    """The schema as providers require it: every object names all of its properties as required, and allows no others.
+    """Return the schema as providers require it: objects name all of their properties as required, and allow no others.
 
     A property with a default is required, too; the model then writes its value.
     """

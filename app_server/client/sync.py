@@ -62,7 +62,7 @@ class LoopThread:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether this is a process that was forked."""
+        """Check for a process that was forked."""
         return os.getpid() != self._process
 
     async def _run(self) -> None:
@@ -240,7 +240,7 @@ class SyncThreadHandle(SyncFace[ThreadHandle]):
         output: type[M] | Mapping[str, Json] | None = None,
         **options: Unpack[TurnOptions],
     ) -> TurnResult[M] | TurnResult[Json] | TurnResult[None]:
-        """One whole turn; see `ThreadHandle.run`. Ctrl-C interrupts it."""
+        """Run one whole turn; see `ThreadHandle.run`. Ctrl-C interrupts it."""
         if output is None:
             return self._caller.call(lambda: self._behind.run(prompt, **options))
         if isinstance(output, Mapping):
@@ -248,7 +248,7 @@ class SyncThreadHandle(SyncFace[ThreadHandle]):
         return self._caller.call(lambda: self._behind.run(prompt, output=output, **options))
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnStream:
-        """One turn as its events: `for event in thread.stream("…")`."""
+        """Run one turn as its events: `for event in thread.stream("…")`."""
         return SyncTurnStream(self._caller, self._behind.stream(prompt, **options))
 
     def start_turn(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnHandle:

@@ -58,7 +58,7 @@ class ThreadHandle:
         opened: OpenedThread,
         on_approval: ApprovalHandler | None,
     ) -> None:
-        """Made while the answer that opened the thread is received, so that no event is missed."""
+        """Make it while the answer that opened the thread is received, so that no event is missed."""
         self._connection, self._feeds, self.opened = connection, feeds, opened
         self._feed = feeds.open(opened.thread.id, on_approval)
 
@@ -86,7 +86,7 @@ class ThreadHandle:
         output: type[M] | Mapping[str, Json] | None = None,
         **options: Unpack[TurnOptions],
     ) -> TurnResult[M] | TurnResult[Json] | TurnResult[None]:
-        """One whole turn. A failed turn is a result, too. Cancelling this interrupts the turn.
+        """Run one whole turn. A failed turn is a result, too. Cancelling this interrupts the turn.
 
         `output`: a pydantic model or a JSON Schema that the final message has to match; `result.output` is the
         instance. Raises ServerEnded, RequestRefused, HandlerFailed.
@@ -101,7 +101,7 @@ class ThreadHandle:
         return result if output is None else parsed_json(result)
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> TurnStream:
-        """One turn as its events, from `turn/started` to `turn/completed`: `async for event in thread.stream("…")`."""
+        """Run a turn as its events, from `turn/started` to `turn/completed`: `async for event in thread.stream(…)`."""
         return TurnStream(lambda queue: self._begin(prompt, options, queue))
 
     async def start_turn(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> TurnHandle:
@@ -128,14 +128,14 @@ class ThreadHandle:
         return made[0]
 
     def turn(self, turn_id: str) -> TurnHandle:
-        """A turn that runs already: one that `resume_thread` found, or that the server began by itself.
+        """Follow a turn that runs already: one that `resume_thread` found, or that the server began by itself.
 
         Its result has the items from now on.
         """
         return TurnHandle(self._connection, self.id, self._feed.follow(turn_id))
 
     def events(self) -> EventSubscription[ThreadEvent]:
-        """All events of the thread from now on, of every turn, until the stream or the thread is closed."""
+        """Subscribe to all events of the thread, of every turn, until the stream or the thread is closed."""
         queue = EventQueue()
         self._feed.subscribe(queue)
         return EventSubscription(queue, self._feed.unsubscribe)
@@ -158,7 +158,7 @@ class ThreadHandle:
     async def fork(
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
     ) -> ThreadHandle:
-        """A thread that begins as a copy of this one."""
+        """Open a thread that begins as a copy of this one."""
         own = {"thread_id": self.id, "exclude_turns": True}
         params = parameters(ThreadForkParams, ForkOptions, options, **own)
         made: list[ThreadHandle] = []
@@ -178,7 +178,7 @@ class ThreadHandle:
         return await _whole(TurnHandle(self._connection, self.id, progress))
 
     async def read(self, *, turns: bool = True) -> Thread:
-        """The thread as it is stored, with its turns."""
+        """Read the thread as it is stored, with its turns."""
         params = ThreadReadParams(thread_id=self.id, include_turns=turns)
         return (await self._connection.request(THREAD_READ, params)).thread
 
@@ -197,7 +197,7 @@ class ThreadHandle:
 
 
 async def _whole(turn: TurnHandle) -> TurnResult[None]:
-    """The result of a turn that ends with its caller."""
+    """Wait for the result of a turn that ends with its caller."""
     try:
         return await turn.result()
     except BaseException:

@@ -42,7 +42,7 @@ class TurnResult(Generic[T]):
 
     @property
     def final_message(self) -> str | None:
-        """The last thing that the model said; a commentary only where it said nothing else."""
+        """Return the last thing that the model said; a commentary only where it said nothing else."""
         messages = [item for item in self.items if isinstance(item, AgentMessageThreadItem)]
         answers = [item for item in messages if item.phase is not MessagePhase.COMMENTARY]
         return next((item.text for item in reversed(answers or messages)), None)
@@ -53,7 +53,7 @@ class TurnResult(Generic[T]):
 
     @property
     def output(self) -> T:
-        """The final message as what `output=` asked for. Raises TurnFailed, OutputInvalid."""
+        """Return the final message as what `output=` asked for. Raises TurnFailed, OutputInvalid."""
         if not self.completed:
             why = self.error.message if self.error else f"the turn was {self.status}"
             raise TurnFailed(why)
@@ -100,14 +100,14 @@ class TurnProgress:
                 pass
 
     def fail(self, error: Exception, *, final: bool = False) -> None:
-        """Whoever waits for the turn gets this error. The turn may still run, unless nothing more is heard of it."""
+        """Give this error to whoever waits for the turn. The turn may still run, unless nothing more is heard of it."""
         self._failure = self._failure or error
         self._over.set()
         if final:
             self._ended.set()
 
     async def wait(self) -> TurnResult[None]:
-        """The result at the end of the turn. Raises what `fail` was given."""
+        """Wait for the result at the end of the turn. Raises what `fail` was given."""
         await self._over.wait()
         if self._failure is not None:
             raise self._failure
@@ -118,7 +118,7 @@ class TurnProgress:
         await self._ended.wait()
 
     def result(self) -> TurnResult[None]:
-        """The result so far."""
+        """Return the result so far."""
         usage = None
         if self._before is not None and self._total is not None:
             usage = _difference(self._total, self._before)

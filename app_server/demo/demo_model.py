@@ -36,7 +36,7 @@ PATCH: Final = """\
 
 @asynccontextmanager
 async def demo_surroundings(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
-    """A temporary folder whose settings name this model, which is served until the block is left.
+    """Make a temporary folder whose settings name this model, which is served until the block is left.
 
     Raises DemoSetupError.
     """

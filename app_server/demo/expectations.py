@@ -29,7 +29,7 @@ class Expectations:
     checks: Checks
 
     def untouched(self, question: ApprovalRequest) -> None:
-        """While a patch is asked about, nothing of it is written yet."""
+        """Expect that nothing of a patch is written while it is asked about."""
         if isinstance(question, PatchApprovalRequest):
             text = self._greeting()
             self.checks.expect("nothing is written before the answer", text == script.FILES["greet.sh"], text)

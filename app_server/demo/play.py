@@ -110,7 +110,7 @@ class Acts:
     # --- with a server
     @asynccontextmanager
     async def _server(self, title: str) -> AsyncIterator[AppServer]:
-        """A server until the end of the block, and a look at how it ends."""
+        """Run a server until the end of the block, and check how it ends."""
         self.screen.title(title)
         statuses: list[int] = []
         with self.workspace.log.open("a", encoding="utf-8") as log:
@@ -155,7 +155,7 @@ def words_of_the_user(thread: Thread) -> list[str]:
 
 
 def run_demo(*, yes: bool) -> int:
-    """The exit status: 0 only if all checks passed."""
+    """Play the demo; return 0 only if all checks passed."""
     screen = Screen.on(sys.stdout, os.environ)
     checks = Checks(screen)
     if not anyio.run(_until_signal, screen, checks, who_decides(screen, sys.stdin, yes=yes)):
@@ -167,7 +167,7 @@ def run_demo(*, yes: bool) -> int:
 
 
 async def _until_signal(screen: Screen, checks: Checks, person: Person) -> bool:
-    """False if a signal ended it, after cleaning up."""
+    """Play; return False if a signal ended it, after cleaning up."""
     finished = False
     async with anyio.create_task_group() as group:
         await group.start(cancel_on_signal, group.cancel_scope)

@@ -30,7 +30,7 @@ class Screen:
 
     @classmethod
     def on(cls, stream: TextIO, environment: Mapping[str, str]) -> Screen:
-        """Colour on a terminal that can show it, unless NO_COLOR is set."""
+        """Use colour on a terminal that can show it, unless NO_COLOR is set."""
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no arrows still gets the words
         plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
@@ -41,14 +41,14 @@ class Screen:
         self._line(self._paint(f"── {text}", BOLD))
 
     def exchange(self, method: str, answer: str) -> None:
-        """A request of the editor and the gist of its answer."""
+        """Show a request of the editor and the gist of its answer."""
         self._labelled("editor", f"{method} → {answer}", DIM)
 
     def user(self, text: str) -> None:
         self._labelled("you", text, CYAN)
 
     def word(self, text: str) -> None:
-        """A piece of the model's message, as it arrives."""
+        """Show a piece of the model's message as it arrives."""
         if not self._mid_line:
             self._write(self._paint("model".ljust(LABEL), BOLD))
             self._mid_line = True
@@ -74,13 +74,13 @@ class Screen:
         self._labelled("warning", text, YELLOW)
 
     def question(self, text: str) -> None:
-        """Leaves the cursor behind the question."""
+        """Ask, and leave the cursor behind the question."""
         self._end_line()
         self._write(self._paint("asked".ljust(LABEL), YELLOW) + text)
         self._mid_line = True
 
     def answered(self, text: str, *, typed: bool) -> None:
-        """After a typed answer the cursor is on a new line already."""
+        """Show an answer; after a typed one the cursor is on a new line already."""
         self._mid_line = not typed
         if text:
             self._write(text if not typed else " " * LABEL + text)
@@ -109,7 +109,7 @@ class Screen:
             self._write("\n")
 
     def _paint(self, text: str, style: str = "") -> str:
-        """Without control characters of others."""
+        """Colour a text, without control characters of others."""
         shown = printable(text)
         return f"\x1b[{style}m{shown}\x1b[0m" if self._colour and style else shown
 
@@ -133,7 +133,7 @@ class Checks:
     """Steps that were skipped because an approval was denied."""
 
     def expect(self, what: str, happened: bool, instead: object = None) -> None:
-        """`what` describes the success; `instead` is the actual value."""
+        """Count a check. `what` describes the success, `instead` is the actual value."""
         if happened:
             self.passed += 1
             self.screen.check(what)
@@ -143,13 +143,13 @@ class Checks:
             self.screen.failure(f"expected: {what}{found}")
 
     def stopped(self, why: str) -> None:
-        """Nothing more can be checked."""
+        """Count a failure after which nothing more can be checked."""
         self.failed += 1
         self.screen.failure(f"the demo cannot continue: {why}")
 
     @property
     def status(self) -> int:
-        """0 only if everything happened."""
+        """Return 0 only if everything happened."""
         return 0 if self.passed and not self.failed and not self.denied else 1
 
 

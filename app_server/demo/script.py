@@ -50,7 +50,7 @@ CHECK_AGAIN = "I am back. Does the check pass by now?"
 
 
 def note(outside: Path) -> tuple[str, ...]:
-    """A command that writes where it may not."""
+    """Return a command that writes where it may not."""
     return ("sh", "-c", f"echo repaired > {outside}")
 
 
@@ -73,7 +73,7 @@ class Script:
 
 
 def last_output(request: Json) -> str:
-    """What the latest tool call gave, as the model is sent it; empty where nothing was called."""
+    """Return what the latest tool call gave, as the model is sent it; nothing where nothing was called."""
     outputs = [item["output"] for item in request["input"] if item["type"] == "function_call_output"]
     return str(outputs[-1]) if outputs else ""
 

@@ -66,7 +66,7 @@ class LoopbackServer(ABC):
             group.cancel_scope.cancel()
 
     async def serve_connection(self, stream: SocketStream) -> None:
-        """Requests of one connection until the other side leaves, in whatever way."""
+        """Serve the requests of one connection until the other side leaves, in whatever way."""
         self._connections += 1
         connection = self._connections
         async with stream:
@@ -99,18 +99,18 @@ def response_head(status: int, headers: Mapping[str, str]) -> bytes:
 
 
 def whole_response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
-    """A response with its length; JSON unless the headers say otherwise."""
+    """Return a response with its length; JSON unless the headers say otherwise."""
     named = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
     return response_head(status, named) + body
 
 
 def chunk(data: bytes) -> bytes:
-    """A piece of a response that is sent in pieces."""
+    """Frame a piece of a response that is sent in pieces."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def event_chunk(event: Json) -> bytes:
-    """A server-sent event in a piece of its own."""
+    """Frame a server-sent event as a piece of its own."""
     return chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
 
 
@@ -142,7 +142,7 @@ Author = Callable[[Json], Reply]
 
 
 def reply(*events: Json, usage: Usage = USUAL, gap: float = 0.0) -> Reply:
-    """The events between `response.created` and `response.completed`, which has the usage."""
+    """Put events between `response.created` and `response.completed`, which has the usage."""
     completed = {
         "id": "resp-1",
         "usage": {"input_tokens": usage.input, "output_tokens": usage.output, "total_tokens": usage.total},
@@ -152,7 +152,7 @@ def reply(*events: Json, usage: Usage = USUAL, gap: float = 0.0) -> Reply:
 
 
 def says(text: str, item_id: str = "msg-1") -> tuple[Json, ...]:
-    """A message, word by word and then whole."""
+    """Return a message, word by word and then whole."""
     deltas = re.findall(r"\s*\S+", text)
     return (
         {"type": "response.output_item.added", "item": _message("", item_id)},
@@ -162,18 +162,18 @@ def says(text: str, item_id: str = "msg-1") -> tuple[Json, ...]:
 
 
 def calls(name: str, arguments: Json, call_id: str) -> Json:
-    """A call of a function tool."""
+    """Return a call of a function tool."""
     item = {"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
     return {"type": "response.output_item.done", "item": item}
 
 
 def runs(command: Sequence[str], call_id: str) -> Json:
-    """A call of the shell tool."""
+    """Return a call of the shell tool."""
     return calls("shell", {"command": list(command)}, call_id)
 
 
 def in_order(*replies: Reply) -> Author:
-    """An author with fixed replies. Raises IndexError at the end of the script."""
+    """Make an author with fixed replies. Raises IndexError at the end of the script."""
     remaining = list(replies)
     return lambda _: remaining.pop(0)
 

@@ -80,7 +80,7 @@ class TurnRecorder:
         raise DemoStopped(f"the turn did not end within {LIMIT:g} s")
 
     async def decide(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """The handler of the turn's approval requests."""
+        """Handle the turn's approval requests."""
         if self._stream is not None:
             await self._stream.read_up()  # so that the question comes after what led to it
         match request:

@@ -54,8 +54,8 @@ class ExecOptions:
 
     @property
     def thread(self) -> OpenOptions:
-        """The sandbox is never that of the stored thread, which may have been one of many questions: nobody is asked
-        here. Where a request says null, the configuration counts.
+        """Return the settings of the thread. The sandbox is never that of a stored thread, which may have been one of
+        many questions: nobody is asked here. Where a request says null, the configuration counts.
         """
         settings = OpenOptions(cwd=self.cwd, approval_policy=self.approval, config={"sandbox_mode": None})
         if self.sandbox is not None:
@@ -66,7 +66,7 @@ class ExecOptions:
 
 
 def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ExecOptions:
-    """What is asked for, as far as it can be checked before the server is started. Raises InvalidCommandLine."""
+    """Read what is asked for, checked as far as it can be before the server is started. Raises InvalidCommandLine."""
     given = vars(args)
     approval = given.get("ask_for_approval", "never")
     cwd = working_folder(args.cd)
@@ -90,7 +90,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
 
 
 def _words(prompt: Sequence[str], stdin: TextIO, stderr: TextIO) -> str:
-    """The arguments, and what is piped to them as a block of its own."""
+    """Join the arguments with what is piped, which is a block of its own."""
     words = " ".join(prompt[1:] if prompt[:1] == [FROM_STDIN] else prompt)
     if not is_utf8(words):
         raise InvalidCommandLine("the prompt is not UTF-8")

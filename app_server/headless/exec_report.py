@@ -65,7 +65,7 @@ class JsonReport:
         self.event(event)
 
     def ended(self, result: TurnResult[None]) -> None:
-        """`turn/completed` was the last line."""
+        """Print nothing: `turn/completed` was the last line."""
 
     def problem(self, text: str) -> None:
         self._write("error", {"error": {"message": text}, "willRetry": False})

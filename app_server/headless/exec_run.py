@@ -143,7 +143,7 @@ def _mismatch(options: ExecOptions, result: TurnResult[None]) -> str | None:
 
 
 def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:
-    """Why the final message could not be written to its file."""
+    """Write the final message to its file; return why that failed."""
     if options.last_message is None:
         return None
     try:

@@ -52,7 +52,7 @@ class MessageFile:
 
 
 def message_file(named: str) -> MessageFile:
-    """The file that `-o` names. Raises InvalidCommandLine where it cannot be written."""
+    """Open the file that `-o` names. Raises InvalidCommandLine where it cannot be written."""
     try:
         return MessageFile(Path(named))
     except OSError as error:

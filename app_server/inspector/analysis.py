@@ -44,7 +44,7 @@ class SessionEntry:
     violations: tuple[Violation, ...]
 
     def row(self) -> Json:
-        """As the page gets it; what is empty is left out."""
+        """Return the entry as the page gets it; what is empty is left out."""
         record, subject = self.record, self.subject
         found = {
             "method": self.method,
@@ -84,7 +84,7 @@ class Analyzer:
         self._client_left = False
 
     def entry(self, record: Record, message: Json) -> SessionEntry:
-        """`message` is what the record holds, or None."""
+        """Analyse a record. `message` is what it holds, or None."""
         self._number += 1
         if record.form == "event":
             return self._event(record, message)
@@ -124,7 +124,7 @@ class Analyzer:
         return number, at - asked
 
     def _event(self, record: Record, event: Json) -> SessionEntry:
-        """What is missing at the end is wrong if the client was still there."""
+        """Analyse an event; what is missing at the end is wrong if the client was still there."""
         name = event.get("event", "") if isinstance(event, dict) else ""
         self._client_left |= name == "ended" and event.get("source") == "client"
         missing = self._order.end() if name == "exited" and not self._client_left else ()

@@ -41,7 +41,7 @@ class FrameDecoder:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes, in order."""
+        """Return the frames that `data` completes, in order."""
         self._held += data
         frames, at = [], 0
         while len(self._held) - at >= _HEAD.size:

@@ -31,7 +31,7 @@ NOT_FOUND, NOT_EXECUTABLE, MISUSED = 127, 126, 2
 
 
 def run_inspector(args: argparse.Namespace) -> int:
-    """The exit status; that of the server, where one is run."""
+    """Run the inspector; return the exit status, that of the server where one is run."""
     if not args.server and not args.open:
         return _fail(MISUSED, "no server was named; as in `app-server inspect -- SERVER ARG...`")
     needs_page = bool(args.page or args.open or not (args.record or args.replay))

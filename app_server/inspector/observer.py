@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.02
 
 
 async def take_all(fd: int, intake: Intake) -> None:
-    """Until the pipe ends, at the lower priority. Raises OSError where the recording cannot be written."""
+    """Take frames until the pipe ends, at the lower priority. Raises OSError where the recording cannot be written."""
     os.nice(NICE)
     decoder = FrameDecoder()
     os.set_blocking(fd, False)

@@ -53,7 +53,7 @@ class Guard:
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     def refusal(self, path: str, headers: Mapping[str, str]) -> str | None:
-        """Why a request is refused; None if it is not. Names of headers are in lower case."""
+        """Return why a request is refused, None if it is not. Names of headers are in lower case."""
         if headers.get("host") not in self.hosts:
             return "this page is served to 127.0.0.1 and localhost only"
         origin = headers.get("origin")
@@ -103,7 +103,7 @@ class Guarded:
 
 
 def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp:
-    """`group` is where replays run."""
+    """Build the application; replays run in `group`."""
 
     def of_session(
         handler: Callable[[Request, EntryStore], Awaitable[Response]],
@@ -156,7 +156,7 @@ def _refused(status: int, message: str) -> Response:
 
 
 async def _body(request: Request) -> bytes | None:
-    """None: too large."""
+    """Read the body of a request; None: it is too large."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -180,7 +180,7 @@ def _about(sessions: ShownSessions) -> Callable[[Request, EntryStore], Awaitable
 
 
 async def _events(request: Request, store: EntryStore) -> Response:
-    """Server-sent events: `{"rows": [...], "gap": N}`, and `{"end": true}` when nothing more comes."""
+    """Stream server-sent events: `{"rows": [...], "gap": N}`, and `{"end": true}` when nothing more comes."""
     start = _number(request.query_params.get("after", "0"))
     if start is None:
         return _refused(400, f"`after` must be a number of at most {MOST_DIGITS} digits")
@@ -201,7 +201,7 @@ async def _events(request: Request, store: EntryStore) -> Response:
 
 
 async def _entry(request: Request, store: EntryStore) -> Response:
-    """The whole text of a message that was too long to be sent by itself."""
+    """Send the whole text of a message that was too long to be sent by itself."""
     number = _number(request.path_params["entry"])
     entry = None if number is None else store.entry(number)
     if entry is None:

@@ -36,8 +36,8 @@ GRACE = 2.0
 
 
 def pass_through(command: Sequence[str], environment: Mapping[str, str], tap: Tap) -> int:
-    """The server's return code, as `subprocess` has it: negative if a signal ended it. Raises OSError if it cannot be
-    started.
+    """Run the server; return its code as `subprocess` has it, negative if a signal ended it. Raises OSError if it
+    cannot be started.
     """
     pending: list[int] = []
     started: list[subprocess.Popen[bytes]] = []
@@ -88,7 +88,7 @@ def pass_through(command: Sequence[str], environment: Mapping[str, str], tap: Ta
 
 
 def end_like(status: int) -> int:
-    """The exit status for a return code; does not return if a signal ended the server, but ends this process by it."""
+    """Return the exit status for a return code; if a signal ended the server, end this process by it, too."""
     if status >= 0:
         return status
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the server has left its own, where that is wanted
@@ -134,7 +134,7 @@ def _read(fd: int) -> bytes:
 
 
 def _write(fd: int, data: bytes) -> bool:
-    """False: nobody reads."""
+    """Write all of `data`; return False if nobody reads."""
     view = memoryview(data)
     while view:
         try:

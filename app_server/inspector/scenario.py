@@ -49,7 +49,7 @@ Step = Send | Receive
 
 
 def key_of(wire: WireMessage, subject: Subject) -> Key | None:
-    """What a message of the server counts as."""
+    """Return what a message of the server counts as."""
     if wire.method and "id" in wire.message:
         return "request", wire.method
     if not wire.method:
@@ -67,7 +67,7 @@ class Counted:
         """Of the server, by their ids as JSON: method, and place among those of that method."""
 
     def see(self, sent: bool, message: dict[str, Json]) -> Key | None:
-        """What a message of the server counts as, if anything; None for what the client sends."""
+        """Count a message; return what one of the server counts as, None for what the client sends."""
         wire = self._requests.match(sent, message)
         subject = self._subjects.of(wire)
         key = None if sent else key_of(wire, subject)
@@ -81,7 +81,7 @@ class Counted:
 
 
 def steps_of(records: Iterable[Record]) -> list[Step]:
-    """What the client did in a session, and what each of its messages waited for."""
+    """List what the client did in a session, and what each of its messages waited for."""
     steps: list[Step] = []
     counted = Counted()
     waiting: list[Receive] = []
@@ -114,7 +114,7 @@ class Names:
         self._found: dict[str, str] = {}
 
     def learn(self, recorded: Json, now: Json) -> None:
-        """Walks both messages at once; texts that differ in the same place stand for one another."""
+        """Walk both messages at once; texts that differ in the same place stand for one another."""
         match recorded, now:
             case (str(), str()) if recorded != now:
                 self._found[recorded] = now
@@ -160,7 +160,7 @@ def test_the_session_goes_as_it_was_recorded() -> None:
 
 
 def as_test(head: SessionHead, steps: Sequence[Step]) -> str:
-    """A test module."""
+    """Write the session as a test module."""
     began = f" on {head.began}" if head.began else ""
     lines = "".join(f"    {_written(step)},\n" for step in steps)
     return HEAD.format(
@@ -185,7 +185,7 @@ def _literal(value: Json) -> str:
 
 
 def _ids_only(value: Json, name: str = "") -> Json:
-    """What a client may repeat of a message: its ids, and paths."""
+    """Keep what a client may repeat of a message: its ids, and paths."""
     match value:
         case dict():
             kept = {key: _ids_only(inner, key) for key, inner in value.items()}

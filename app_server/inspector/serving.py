@@ -51,7 +51,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 
 class _Server(uvicorn.Server):
     def install_signal_handlers(self) -> None:
-        """Signals are not its affair."""
+        """Leave signals to others."""
 
 
 def _announce(url: str, url_file: str) -> None:

@@ -44,7 +44,7 @@ class Record:
     """The stream ended without an end of this line."""
 
     def value(self) -> Json:
-        """The message or event; None for what is no JSON."""
+        """Return the message or event, None for what is no JSON."""
         return json.loads(self.text) if self.form in ("message", "event") else None
 
 
@@ -53,7 +53,7 @@ class NotASession(ValueError):
 
 
 def record_of(source: Source, at: float, line: bytes, *, unfinished: bool = False) -> tuple[Record, Json]:
-    """The record of a line, with the masked message that it holds, if any."""
+    """Make the record of a line, with the masked message that it holds, if any."""
     size = len(line)
     try:
         text = line.decode("utf-8")
@@ -80,7 +80,7 @@ def compact(value: Json) -> str:
 
 
 def to_line(record: Record) -> str:
-    """A line of a session file. JSON is taken over as it was spelled."""
+    """Write a line of a session file. JSON is taken over as it was spelled."""
     value = (
         record.text if record.form in ("message", "event") else json.dumps(record.text, ensure_ascii=False)
     )
@@ -161,7 +161,7 @@ class SessionHead:
 
 
 def session_lines(head: SessionHead, records: Iterable[Record]) -> Iterator[str]:
-    """The lines of a file, with their ends."""
+    """Write the lines of a file, with their ends."""
     yield head.to_line() + "\n"
     for record in records:
         yield to_line(record) + "\n"
@@ -219,7 +219,7 @@ class Recorder:
     """Writes records to a file."""
 
     def __init__(self, fd: int, head: SessionHead) -> None:
-        """Takes over the descriptor. Raises OSError."""
+        """Take over the descriptor. Raises OSError."""
         self._file = os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
         self._file.write(head.to_line() + "\n")
         self._file.flush()

@@ -26,7 +26,7 @@ LEAVES_WITHIN = 10.0
 
 
 def play(server: Sequence[str], steps: Sequence[Step], *, patience: float = PATIENCE) -> list[str]:
-    """What went wrong: what never came, and which rules were broken. For tests that were exported."""
+    """Return what went wrong: what never came, and which rules were broken. For tests that were exported."""
     store = EntryStore(SessionHead(server, ""))
     anyio.run(replay, server, None, steps, store, patience)
     return problems_of(store.all())
@@ -56,7 +56,7 @@ async def replay(
     store: EntryStore,
     patience: float = PATIENCE,
 ) -> None:
-    """Fills the store with what passes. Nothing is raised: what goes wrong is an entry."""
+    """Fill the store with what passes. Nothing is raised: what goes wrong is an entry."""
     intake = Intake(store)
     begin = time.monotonic_ns()
 
@@ -135,7 +135,7 @@ class _Player:
         self._arrived = anyio.Event()
 
     async def play(self, steps: Sequence[Step], patience: float) -> str:
-        """What went wrong, or nothing."""
+        """Play the steps; return what went wrong, or nothing."""
         for step in steps:
             match step:
                 case Receive():

@@ -22,7 +22,7 @@ class ShownSessions:
     def __init__(
         self, first: EntryStore, command: Sequence[str], environment: Mapping[str, str] | None
     ) -> None:
-        """`command` and `environment` are what a replay starts; without a command there are none."""
+        """Show a session. `command` and `environment` are what a replay starts; without a command there are none."""
         self._stores = {0: first}
         self._command, self._environment = command, environment
         self._last = 0
@@ -35,7 +35,7 @@ class ShownSessions:
         return self._stores.get(number)
 
     def open(self, text: str, name: str, group: TaskGroup) -> int:
-        """The number of a session that a file describes. Raises NotASession."""
+        """Open a session that a file describes; return its number. Raises NotASession."""
         head, records = read_session(text)
         store = EntryStore(head, name)
         group.start_soon(fill, store, records, name="open a session")

@@ -46,7 +46,7 @@ class EntryStore:
         self._wake()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Note that nothing more comes."""
         self.ended = True
         self._wake()
 
@@ -55,7 +55,7 @@ class EntryStore:
         self._changed = anyio.Event()
 
     def after(self, number: int) -> tuple[int, list[SessionEntry]]:
-        """The next entries from a number on, and how many between are not kept any more."""
+        """Return the next entries from a number on, and how many between are not kept any more."""
         start = max(number, self._first)
         here = start - self._first
         found = [self._entries[at] for at in range(here, min(here + BATCH, len(self._entries)))]
@@ -65,7 +65,7 @@ class EntryStore:
         return number < self._first + len(self._entries)
 
     async def wait(self, number: int) -> bool:
-        """Returns once there is an entry of that number or a later one; False if there will be none."""
+        """Wait for an entry of that number or a later one; return False if there will be none."""
         while not self.has(number):
             if self.ended:
                 return False

@@ -24,7 +24,7 @@ PIECE = 1 << 16
 
 class Backlog(Protocol):
     def __bool__(self) -> bool:
-        """Whether something waits."""
+        """Check whether something waits."""
         ...
 
     def add(self, frame: bytes, *, begun: bool) -> bool:
@@ -32,11 +32,11 @@ class Backlog(Protocol):
         ...
 
     def first(self) -> bytes:
-        """The bytes to be written next."""
+        """Return the bytes to be written next."""
         ...
 
     def taken(self, size: int) -> None:
-        """So many of them were written."""
+        """Forget so many bytes, which were written."""
         ...
 
 
@@ -103,7 +103,7 @@ class FileBacklog:
 
 class Tap:
     def __init__(self, fd: int, backlog: Backlog, clock: Callable[[], int]) -> None:
-        """`fd` is a pipe to the observer, closed at the end; `clock` gives nanoseconds since the start."""
+        """Write to `fd`, a pipe to the observer, closed at the end; `clock` gives nanoseconds since the start."""
         os.set_blocking(fd, False)
         self._fd = fd
         self._backlog = backlog
@@ -117,7 +117,7 @@ class Tap:
 
     @property
     def gone(self) -> bool:
-        """Whether the observer has left."""
+        """Check whether the observer has left."""
         return self._gone
 
     def put(self, source: Source, data: bytes) -> None:
@@ -143,7 +143,7 @@ class Tap:
             os.close(self._fd)
 
     def _gap(self) -> bytes:
-        """What was dropped since the last frame, as a frame; it goes with the next one."""
+        """Return what was dropped since the last frame, as a frame; it goes with the next one."""
         frames, size = self._dropped
         if not frames:
             return b""
@@ -151,7 +151,7 @@ class Tap:
         return encode_frame(Source.INSPECTOR, self._clock(), gap)
 
     def _write(self, frame: bytes) -> bool:
-        """False: dropped, and the gap before it is still to be recorded."""
+        """Write or keep a frame; return False if it was dropped, and the gap before it is still to be recorded."""
         sent = 0
         if not self._backlog:
             sent = self._try_write(frame)
@@ -176,7 +176,7 @@ class Tap:
             return 0
 
     def _flush(self) -> None:
-        """Runs as a thread until the end."""
+        """Run as a thread until the end."""
         while True:
             self._waiting.wait()
             poll = select.poll()
@@ -190,7 +190,7 @@ class Tap:
                     self._waiting.clear()
 
     def _flush_some(self) -> bool:
-        """Whether something still waits."""
+        """Write what the pipe takes; return whether something still waits."""
         with self._lock:
             while self._backlog and not self._gone:
                 first = self._backlog.first()

@@ -99,7 +99,7 @@ class OrderChecker:
         return [(name, problem) for name, check in self._checks for problem in _problems(check, wire)]
 
     def end(self) -> list[Violation]:
-        """What is missing, where the client stayed to the end."""
+        """Return what is missing, where the client stayed to the end."""
         return [(name, problem) for name, end in self._ends for problem in end()]
 
 
@@ -122,13 +122,13 @@ def _problems(check: Check, wire: WireMessage) -> list[str]:
 
 
 def _key(wire: WireMessage) -> tuple[bool, str]:
-    """Who asked, and under which id."""
+    """Return who asked, and under which id."""
     return wire.sent == bool(wire.method), json.dumps(wire.message["id"])
 
 
 def rpc_01_an_answer_has_one_request() -> Check:
-    """It answers what the other side sent with that id, and nothing was answered to it before. An id of null answers
-    what was not readable.
+    """Check that an answer is to what the other side sent with that id, and the only one. An id of null answers what
+    was not readable.
     """
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -169,7 +169,7 @@ def rpc_03_an_answer_is_a_result_or_an_error() -> Check:
 
 
 def rpc_04_every_request_is_answered() -> tuple[Check, AtTheEnd]:
-    """Of the client; what the server asks may become pointless."""
+    """Check the requests of the client; what the server asks may become pointless."""
     open_requests: dict[int, str] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:

@@ -74,7 +74,7 @@ def session_01_every_message_has_the_version() -> Check:
 
 
 def session_02_a_session_is_known_by_an_answer() -> Check:
-    """A message names no session that no answer has named, unless the client asked for it by name."""
+    """Check that a message names no session that no answer has named, unless the client asked for it by name."""
     known: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:

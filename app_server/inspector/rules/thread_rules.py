@@ -25,7 +25,7 @@ LEAVES_THREADS = ("thread/unsubscribe", "thread/delete", "thread/archive")
 
 
 def _opened(wire: WireMessage) -> str | None:
-    """The thread that an answer opens."""
+    """Return the thread that an answer opens."""
     if wire.sent or wire.result is None or wire.answers not in OPENS_THREADS:
         return None
     id: str = wire.result["thread"]["id"]
@@ -39,13 +39,13 @@ def _turn_of(params: Json) -> str | None:
 
 
 def _is_background(item: Mapping[str, Json]) -> bool:
-    """A command on a terminal may go on after its turn."""
+    """Check for a command on a terminal, which may go on after its turn."""
     return item["type"] == "commandExecution" and item.get("processId") is not None
 
 
 def rule_01_the_answer_comes_first() -> Check:
-    """The answer to a request that begins a turn or a thread comes before all that it causes. A turn that was
-    known before the request was made is one that the request joins.
+    """Check that the answer to a request that begins a turn or a thread comes before all that it causes. A turn that
+    was known before the request was made is one that the request joins.
     """
     first_of: dict[str, int] = {}
     answered: set[str] = set()
@@ -71,7 +71,7 @@ def rule_01_the_answer_comes_first() -> Check:
 
 
 def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
-    """`thread/started` is the next notification about a thread after the answer that opens it, and comes only so."""
+    """Check that `thread/started` comes next about a thread after the answer that opens it, and only so."""
     opened: set[str] = set()
     announced: set[str] = set()
 
@@ -94,7 +94,7 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
 
 @of_threads
 def rule_03_active_then_started_then_the_users_words() -> Check:
-    """A thread is active before its turn starts; the first item is what the user said, begun and ended at once."""
+    """Check that a thread is active before its turn starts, and that the user's words come first and whole."""
     active: dict[str, bool] = {}
     waiting: dict[str, str] = {}  # thread → "item" before its first item, then the id of that item
 
@@ -139,7 +139,7 @@ def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
 
 @of_threads
 def rule_04_an_item_starts_before_anything_about_it() -> Check:
-    """`item/started` comes once, inside its turn, before deltas, questions and the completion."""
+    """Check that `item/started` comes once, inside its turn, before deltas, questions and the completion."""
     running: dict[str, str] = {}
     started: set[tuple[str, str]] = set()
     ended: set[tuple[str, str]] = set()
@@ -171,7 +171,7 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
 
 @of_threads
 def rule_05_an_item_ends_once_before_its_turn() -> Check:
-    """A command on a terminal that goes on is the one exception."""
+    """Check all items but commands on a terminal, which may go on."""
     open_items: dict[tuple[str, str], str] = {}
     completed: set[tuple[str, str]] = set()
 
@@ -197,7 +197,7 @@ def rule_05_an_item_ends_once_before_its_turn() -> Check:
 
 @of_threads
 def rule_06_a_thread_waits_before_it_asks() -> Check:
-    """A thread that asks for an approval says first that it waits for one."""
+    """Check that a thread says that it waits for an approval before it asks for one."""
     flags: dict[str, list[str]] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -212,7 +212,7 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
 
 @of_threads
 def rule_07_usage_follows_what_it_paid_for() -> Check:
-    """When usage is sent, no message and no reasoning of the model is open."""
+    """Check that no message and no reasoning of the model is open when usage is sent."""
     open_items: dict[str, set[str]] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -230,7 +230,7 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
 
 @of_threads
 def rule_08_a_diff_follows_its_change() -> Check:
-    """`turn/diff/updated` comes after a file change, or a command that made one, and only when it changed."""
+    """Check that `turn/diff/updated` comes after a file change, or a command, and only when it changed."""
     changed: set[str] = set()
     last: dict[str, str] = {}
 
@@ -251,7 +251,7 @@ def rule_08_a_diff_follows_its_change() -> Check:
 
 @of_threads
 def rule_09_a_failed_turn_ends_with_its_error() -> Check:
-    """A final error comes before `turn/completed` with the same error; only retries are announced otherwise."""
+    """Check that a final error comes before `turn/completed` with the same error, and otherwise only retries."""
     final: dict[str, Json] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -271,7 +271,7 @@ def rule_09_a_failed_turn_ends_with_its_error() -> Check:
 
 @of_threads
 def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
-    """`turn/completed` comes once and last, but for what goes on on a terminal."""
+    """Check that `turn/completed` comes once and last, but for what goes on on a terminal."""
     ended: set[str] = set()
     background: set[str] = set()
 
@@ -330,7 +330,7 @@ def rule_12_a_question_is_resolved_before_its_turn_ends() -> Check:
 
 
 def rule_13_both_apis_send_items_in_one_order() -> Check:
-    """Where the conversation API listens too, the messages that end are the same, in the same order."""
+    """Check, where the conversation API listens too, that the same messages end in the same order."""
     ends: dict[str, tuple[list[str], list[str]]] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
