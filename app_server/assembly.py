@@ -178,11 +178,14 @@ class EngineAdapters:
             )
         )
 
-    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted:
+    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted | None:
+        if not config.notify:
+            return None
+        program = self._program(config.notify)
+
         def completed(turn_id: str, user_messages: Sequence[str], last: str | None) -> None:
-            if config.notify:
-                message = turn_complete(conversation_id, turn_id, str(config.cwd), user_messages, last)
-                self._background.start_soon(self._program(config.notify).notify, message, name="notify")
+            message = turn_complete(conversation_id, turn_id, str(config.cwd), user_messages, last)
+            self._background.start_soon(program.notify, message, name="notify")
 
         return completed
 

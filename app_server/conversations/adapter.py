@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from app_server.core.session.commands import Command
 from protocol.base import Json
-from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
-from protocol.structs import replace
+from protocol.engine.events import SessionEvent
 
 
 class Activity(StrEnum):
@@ -30,23 +29,6 @@ class ConversationStatus(Struct, frozen=True):
     activity: Activity = Activity.IDLE
     waiting_on_approval: bool = False
     waiting_on_input: bool = False
-
-    def after(self, event: SessionEvent) -> ConversationStatus:
-        match event.event:
-            case TurnStarted():
-                return ConversationStatus(Activity.ACTIVE)
-            case TurnEnded(status=TurnStatus.FAILED):
-                return ConversationStatus(Activity.SYSTEM_ERROR)
-            case TurnEnded():
-                return ConversationStatus(Activity.IDLE)
-            case _:
-                return self
-
-    def waiting(self, *, approvals: int, inputs: int) -> ConversationStatus:
-        """Return the status with so many questions to the client open; they count only while a turn runs."""
-        if self.activity is not Activity.ACTIVE:
-            return self
-        return replace(self, waiting_on_approval=approvals > 0, waiting_on_input=inputs > 0)
 
 
 class QuestionKind(Enum):
@@ -84,7 +66,7 @@ class ApiAdapter(Protocol):
         ...
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
-        """What the client is asked after the lines of `event`, if the event asks for something."""
+        """Return what the client is asked after the lines of `event`, a `Question`, if the API has words for it."""
         ...
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:

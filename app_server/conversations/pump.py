@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import ConversationStatus
+from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Subscriptions
 from app_server.rpc.outgoing import Outgoing
-from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
+from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
@@ -50,22 +51,28 @@ class Pump:
                 await self._outgoing.wait_for_capacity()
 
     def _send(self, event: SessionEvent, group: TaskGroup) -> None:
-        starts = isinstance(event.event, TurnStarted)
-        if isinstance(event.event, TurnEnded):
-            self._turn_ends = True  # the end of the turn is the next status
-            self.questions.close_all()
-            self._turn_ends = False
-        if starts:
-            self._set_status(self.status.after(event))
-        self._subscriptions.send(event)
-        if not starts:
-            self._set_status(self.status.after(event))
-        self.questions.ask(event, group)
+        match event.event:
+            case TurnStarted():
+                self._set_status(ConversationStatus(Activity.ACTIVE))
+                self._subscriptions.send(event)
+            case TurnEnded(status=status):
+                if self.questions.open:
+                    self._turn_ends = True  # the end of the turn is the next status
+                    self.questions.close_all()
+                    self._turn_ends = False
+                self._subscriptions.send(event)
+                failed = status is TurnStatus.FAILED
+                self._set_status(ConversationStatus(Activity.SYSTEM_ERROR if failed else Activity.IDLE))
+            case asking:
+                self._subscriptions.send(event)
+                if isinstance(asking, Question):
+                    self.questions.ask(event, group)
 
     def _questions_changed(self) -> None:
-        if not self._turn_ends:
-            open = self.questions
-            self._set_status(self.status.waiting(approvals=open.approvals, inputs=open.inputs))
+        """Show how many questions are open; they count only while a turn runs."""
+        if not self._turn_ends and self.status.activity is Activity.ACTIVE:
+            approvals, inputs = self.questions.approvals > 0, self.questions.inputs > 0
+            self._set_status(replace(self.status, waiting_on_approval=approvals, waiting_on_input=inputs))
 
     def _set_status(self, status: ConversationStatus) -> None:
         if status != self.status:

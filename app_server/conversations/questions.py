@@ -50,7 +50,7 @@ class Questions:
         """`changed` is called whenever another number of questions is open."""
         self._session, self._subscriptions = session, subscriptions
         self._outgoing, self._changed = outgoing, changed
-        self._open: list[OpenQuestion] = []
+        self.open: list[OpenQuestion] = []
 
     @property
     def approvals(self) -> int:
@@ -61,10 +61,10 @@ class Questions:
         return self._count(QuestionKind.INPUT)
 
     def _count(self, kind: QuestionKind) -> int:
-        return sum(each.question.kind is kind for each in self._open)
+        return sum(each.question.kind is kind for each in self.open)
 
     def ask(self, event: SessionEvent, group: TaskGroup) -> None:
-        """Ask the client what the event asks, if it does, once somebody is there. The group waits for the answer."""
+        """Ask the client what the event asks, once somebody is there. The group waits for the answer."""
         adapter = self._subscriptions.asked()
         question = adapter.question(event)
         if question is None and isinstance(event.event, ToolQuestion):
@@ -75,7 +75,7 @@ class Questions:
                 adapter, question = found
         if question is not None:
             opened = OpenQuestion(question, adapter, self._outgoing.pending.register())
-            self._open.append(opened)
+            self.open.append(opened)
             self._changed()
             if self._subscriptions.is_subscribed(adapter):
                 self._send(opened)
@@ -86,16 +86,16 @@ class Questions:
         that were never sent are asked where the client is asked now.
         """
         asked = self._subscriptions.asked()
-        for opened in self._open:
+        for opened in self.open:
             if not opened.sent:
                 opened.adapter = asked
-        for opened in self._open:
+        for opened in self.open:
             if opened.adapter is adapter:
                 self._send(opened)
 
     def close_all(self) -> None:
         """Close what is open: the turn ends, and nobody waits for an answer any more."""
-        for opened in list(self._open):
+        for opened in list(self.open):
             opened.closing.cancel()
             self._close(opened)
 
@@ -123,9 +123,9 @@ class Questions:
         return reply.result
 
     def _close(self, opened: OpenQuestion) -> None:
-        if opened not in self._open:
+        if opened not in self.open:
             return
-        self._open.remove(opened)
+        self.open.remove(opened)
         self._outgoing.pending.forget(opened.waiter)
         if opened.sent and opened.question.kind is not QuestionKind.CALL:
             answered = not opened.closing.cancel_called

@@ -70,7 +70,7 @@ class EnginePorts(Protocol):
 
     async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry: ...
 
-    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted: ...
+    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted | None: ...
 
 
 class EngineServices(Struct, frozen=True):
@@ -134,8 +134,9 @@ def _clock_and_ids(process: ProcessEnvironment) -> ClockAndIds:
     return ClockAndIds(
         clock=process.clock,
         now=process.now,
+        wall_clock=process.wall_clock,
         new_id=process.new_id,
-        new_turn_id=lambda: str(process.new_conversation_id()),
+        new_turn_id=process.new_conversation_id,
     )
 
 

@@ -218,7 +218,8 @@ def settings_change(
     )
     after = facts.settings.changed(change)
     require_working_directory(after.cwd, None if change.workspace_roots is UNSET else change.workspace_roots)
-    check_permissions(facts.config.fence, after, after.cwd)
+    if facts.config.fence is not None:
+        check_permissions(facts.config.fence, after, after.cwd)
     return change
 
 

@@ -13,13 +13,12 @@ from app_server.core.context.environment_context import opening_messages, user_t
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.errors import ContextWindowExceeded, CoreError
-from app_server.core.session.model_calls import internal_call, shape_of
+from app_server.core.session.model_calls import RequestShape, internal_call, shape_of
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.turn.items import last_assistant_text
-from app_server.core.turn.request_shape import RequestShape
+from app_server.core.turn.outbox import IsolatedTranscript
 from app_server.core.turn.settings import Turn
-from app_server.core.turn.transcript import IsolatedTranscript
 from protocol.engine.events import TurnKind
 from protocol.engine.items import ContextCompaction
 from protocol.events.notices import WarningEvent

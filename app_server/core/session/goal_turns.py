@@ -9,7 +9,7 @@ from app_server.core.goals import TurnGoals, budget_spent_message, goal_turn_mes
 from app_server.core.session.services import Services, SessionState
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.outbox import StoredTranscript
 from protocol.engine.errors import TurnError
 from protocol.engine.events import GoalStatus, GoalUpdated
 from protocol.events.notices import WarningEvent
@@ -17,7 +17,7 @@ from protocol.events.turn import TokenUsage
 
 
 def goals_for_tools(services: Services, state: SessionState) -> TurnGoals:
-    return TurnGoals(state.goals, services.sources.seconds)
+    return TurnGoals(state.goals, lambda: int(services.sources.wall_clock()))
 
 
 def turn_begins(services: Services, state: SessionState, *, asked_for: bool) -> None:
@@ -27,7 +27,8 @@ def turn_begins(services: Services, state: SessionState, *, asked_for: bool) -> 
 def count_reply(services: Services, state: SessionState, emitter: TurnEmitter, *, calls: bool) -> None:
     """`calls`: the model called tools, so it is asked again in this turn."""
     before = state.goals.goal
-    goal = state.goals.count(_used(state), services.sources.clock(), services.sources.seconds(), calls=calls)
+    clock, now = services.sources.clock(), int(services.sources.wall_clock())
+    goal = state.goals.count(_used(state), clock, now, calls=calls)
     if goal is None:
         return
     emitter.emit(GoalUpdated(goal))
@@ -47,7 +48,7 @@ def turn_ends(
     """Before the turn's own end is emitted."""
     for_goal = emitter.operation_id.startswith(GOAL_OPERATION)
     goal = state.goals.turn_ends(
-        services.sources.seconds(),
+        int(services.sources.wall_clock()),
         error=None if error is None else error.error_class,
         interrupted=interrupted,
         for_goal=for_goal,

@@ -22,6 +22,7 @@ from app_server.core.session.output_schema import check_schema
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.session import Session
 from app_server.core.session.user_input import user_words
+from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.core.tools.editor_access import EditorAccess
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.items import UserWords
@@ -115,7 +116,8 @@ class SessionHandle:
 
     async def check_schema(self, schema: Json) -> None:
         """Raise CoreError where the schema for a turn's answer is no JSON Schema."""
-        await check_schema(schema)
+        if schema is not None:
+            await check_schema(schema)
 
     def start_turn(
         self,
@@ -151,8 +153,9 @@ class SessionHandle:
         return OperationIds(pending.id, pending.turn_id)
 
     def _report(self, words: UserWords | None) -> None:
-        if words is not None:
-            self._services.reports.telemetry.user_prompt(message_text(words.message))
+        telemetry = self._services.reports.telemetry
+        if words is not None and telemetry is not NO_TELEMETRY:
+            telemetry.user_prompt(message_text(words.message))
 
     # --- what goes on
     @property

@@ -5,6 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from app_server.core.config.types import Config
+from app_server.core.context.instructions import instruction_text
+from app_server.core.model.families import ModelFamily, find_family
+from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.services import Services, SessionState
 from app_server.core.tools.contract import ToolTurn, TurnSettings
@@ -12,10 +20,104 @@ from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.model_call import ModelCall
-from app_server.core.turn.request_shape import RequestShape, context_line, request_shape
+from app_server.core.turn.outbox import Transcript
 from app_server.core.turn.settings import Settings, Turn
-from app_server.core.turn.transcript import Transcript
-from protocol.policy import TurnMode
+from protocol.policy import TurnMode, known_effort
+from protocol.responses import ResponseItem
+from protocol.rollout import TurnContextItem
+
+USABLE_PERCENT = 95
+"""Of a context window; the rest is room for the answer. codex 0.58 counts so, too."""
+
+FULL_PERCENT = 90
+"""Of a context window: where so much is used, the history is compacted, unless the user says another limit."""
+
+ASSUMED_WINDOW = 272_000
+"""Tokens of a model of which nothing is known."""
+
+LIVE_CHAT = "chat_deltas"
+"""Feature: over the conversation API, too, the text of a Chat Completions answer comes piece by piece, and its tokens
+are counted. Off, clients see what codex 0.58 shows."""
+
+
+class RequestShape(Struct, frozen=True):
+    """What all requests of one turn have in common."""
+
+    family: ModelFamily
+    instructions: str
+    context_window: int | None
+    """As it is shown; None where an API does not show what is assumed."""
+    compact_limit: int
+    settings: RequestSettings
+
+    def prompt(
+        self, items: Sequence[ResponseItem], tools: Sequence[ToolSpec], output_schema: object
+    ) -> Prompt:
+        return Prompt(
+            instructions=self.instructions,
+            input=items,
+            tools=tools,
+            parallel_tool_calls=self.family.supports_parallel_tool_calls,
+            output_schema=output_schema,
+        )
+
+
+def request_shape(
+    config: Config, settings: Settings, conversation_id: str, *, followed: bool
+) -> RequestShape:
+    """`followed`: a client follows the conversation by its turns and items."""
+    family = find_family(settings.model)
+    known = config.model.context_window or family.context_window
+    window = known or ASSUMED_WINDOW
+    shows_window = followed or known is not None
+    return RequestShape(
+        family=family,
+        instructions=_instructions(config, settings, family),
+        context_window=window * USABLE_PERCENT // 100 if shows_window else None,
+        compact_limit=config.model.auto_compact_token_limit or window * FULL_PERCENT // 100,
+        settings=RequestSettings(
+            model=settings.model,
+            effort=settings.effort,
+            summary=settings.summary,
+            verbosity=config.model.verbosity,
+            supports_reasoning_summaries=config.model.supports_reasoning_summaries,
+            live_chat=followed or config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
+            conversation_id=conversation_id,
+        ),
+    )
+
+
+def _instructions(config: Config, settings: Settings, family: ModelFamily) -> str:
+    """Those of the mode come last, in each request: they outlast a compaction and end with the mode."""
+    base = config.instructions.base or base_instructions(family)
+    mode = settings.mode.instructions
+    if mode is None and settings.mode.kind is TurnMode.PLAN:
+        mode = instruction_text("plan")
+    return base if not mode else f"{base}\n\n{mode}"
+
+
+def base_instructions(family: ModelFamily) -> str:
+    """Our prompt; models that know patches from training are not taught the format."""
+    base = instruction_text("base")
+    return base if family.knows_apply_patch else f"{base}\n{instruction_text('apply_patch')}"
+
+
+def context_line(turn: Turn) -> TurnContextItem:
+    settings = turn.settings
+    effort = known_effort(settings.effort)
+    return TurnContextItem(
+        cwd=settings.cwd,
+        approval_policy=settings.approval_policy,
+        granular=settings.granular,
+        permission_profile=settings.permission_profile,
+        sandbox_policy=settings.sandbox_policy,
+        model=settings.model,
+        effort=effort,
+        further_effort=None if effort == settings.effort else settings.effort,
+        summary=settings.summary,
+        mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
+        mode_instructions=settings.mode.instructions,
+    )
 
 
 def shape_of(services: Services, turn: Turn) -> RequestShape:

@@ -49,8 +49,8 @@ from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
-from app_server.core.turn.settings import SettingsChange, Turn
-from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.outbox import StoredTranscript
+from app_server.core.turn.settings import UNCHANGED, SettingsChange, Turn
 from protocol.engine.events import SettingsChanged, TurnKind
 from protocol.events.notices import (
     GetHistoryEntryResponseEvent,
@@ -124,8 +124,7 @@ def _turn(actor: Actor, pending: PendingOperation, output_schema: object = None)
 
 def _change(actor: Actor, pending: PendingOperation, change: SettingsChange) -> None:
     services, before = actor.services, actor.state.settings
-    actor.state.change(change)
-    settings = actor.state.settings
+    settings = actor.state.settings = before.changed(change)
     services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
     if settings != before:
         changed = SettingsChanged(
@@ -149,7 +148,8 @@ async def _start_turn(actor: Actor, pending: PendingOperation, command: StartTur
     if actor.tasks.active is not None:
         actor.tasks.active.postponed.append(pending)
         return
-    _change(actor, pending, command.change)
+    if command.change != UNCHANGED:
+        _change(actor, pending, command.change)
     turn, wishes = _turn(actor, pending, command.output_schema), command.wishes
     words = [*([] if command.words is None else [command.words]), *pending.steered]
     if words or wishes.names_turn:
@@ -194,7 +194,7 @@ def _record_changes(actor: Actor, turn: Turn) -> None:
     """Send the model what changed since the last turn; the opening messages stand for the first."""
     now = turn.settings.environment(None)
     before, actor.state.last_sent_context = actor.state.last_sent_context, now
-    changed = difference(before, now) if before is not None else None
+    changed = difference(before, now) if before is not None and before != now else None
     if changed is not None:
         transcript = StoredTranscript(actor.state.history, actor.services.outbox)
         transcript.record(turn.emitter, [changed.message()])
@@ -232,7 +232,9 @@ async def _answer(services: Services, id: str, lookup: Lookup) -> None:
 
 
 async def _add_to_history(services: Services, id: str, text: str) -> None:
-    entry = HistoryEntry(conversation_id=services.conversation.id, ts=services.sources.seconds(), text=text)
+    entry = HistoryEntry(
+        conversation_id=services.conversation.id, ts=int(services.sources.wall_clock()), text=text
+    )
     try:
         await services.messages.append(entry)
     except (OSError, ConversationError) as error:

@@ -19,11 +19,7 @@ class NotASchema(CoreError):
 
 
 async def check_schema(schema: Json) -> None:
-    """Raises NotASchema with the place of what is wrong, and CoreError where nothing can be looked at now. None is no
-    schema that has to be followed.
-    """
-    if schema is None:
-        return
+    """Raise NotASchema with the place of what is wrong, and CoreError where it cannot be checked now."""
     try:
         problem = await run_in_thread(_problem, schema, abandon_on_cancel=True)
     except OSError as error:

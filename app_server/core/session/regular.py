@@ -17,7 +17,13 @@ from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import Compactor
 from app_server.core.session.goal_turns import count_reply, goals_for_tools
-from app_server.core.session.model_calls import shape_of, tool_settings, tool_turn_of, visible_call
+from app_server.core.session.model_calls import (
+    RequestShape,
+    shape_of,
+    tool_settings,
+    tool_turn_of,
+    visible_call,
+)
 from app_server.core.session.output_schema import check_schema
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.snapshots import TurnSnapshot
@@ -28,9 +34,8 @@ from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import AutoCompaction, TurnLoop
-from app_server.core.turn.request_shape import RequestShape
+from app_server.core.turn.outbox import StoredTranscript
 from app_server.core.turn.settings import Settings, Turn
-from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import TurnKind
 from protocol.responses import ResponseItem
 from protocol.structs import replace
@@ -120,7 +125,8 @@ class RegularTask:
         self._transcript = self._snapshot.ahead_of_calls(transcript)
 
     async def run(self, active: ActiveTask) -> str | None:
-        await check_schema(self._turn.output_schema)
+        if self._turn.output_schema is not None:
+            await check_schema(self._turn.output_schema)
         with anyio.move_on_after(SERVERS_HEAD_START):
             await self._services.mcp.ready()
         if self._wishes.skills:
@@ -136,8 +142,9 @@ class RegularTask:
                 await self._snapshot.finish()
             raise
         await self._snapshot.finish()
-        texts = [message_text(words.message) for words in self._words if words.is_shown]
-        self._services.reports.turn_completed(self._turn.operation_id, texts, last)
+        if (report := self._services.reports.turn_completed) is not None:
+            texts = [message_text(words.message) for words in self._words if words.is_shown]
+            report(self._turn.operation_id, texts, last)
         return last
 
     async def _send_skills(self) -> None:
@@ -145,6 +152,9 @@ class RegularTask:
         message = await catalog.message(Path(self._turn.settings.cwd), history.items)
         if message is not None:
             StoredTranscript(history, self._services.outbox).record(self._turn.emitter, [message])
+
+    async def _compact(self) -> None:
+        await Compactor(self._services, self._state, self._turn, self._shape).run()
 
     def change_permissions(self, settings: Settings) -> None:
         """Change what commands and patches to come in this turn may do."""
@@ -170,7 +180,6 @@ class RegularTask:
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
         steps = self._steps = RegularSteps(services, self._state, turn, shape, self._snapshot, self._wishes)
-        compactor = Compactor(services, self._state, turn, shape)
         return TurnLoop(
             kind=TurnKind.REGULAR,
             emitter=turn.emitter,
@@ -180,7 +189,7 @@ class RegularTask:
             input=NotedInput(active, self._words),
             steps=steps,
             compaction=AutoCompaction(
-                limit=shape.compact_limit, compact=compactor.run, at_begin=self._wishes.compacts_at_begin
+                limit=shape.compact_limit, compact=self._compact, at_begin=self._wishes.compacts_at_begin
             ),
             new_id=services.sources.new_id,
         )

@@ -17,7 +17,13 @@ from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_patches import TurnDiffTracker
-from app_server.core.session.model_calls import shape_of, tool_turn_of, visible_call
+from app_server.core.session.model_calls import (
+    RequestShape,
+    context_line,
+    shape_of,
+    tool_turn_of,
+    visible_call,
+)
 from app_server.core.session.review_texts import findings_block
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
@@ -25,9 +31,8 @@ from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import TurnLoop
-from app_server.core.turn.request_shape import RequestShape, context_line
+from app_server.core.turn.outbox import IsolatedTranscript, StoredTranscript
 from app_server.core.turn.settings import Turn
-from app_server.core.turn.transcript import IsolatedTranscript, StoredTranscript
 from protocol.base import Json
 from protocol.engine.events import TurnKind
 from protocol.engine.items import EnteredReview, ExitedReview

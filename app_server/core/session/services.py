@@ -25,7 +25,7 @@ from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.turn.outbox import Outbox
-from app_server.core.turn.settings import Settings, SettingsChange
+from app_server.core.turn.settings import Settings
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.questions import ClientTool
 
@@ -68,17 +68,16 @@ class ClockAndIds(Struct, frozen=True, kw_only=True):
     new_id: Callable[[], str]
     new_turn_id: Callable[[], str]
     """A UUIDv7 as text."""
-
-    def seconds(self) -> int:
-        """Since 1970."""
-        return int(self.now().timestamp())
+    wall_clock: Callable[[], float]
+    """Seconds since 1970."""
 
 
 class Reports(Struct, frozen=True):
     """To whom turns are reported besides the client."""
 
     telemetry: ConversationTelemetry
-    turn_completed: TurnCompleted
+    turn_completed: TurnCompleted | None
+    """None: nobody is told."""
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -107,7 +106,3 @@ class SessionState(Struct):
     goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
     shown_once: set[str] = msgspec.field(default_factory=set)
     """What the client was sent once and need not receive again."""
-
-    def change(self, change: SettingsChange) -> None:
-        """From the next turn on."""
-        self.settings = self.settings.changed(change)

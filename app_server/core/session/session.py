@@ -16,12 +16,11 @@ from app_server.core.lazy import Lazy
 from app_server.core.session.commands import Close
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.session_servers import SessionServers
-from app_server.core.session.task_runner import TaskRunner
-from app_server.core.session.tasks import OperationQueue, PendingOperation
+from app_server.core.session.tasks import OperationQueue, PendingOperation, TaskRunner
 from app_server.core.session.turns import Actor, SessionGoal, TurnControl
 from app_server.core.turn.emitter import OperationEmitter
+from app_server.core.turn.outbox import StoredTranscript
 from app_server.core.turn.settings import Settings
-from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import Goal
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from protocol.events.turn import TokenUsageInfo

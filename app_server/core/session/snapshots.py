@@ -15,8 +15,8 @@ from app_server.core.git.ghost import NOT_A_REPOSITORY, SnapshotUnavailable, Tak
 from app_server.core.git.repository import find_repository
 from app_server.core.session.services import Services, SessionState
 from app_server.core.threads import run_in_thread
+from app_server.core.turn.outbox import Emits, StoredTranscript, Transcript
 from app_server.core.turn.settings import Turn
-from app_server.core.turn.transcript import Emits, StoredTranscript, Transcript
 from protocol.events.notices import BackgroundEventEvent, WarningEvent
 from protocol.policy import ReadOnly
 from protocol.responses import (

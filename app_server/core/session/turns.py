@@ -26,8 +26,13 @@ from app_server.core.session.commands import (
 )
 from app_server.core.session.goal_turns import GOAL_OPERATION
 from app_server.core.session.services import Services, SessionState
-from app_server.core.session.task_runner import TaskRunner
-from app_server.core.session.tasks import ActiveTask, InputPolicy, OperationQueue, PendingOperation
+from app_server.core.session.tasks import (
+    ActiveTask,
+    InputPolicy,
+    OperationQueue,
+    PendingOperation,
+    TaskRunner,
+)
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.settings import UNCHANGED
 from protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
@@ -154,7 +159,7 @@ class SessionGoal:
 
     def set(self, change: GoalChange) -> Goal:
         """Change the goal; where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
-        goal = self._goals.set(change, self._services.sources.seconds())
+        goal = self._goals.set(change, int(self._services.sources.wall_clock()))
         self._services.outbox.emit("", GoalUpdated(goal))
         self.request_turn()
         return goal

@@ -18,8 +18,8 @@ from app_server.core.session.tasks import ActiveTask
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.events import OutputDeltas, finished_command
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
+from app_server.core.turn.outbox import StoredTranscript
 from app_server.core.turn.settings import Turn
-from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import TurnKind
 from protocol.engine.items import CommandExecution
 from protocol.responses import MessageItem

@@ -23,8 +23,8 @@ from app_server.core.model.prompt import Prompt
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords, last_assistant_text
 from app_server.core.turn.model_call import ModelCall
+from app_server.core.turn.outbox import Transcript
 from app_server.core.turn.token_counts import TokenCounts
-from app_server.core.turn.transcript import Transcript
 from protocol.engine.events import TurnKind
 from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import ErrorEvent, WarningEvent

@@ -35,9 +35,8 @@ from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, Conversatio
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter, turn_error
-from app_server.core.turn.outbox import Outbox
+from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
-from app_server.core.turn.transcript import Transcript
 from protocol.engine.events import AttemptFailed
 from protocol.events.turn import TokenCountEvent
 from protocol.records import dataclass

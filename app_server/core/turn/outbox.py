@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
 
 from app_server.core import remedies
+from app_server.core.context.history import ConversationHistory
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.coalesce import coalesce
 from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.events.notices import WarningEvent
-from protocol.responses import ResponseItem
+from protocol.events.turn import RawResponseItemEvent
+from protocol.responses import OtherItem, ResponseItem
 from protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
 
 log = logging.getLogger(__name__)
@@ -183,3 +186,61 @@ class Outbox:
         for waiter in (self._taking, self._capacity):
             if waiter is not None:
                 waiter.set()
+
+
+class Emits(Protocol):
+    """What emits events for a turn or for an operation."""
+
+    def emit(self, event: EngineEvent, *, wake: bool = True) -> None: ...
+
+
+class Transcript(Protocol):
+    history: ConversationHistory
+
+    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
+        """The items are part of the conversation from now on."""
+        ...
+
+    def announce(self, item: ResponseItem) -> None:
+        """The client is about to be sent an item that is recorded later."""
+        ...
+
+    def take_back(self) -> None:
+        """What was announced and not recorded never will be."""
+        ...
+
+
+class StoredTranscript:
+    """History in memory, lines in the rollout, an event for clients that asked for raw items."""
+
+    def __init__(self, history: ConversationHistory, outbox: Outbox) -> None:
+        self.history, self.outbox = history, outbox
+
+    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
+        self.history.record(items)
+        self.outbox.record_items(items)
+        for item in items:
+            if not isinstance(item, OtherItem):
+                emitter.emit(RawResponseItemEvent(item=item))
+
+    def announce(self, item: ResponseItem) -> None:
+        self.outbox.log_ahead(item)
+
+    def take_back(self) -> None:
+        self.outbox.drop_log_ahead()
+
+
+class IsolatedTranscript:
+    """A review's: nothing of it reaches the conversation."""
+
+    def __init__(self, history: ConversationHistory) -> None:
+        self.history = history
+
+    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
+        self.history.record(items)
+
+    def announce(self, item: ResponseItem) -> None:
+        pass
+
+    def take_back(self) -> None:
+        pass

@@ -22,7 +22,6 @@ from protocol.policy import (
     roots_beside,
     with_roots,
 )
-from protocol.records import dataclass
 from protocol.structs import replace
 
 T = TypeVar("T")
@@ -46,8 +45,7 @@ class ModeSettings(Struct, frozen=True):
 DEFAULT_MODE: Final = ModeSettings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsChange:
+class SettingsChange(Struct, frozen=True, kw_only=True):
     """Settings that are given; what is UNSET stays. An effort of None is the model's default, and a relative working
     directory is relative to the one before.
     """
@@ -79,8 +77,7 @@ def _chosen(given: T | Literal[Unset.UNSET], before: T) -> T:
     return before if given is UNSET else given
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What the next turn starts from; a `user_turn` changes it for the turns after it too."""
 
     cwd: str

@@ -17,6 +17,7 @@ from app_server.core.session.commands import AddToHistory, Close, Command
 from app_server.rpc.outgoing import ClientReply, Outgoing
 from protocol.base import Json
 from protocol.engine.events import SessionEvent
+from protocol.engine.questions import UserInputQuestion
 from protocol.events.notices import BackgroundEventEvent
 
 
@@ -31,7 +32,10 @@ class ScriptedSession:
         self._some = anyio.Event()
 
     def say(self, *texts: str) -> None:
-        self._ready += [SessionEvent("7", None, BackgroundEventEvent(message=text)) for text in texts]
+        """A text with a question mark asks the user."""
+        for text in texts:
+            asks = UserInputQuestion(text, ()) if text.endswith("?") else BackgroundEventEvent(message=text)
+            self._ready.append(SessionEvent("7", None, asks))
         self._some.set()
 
     def do(self, command: Command) -> None:
@@ -60,6 +64,14 @@ class ScriptedSession:
         pass
 
 
+def text_of(event: SessionEvent) -> str:
+    match event.event:
+        case BackgroundEventEvent(message=text) | UserInputQuestion(call_id=text):
+            return text
+        case _:
+            raise AssertionError(event)
+
+
 class Words:
     """An API that spells events in its own way, and asks about those that end in a question mark."""
 
@@ -75,18 +87,15 @@ class Words:
     needs_identity = False
 
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
-        assert isinstance(event.event, BackgroundEventEvent)
         self.raw.append(raw)
-        text = event.event.message
+        text = text_of(event)
         if self.elsewhere and text == "bye":
             return ()
         return (self.spelling.format(id=event.operation_id, text=text).encode(),)
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
-        assert isinstance(event.event, BackgroundEventEvent)
         id = event.operation_id
-        if not event.event.message.endswith("?"):
-            return None
+        assert text_of(event).endswith("?")
 
         def to_command(result: Json) -> Command:
             return AddToHistory(f"{type(self).__name__} {id} {result}")

@@ -119,10 +119,6 @@ def test_any_other_error_names_its_place(schema: Json, told: str) -> None:
     assert len(problem) < 300
 
 
-async def test_without_a_schema_nothing_has_to_be_followed() -> None:
-    await check_schema(None)
-
-
 async def test_without_a_thread_to_look_in_the_turn_fails_with_a_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

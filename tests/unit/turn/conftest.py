@@ -22,9 +22,8 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import AutoCompaction, TurnLoop
 from app_server.core.turn.model_call import ModelCall
-from app_server.core.turn.outbox import Outbox
+from app_server.core.turn.outbox import Outbox, StoredTranscript
 from app_server.core.turn.token_counts import TokenCounts
-from app_server.core.turn.transcript import StoredTranscript
 from protocol.base import Json
 from protocol.engine.events import EngineEvent, SessionEvent, TurnKind
 from protocol.ids import ConversationId

@@ -1,15 +1,52 @@
-"""User messages, interrupts, and the extension that submits any operation."""
+"""User messages, interrupts, and the extension that submits any operation: parameters become commands of the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
-from app_server.apis.v1 import inbound
 from app_server.conversations.manager import ConversationManager
-from app_server.core.session.commands import Interrupt
+from app_server.core.config.fence import check_permissions
+from app_server.core.session.commands import (
+    AddToHistory,
+    AnswerElicitation,
+    ChangeSettings,
+    Close,
+    Command,
+    Compact,
+    Decide,
+    Interrupt,
+    ListPrompts,
+    ListTools,
+    LookUpHistory,
+    Review,
+    RunShell,
+    TurnWishes,
+    Undo,
+)
+from app_server.core.turn.settings import UNCHANGED, UNSET, SettingsChange, or_unset
+from protocol.base import Json
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from protocol.v1.ops import (
+    AddToHistoryOp,
+    CompactOp,
+    ExecApprovalOp,
+    GetHistoryEntryRequestOp,
+    InterruptOp,
+    ListCustomPromptsOp,
+    ListMcpToolsOp,
+    Op,
+    OverrideTurnContextOp,
+    PatchApprovalOp,
+    ResolveElicitationOp,
+    ReviewOp,
+    RunUserShellCommandOp,
+    ShutdownOp,
+    UndoOp,
+    UserInputOp,
+    UserTurnOp,
+)
 from protocol.v1.turn import (
     ImageInputItem,
     InputItem,
@@ -25,27 +62,26 @@ from protocol.v1.turn import (
     TextInputItem,
 )
 
+if TYPE_CHECKING:
+    from app_server.core.session.handle import SessionHandle
 
-def user_items(items: Sequence[InputItem]) -> tuple[UserInput, ...]:
-    return tuple(_item(item) for item in items)
-
-
-def _item(item: InputItem) -> UserInput:
-    match item:
-        case TextInputItem():
-            return TextInput(text=item.data.text)
-        case ImageInputItem():
-            return ImageInput(image_url=item.data.image_url)
-        case LocalImageInputItem():
-            return LocalImageInput(path=item.data.path)
-        case _:
-            assert_never(item)
+TURNS: Final = TurnWishes(
+    names_turn=False,
+    skills=False,
+    goals=False,
+    compacts_at_begin=False,
+    relative_diff=False,
+    sends_chosen_effort=False,
+    checks_pictures=False,
+)
+"""Turns are as codex 0.58 has them, whose clients know no turns by their ids."""
 
 
 async def send_user_message(
     conversations: ConversationManager, params: SendUserMessageParams
 ) -> SendUserMessageResponse:
-    await inbound.say(conversations.get(params.conversation_id).session, user_items(params.items))
+    session = conversations.get(params.conversation_id).session
+    await _say(session, [_input(item) for item in params.items])
     return SendUserMessageResponse()
 
 
@@ -53,7 +89,7 @@ async def send_user_turn(
     conversations: ConversationManager, params: SendUserTurnParams
 ) -> SendUserTurnResponse:
     session = conversations.get(params.conversation_id).session
-    await inbound.say(session, user_items(params.items), inbound.settings(params))
+    await _say(session, [_input(item) for item in params.items], settings(params))
     return SendUserTurnResponse()
 
 
@@ -69,4 +105,91 @@ async def interrupt_conversation(
 
 async def submit(conversations: ConversationManager, params: SubmitParams) -> SubmitResponse:
     session = conversations.get(params.conversation_id).session
-    return SubmitResponse(submission_id=await inbound.submit(session, params.op))
+    return SubmitResponse(submission_id=await _submit(session, params.op))
+
+
+async def _submit(session: SessionHandle, op: Op) -> str:  # noqa: C901 - one case for each operation
+    """Do what the operation says; returns the id that its events carry. Raises BeyondClientRights."""
+    command: Command
+    match op:
+        case UserInputOp():
+            return await _say(session, op.items)
+        case UserTurnOp():
+            return await _say(session, op.items, settings(op), op.final_output_json_schema)
+        case OverrideTurnContextOp():
+            command = ChangeSettings(_permitted(session, settings(op)))
+        case InterruptOp():
+            command = Interrupt()
+        case ExecApprovalOp():
+            command = Decide(op.call_id or op.id, op.decision)
+        case PatchApprovalOp():
+            command = Decide(op.call_id or op.id, op.decision, tool="apply_patch")
+        case ResolveElicitationOp():
+            command = AnswerElicitation(op.server_name, op.request_id, op.decision, op.content)
+        case AddToHistoryOp():
+            command = AddToHistory(op.text)
+        case GetHistoryEntryRequestOp():
+            command = LookUpHistory(op.offset, op.log_id)
+        case ListMcpToolsOp():
+            command = ListTools()
+        case ListCustomPromptsOp():
+            command = ListPrompts()
+        case UndoOp():
+            command = Undo()
+        case CompactOp():
+            command = Compact()
+        case ReviewOp():
+            command = Review(op.review_request)
+        case RunUserShellCommandOp():
+            command = RunShell(op.command, confined=True)
+        case ShutdownOp():
+            command = Close()
+        case _:
+            assert_never(op)
+    return session.do(command).operation
+
+
+async def _say(
+    session: SessionHandle,
+    items: Sequence[UserInput],
+    change: SettingsChange | None = None,
+    output_schema: Json = None,
+) -> str:
+    """Begin a turn, or add to the one that runs; returns the id that its events carry. Raises BeyondClientRights."""
+    permitted = UNCHANGED if change is None else _permitted(session, change)
+    words = await session.words(items, wishes=TURNS) if items else None
+    return session.start_turn(words, permitted, output_schema, TURNS).operation
+
+
+def _input(item: InputItem) -> UserInput:
+    match item:
+        case TextInputItem():
+            return TextInput(text=item.data.text)
+        case ImageInputItem():
+            return ImageInput(image_url=item.data.image_url)
+        case LocalImageInputItem():
+            return LocalImageInput(path=item.data.path)
+        case _:
+            assert_never(item)
+
+
+def settings(given: UserTurnOp | OverrideTurnContextOp | SendUserTurnParams) -> SettingsChange:
+    """Return the settings that are given; a turn always says which effort it wants, an override where it names one,
+    also null.
+    """
+    names_effort = not isinstance(given, OverrideTurnContextOp) or "effort" in given.model_fields_set
+    return SettingsChange(
+        cwd=or_unset(given.cwd),
+        approval_policy=or_unset(given.approval_policy),
+        sandbox_policy=or_unset(given.sandbox_policy),
+        model=or_unset(given.model),
+        effort=given.effort if names_effort else UNSET,
+        summary=or_unset(given.summary),
+    )
+
+
+def _permitted(session: SessionHandle, change: SettingsChange) -> SettingsChange:
+    """Return the change. Raises BeyondClientRights where it gives more than the user leaves to clients."""
+    after = session.facts.settings.changed(change)
+    check_permissions(session.facts.config.fence, after, after.cwd)
+    return change
