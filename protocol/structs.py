@@ -16,6 +16,7 @@ from functools import cache
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Final,
     Literal,
     Protocol,
@@ -103,6 +104,16 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
             handler.generate_schema(model_of(cls)),
             serialization=core_schema.plain_serializer_function_ser_schema(Struct.to_value),
         )
+
+
+class Discreet(msgspec.Struct, frozen=True):
+    """A value of the engine that keeps some fields out of its `repr`: secrets, and bulk."""
+
+    HIDDEN: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        shown = (name for name in self.__struct_fields__ if name not in self.HIDDEN)
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 class WireStruct(Struct, rename="camel"):

@@ -351,7 +351,7 @@ def constructors(module: str) -> Iterator[tuple[str, int]]:
         if not isinstance(node, ast.ClassDef):
             continue
         fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and not is_made_inside(each)]
-        struct = any(ast.unparse(base) == "Struct" for base in node.bases)
+        struct = any(ast.unparse(base) in ("Struct", "Discreet") for base in node.bases)
         if struct or any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             yield node.name, len(fields)
         for each in node.body:

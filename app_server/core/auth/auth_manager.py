@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from copy import copy
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +27,7 @@ from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_a
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
-from protocol.records import dataclass
-from protocol.structs import replace
+from protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.issuer import Issuer
@@ -42,10 +40,10 @@ REVOKE_SECONDS = 5.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AuthStatus:
+class AuthStatus(Discreet, frozen=True):
+    HIDDEN = ("token",)
     method: AuthMethod | None
-    token: str | None = field(repr=False)
+    token: str | None
     """Only if requested."""
     requires_openai_auth: bool
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
-from dataclasses import field
 from urllib.parse import quote, urlencode, urlsplit
 
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 DEFAULT_ISSUER = "https://auth.openai.com"
@@ -35,12 +34,12 @@ def is_safe_url(url: str) -> bool:
     return bool(host) and plain and safe and user is None and not parts.fragment
 
 
-@dataclass(frozen=True, slots=True)
-class LoginSecrets:
+class LoginSecrets(Discreet, frozen=True):
     """Only this process knows these, until it sends the verifier to the issuer."""
 
-    verifier: str = field(repr=False)
-    state: str = field(repr=False)
+    HIDDEN = ("verifier", "state")
+    verifier: str
+    state: str
 
     @property
     def challenge(self) -> str:

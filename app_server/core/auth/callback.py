@@ -10,14 +10,13 @@ import hmac
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 
 from app_server.core.auth.authorize import CALLBACK_PATH
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 CANCEL_PATH = "/cancel"
 """Another program that needs the port cancels the login with a request to this path."""
@@ -28,11 +27,11 @@ _OWN_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.ASCII)
 """A page can have another name lead to this machine; its requests name that as their host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Discreet, frozen=True):
     """The user agreed; the code can be exchanged once."""
 
-    code: str = field(repr=False)
+    HIDDEN = ("code",)
+    code: str
     issuer: str | None = None
     """Who says so (RFC 9207); most issuers do not send it."""
 

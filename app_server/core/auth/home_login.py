@@ -9,7 +9,6 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -20,8 +19,7 @@ from msgspec import Struct
 from app_server.core.auth.storage import StoredAuth, Tokens, read_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
-from protocol.records import dataclass
-from protocol.structs import replace
+from protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -101,11 +99,11 @@ class LoginOutcome(Struct, frozen=True):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Discreet, frozen=True):
     """The credentials of a request to the model provider."""
 
-    bearer: str = field(repr=False)
+    HIDDEN = ("bearer",)
+    bearer: str
     account_id: str | None
     """For ChatGPT logins; sent in a header."""
     method: AuthMethod
@@ -123,13 +121,13 @@ def require_login_allowed(settings: LoginSettings, method: AuthMethod) -> None:
     raise AuthError(f"{this} login is turned off by `forced_login_method`; use {other} login.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HomeLogin:
+class HomeLogin(Discreet, frozen=True, kw_only=True):
     """The login of one home. `clock` gives seconds since the epoch."""
 
+    HIDDEN = ("env_api_key",)
     home: Path
     clock: Callable[[], float]
-    env_api_key: str | None = field(default=None, repr=False)
+    env_api_key: str | None = None
     settings: LoginSettings = LoginSettings()
     """Which logins the user allows."""
 

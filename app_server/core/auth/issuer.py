@@ -6,14 +6,13 @@ Errors contain the status and the issuer's error code, never a token or the body
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from app_server.core.auth.authorize import CLIENT_ID, DEFAULT_ISSUER, ISSUER_VARIABLE, is_safe_url
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.auth.storage import Tokens
 from app_server.core.errors import AuthError
 from protocol.base import Json
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 WHOM = "the login server"
 
@@ -33,23 +32,23 @@ class LoginExpiredError(AuthError):
     """The issuer no longer accepts the refresh token: the user has to log in again."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCode:
+class DeviceCode(Discreet, frozen=True):
     """What the user types, and by what the issuer knows this login."""
 
-    id: str = field(repr=False)
-    user_code: str = field(repr=False)
+    HIDDEN = ("id", "user_code")
+    id: str
+    user_code: str
     interval_seconds: float
     """Between two questions whether the user has agreed."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceGrant:
+class DeviceGrant(Discreet, frozen=True):
     """The user agreed; the code can be exchanged once. The issuer made the secrets of PKCE itself."""
 
-    code: str = field(repr=False)
-    verifier: str = field(repr=False)
-    challenge: str = field(repr=False)
+    HIDDEN = ("code", "verifier", "challenge")
+    code: str
+    verifier: str
+    challenge: str
 
 
 class Issuer:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -20,8 +19,7 @@ from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.auth.oauth_tokens import McpTokens
 from app_server.core.errors import AuthError
 from protocol.base import Json
-from protocol.records import dataclass
-from protocol.structs import replace
+from protocol.structs import Discreet, replace
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
@@ -150,12 +148,12 @@ class McpLoginOver(AuthError):
     """The authorization server no longer accepts the refresh token: the user has to log in again."""
 
 
-@dataclass(frozen=True, slots=True)
-class OAuthClient:
+class OAuthClient(Discreet, frozen=True):
     """What the authorization server knows this program as."""
 
+    HIDDEN = ("secret",)
     id: str
-    secret: str | None = field(default=None, repr=False)
+    secret: str | None = None
 
 
 async def register(http: OAuthHttp, server: AuthorizationServer, redirect: str) -> OAuthClient:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
 from urllib.parse import urlencode
 
 import anyio
@@ -18,7 +17,7 @@ from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.http.lazy_http import LazyHttp
 from protocol.base import Json
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 REQUEST_SECONDS = 30.0
 """Timeout of a request; issuers respond in well under a second."""
@@ -29,12 +28,12 @@ MAX_BODY_BYTES = 1024 * 1024
 """Maximum size of a response. Three tokens have a few kilobytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class OAuthAnswer:
+class OAuthAnswer(Discreet, frozen=True):
     """The response of an OAuth server."""
 
+    HIDDEN = ("fields",)
     status: int
-    fields: Mapping[str, Json] = field(repr=False)
+    fields: Mapping[str, Json]
     """Empty where the body is no JSON object."""
     challenge: str = ""
     """The header `WWW-Authenticate`."""

@@ -10,13 +10,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.core.errors import AuthError
 from protocol.base import Json
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 CREDENTIALS_FILE = ".credentials.json"
 FILE_MODE = 0o600
@@ -25,22 +24,22 @@ MAX_BYTES = 4 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpTokens:
+class McpTokens(Discreet, frozen=True, kw_only=True):
     """A login at one MCP server."""
 
+    HIDDEN = ("access_token", "refresh_token", "client_secret")
     server: str
     url: str
     client_id: str
-    access_token: str = field(repr=False)
-    refresh_token: str | None = field(default=None, repr=False)
+    access_token: str
+    refresh_token: str | None = None
     expires_at_ms: int | None = None
     """Since 1970; None: not known."""
     scopes: tuple[str, ...] = ()
     token_endpoint: str | None = None
     """Where it is refreshed; None: of a login that codex stored, where that has to be found first."""
     resource: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
+    client_secret: str | None = None
 
 
 def read_mcp_tokens(home: Path, server: str, url: str) -> McpTokens | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from app_server.core.config.safe_file import (
     write_file_atomically,
 )
 from app_server.core.errors import AuthError
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -33,21 +32,21 @@ MAX_BYTES = 1024 * 1024
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
+class Tokens(Discreet, frozen=True, kw_only=True):
     """The tokens of a ChatGPT login."""
 
-    id_token: str = field(repr=False)
-    access_token: str = field(repr=False)
-    refresh_token: str = field(repr=False)
+    HIDDEN = ("id_token", "access_token", "refresh_token")
+    id_token: str
+    access_token: str
+    refresh_token: str
     account_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredAuth:
+class StoredAuth(Discreet, frozen=True, kw_only=True):
     """The content of auth.json."""
 
-    api_key: str | None = field(default=None, repr=False)
+    HIDDEN = ("api_key",)
+    api_key: str | None = None
     tokens: Tokens | None = None
     last_refresh: datetime | None = None
 

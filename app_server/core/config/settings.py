@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 
 from app_server.core.config.load import load_config
 from app_server.core.config.toml_file import CONFIG_FILE
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
 from app_server.core.lazy import Lazy
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 if TYPE_CHECKING:
     from app_server.core.config.settings_file import SettingsFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserSettings:
+class UserSettings(Discreet, frozen=True, kw_only=True):
     """Loads the settings of one home, and gives access to the file that holds them."""
 
+    HIDDEN = ("environment", "writes")
     home: Path
     cwd: Path
     """The server's own working directory, for conversations that name none."""
     cli: CliOverrides
-    environment: Mapping[str, str] = field(repr=False)
-    switches: dict[str, bool] = field(default_factory=dict)
+    environment: Mapping[str, str]
+    switches: dict[str, bool] = msgspec.field(default_factory=dict)
     """Features that the client has switched for as long as this server runs; the settings count more."""
-    writes: anyio.Lock = field(default_factory=anyio.Lock, repr=False)
+    writes: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     """Held by who writes the file: clients' writes are made in the order in which they came."""
 
     @property

@@ -6,7 +6,6 @@ Types only. `toml_file` reads files, `layers` merges, `resolve` checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +26,7 @@ from protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -37,10 +36,6 @@ DEFAULT_MODEL = "gpt-5-codex"
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
 
-def _no_entries() -> Mapping[str, str]:
-    return NO_ENTRIES
-
-
 class WireApi(StrEnum):
     """Which HTTP API a provider speaks."""
 
@@ -48,50 +43,50 @@ class WireApi(StrEnum):
     CHAT = "chat"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderConfig:
+class ProviderConfig(Discreet, frozen=True, kw_only=True):
     """The address of a model provider, and the headers and parameters of its requests."""
 
+    HIDDEN = ("query_params", "http_headers", "experimental_bearer_token")
     id: str
     name: str
     base_url: str | None = None
     env_key: str | None = None
     env_key_instructions: str | None = None
     wire_api: WireApi = WireApi.CHAT
-    query_params: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
-    http_headers: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
-    env_http_headers: Mapping[str, str] = field(default_factory=_no_entries)
+    query_params: Mapping[str, str] = NO_ENTRIES
+    http_headers: Mapping[str, str] = NO_ENTRIES
+    env_http_headers: Mapping[str, str] = NO_ENTRIES
     request_max_retries: int = 4
     stream_max_retries: int = 5
     stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
-    experimental_bearer_token: str | None = field(default=None, repr=False)
+    experimental_bearer_token: str | None = None
 
 
 WORKSPACE: Final = "workspace"
 """As an MCP server's `cwd`: the folder of the conversation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpStdioTransport:
+class McpStdioTransport(Discreet, frozen=True, kw_only=True):
     """An MCP server that is a child process."""
 
+    HIDDEN = ("args", "env")
     command: str
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = NO_ENTRIES
     env_vars: tuple[str, ...] = ()
     cwd: str | None = None
     """An absolute path, or `workspace`; None: a folder of the server's own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpHttpTransport:
+class McpHttpTransport(Discreet, frozen=True, kw_only=True):
     """An MCP server that is reached over streamable HTTP."""
 
+    HIDDEN = ("http_headers",)
     url: str
     bearer_token_env_var: str | None = None
-    http_headers: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
-    env_http_headers: Mapping[str, str] = field(default_factory=_no_entries)
+    http_headers: Mapping[str, str] = NO_ENTRIES
+    env_http_headers: Mapping[str, str] = NO_ENTRIES
 
 
 class McpApproval(StrEnum):
@@ -132,14 +127,14 @@ class EnvInherit(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellEnvironmentPolicy:
+class ShellEnvironmentPolicy(Discreet, frozen=True, kw_only=True):
     """How to derive the environment of a command from the server's."""
 
+    HIDDEN = ("set",)
     inherit: EnvInherit = EnvInherit.ALL
     ignore_default_excludes: bool = False
     exclude: tuple[str, ...] = ()
-    set: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    set: Mapping[str, str] = NO_ENTRIES
     include_only: tuple[str, ...] = ()
 
 
@@ -166,14 +161,14 @@ class OtelProtocol(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtelConfig:
+class OtelConfig(Discreet, frozen=True, kw_only=True):
     """Where to send telemetry; nowhere by default."""
 
+    HIDDEN = ("headers",)
     environment: str = "dev"
     exporter: OtelExporter = OtelExporter.NONE
     endpoint: str | None = None
-    headers: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    headers: Mapping[str, str] = NO_ENTRIES
     protocol: OtelProtocol = OtelProtocol.BINARY
     log_user_prompt: bool = False
 
@@ -267,10 +262,10 @@ class SettingsNotices(Struct, frozen=True, kw_only=True):
     """Old names of switches that the settings use, each with the current one, sorted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Discreet, frozen=True, kw_only=True):
     """All settings of a conversation, resolved once when it begins, in one group for each kind of reader."""
 
+    HIDDEN = ("request",)
     home: Path
     cwd: Path
     profile: str | None = None
@@ -282,14 +277,14 @@ class Config:
     fence: ClientFence | None = None
     """Holds the client of the conversation; None where it has the user's rights."""
     instructions: InstructionSettings = InstructionSettings()
-    features: Features = field(default_factory=Features)
-    mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=lambda: MappingProxyType({}))
+    features: Features = msgspec.field(default_factory=Features)
+    mcp_servers: Mapping[str, McpServerConfig] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     login: LoginSettings = LoginSettings()
     notify: tuple[str, ...] = ()
     history: HistoryConfig = HistoryConfig()
     otel: OtelConfig = OtelConfig()
     notices: SettingsNotices = SettingsNotices()
-    request: RequestOverrides = field(default_factory=lambda: RequestOverrides(), repr=False)
+    request: RequestOverrides = msgspec.field(default_factory=lambda: RequestOverrides())
     """What the request said that began the conversation, for reading the settings again."""
 
     def credential_variables(self) -> frozenset[str]:
@@ -349,11 +344,11 @@ class RequestOverrides(Struct, frozen=True, kw_only=True):
     include_apply_patch_tool: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsPlace:
+class SettingsPlace(Discreet, frozen=True):
     """Whose settings these are, and what counts beside the file."""
 
+    HIDDEN = ("env",)
     home: Path
     cwd: Path
     cli: CliOverrides
-    env: Mapping[str, str] = field(repr=False)
+    env: Mapping[str, str]

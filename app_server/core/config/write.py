@@ -14,7 +14,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 
 from msgspec import Struct
@@ -41,7 +40,7 @@ from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from app_server.core.lazy import Lazy
 from protocol.base import Json
 from protocol.policy import ReasoningEffort
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 NEW_FILE_MODE = 0o600
 
@@ -192,13 +191,13 @@ def _cannot_change(path: Path, reason: str) -> ConfigError:
     return ConfigError(f"failed to change {path}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Overridden:
+class Overridden(Discreet, frozen=True):
     """A written setting that another layer overrides, and the value that counts, without credentials."""
 
+    HIDDEN = ("value",)
     key: tuple[str, ...]
     layer: SettingsLayer
-    value: Json = field(repr=False)
+    value: Json
 
 
 class WriteOutcome(Struct, frozen=True):

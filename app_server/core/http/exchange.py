@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
+class HttpRequest(Discreet, frozen=True, kw_only=True):
+    HIDDEN = ("url", "headers", "body")
     method: str
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes | None = field(default=None, repr=False)
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
     idle_seconds: float
     """The longest pause between two chunks of the response."""
     header_seconds: float

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from app_server.core.config.types import Config
 from protocol.events.turn import TokenUsage
 from protocol.records import dataclass
+from protocol.structs import Discreet
 
 
 class ConversationTelemetry:
@@ -62,10 +63,10 @@ Sink = Callable[[str, float, Mapping[str, Attribute]], None]
 """Receives the name of an event, its time in seconds since 1970, and its attributes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationFacts:
+class ConversationFacts(Discreet, frozen=True, kw_only=True):
     """The attributes of every event of a conversation."""
 
+    HIDDEN = ("account_email",)
     conversation_id: str
     app_version: str
     terminal_type: str
@@ -75,7 +76,7 @@ class ConversationFacts:
     """The name of the model's family."""
     auth_mode: str | None = None
     account_id: str | None = None
-    account_email: str | None = field(default=None, repr=False)
+    account_email: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
