@@ -17,11 +17,10 @@ import anyio.lowlevel
 from anyio.abc import Process
 
 from protocol.base import Json
-from tests.support.client import Client
+from tests.support.client import Client, ProcessWire
 from tests.support.invariants import QUESTIONS, violated_invariants
 from tests.support.leftovers import marked
 from tests.support.scripted_model import Reply, ScriptedModel
-from tests.support.wires import ProcessWire
 from tests.support.world import LEAVES_WITHIN, PATH, SCRIPT
 
 LONG = os.environ.get("FAULTS") == "long"

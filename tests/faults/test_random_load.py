@@ -1,10 +1,4 @@
-"""Many conversations at once, each turn of a kind drawn at random: words, commands that are approved, denied or
-aborted, streams, commands and questions that are interrupted, and clients that leave in the middle of it all and
-come back.
-
-Twenty conversations with a hundred turns as a rule, a thousand with ten thousand in `make faults`. Nothing
-may be left of a server, and every stored conversation is what its client was told.
-"""
+"""Many conversations at once: turns drawn at random, and streams that are held open."""
 
 import random
 from collections import defaultdict
@@ -17,9 +11,11 @@ import pytest
 
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
 from protocol.base import Json
+from tests.faults.held_load import Shape, play
 from tests.faults.rig import LONG, Place, Served, served
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item
 from tests.support.invariants import STORED, is_event, items, rollout, spans, turns
+from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.slow
 
@@ -260,3 +256,10 @@ async def flat(server: Served, load: Load) -> None:
     assert after[0] - memory < GROWTH, f"{(after[0] - memory) / MIB:.0f} MiB more"
     assert len(after[1]) <= len(descriptors) + 2, sorted(set(after[1]) - set(descriptors))
     assert after[2] <= threads + 8, (before[2], after[2])
+
+
+def test_every_delta_of_many_streams_arrives_in_order() -> None:
+    result = play("app-server", [SCRIPT, "app-server"], Shape() if LONG else Shape(20, 200, 2))
+    assert result.lost == 0
+    assert result.wrong == ()
+    assert result.megabytes < 400

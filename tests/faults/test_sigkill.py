@@ -18,10 +18,9 @@ from anyio.abc import Process
 
 from app_server.core.rollout.conversation import read_rollout
 from protocol.base import Json
-from tests.support.client import Client
+from tests.support.client import Client, ProcessWire
 from tests.support.invariants import orphans
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word
-from tests.support.wires import ProcessWire
 from tests.support.world import PATH, SCRIPT
 
 pytestmark = pytest.mark.slow

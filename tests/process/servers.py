@@ -11,9 +11,8 @@ import anyio
 from anyio.abc import Process
 
 from protocol.base import Json
-from tests.support.client import Client
+from tests.support.client import Client, ProcessWire
 from tests.support.scripted_model import ScriptedModel
-from tests.support.wires import ProcessWire
 from tests.support.world import PATH, SCRIPT
 
 PATIENCE = 60.0

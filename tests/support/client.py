@@ -1,18 +1,71 @@
-"""The client of a scenario: asks, listens, answers what it is asked, and keeps every message in order.
-
-Waiting goes forward: `expect` returns the next message that matches after the one it returned last, so that a
-scenario reads as the order in which things happen. Every wait is bounded.
-"""
+"""The client of a scenario: asks, listens, answers what it is asked, and keeps every message in order. Waiting
+goes forward: `expect` returns the next message that matches after the one it returned last. Every wait is
+bounded. And the two ways to reach a server: in this process through memory, or as a process through pipes."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+from anyio.abc import Process
 
+from app_server.transport.framing import LineDecoder
+from app_server.transport.memory import MemoryTransport
 from protocol.base import Json
-from tests.support.wires import Wire
+
+
+class Wire(Protocol):
+    def lines(self) -> AsyncIterator[bytes]: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def close(self) -> None:
+        """End the direction to the server."""
+        ...
+
+
+class MemoryWire:
+    def __init__(self, end: MemoryTransport) -> None:
+        self._end = end
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        async for batch in self._end.lines():
+            for line in batch:
+                assert isinstance(line, bytes), "the server wrote a line over the limit"
+                yield line
+
+    async def write(self, data: bytes) -> None:
+        await self._end.write(data)
+
+    async def close(self) -> None:
+        self._end.close()
+
+
+class ProcessWire:
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        decoder = LineDecoder()
+        async for data in self._stdout:
+            for line in decoder.feed(data):
+                assert isinstance(line, bytes), "the server wrote a line over the limit"
+                yield line
+        if rest := decoder.close():
+            yield rest
+
+    async def write(self, data: bytes) -> None:
+        try:
+            await self._stdin.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise ConnectionError("the server reads no more") from None
+
+    async def close(self) -> None:
+        await self._stdin.aclose()
+
 
 PATIENCE = 60.0
 """Seconds that anything may take. Nothing here waits for it unless something hangs."""

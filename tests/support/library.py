@@ -23,12 +23,11 @@ from app_server.in_process import InProcessConnector
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import memory_pair
 from protocol.base import Json
-from tests.support.client import Client, Logged
+from tests.support.client import Client, Logged, MemoryWire
 from tests.support.invariants import violated_invariants
 from tests.support.leftovers import Before, leaks, look
 from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel
 from tests.support.transcript import client_lines
-from tests.support.wires import MemoryWire
 from tests.support.world import MARK, PATH, WHOLE_SCENARIO, Plan, World, write_files
 
 Way = Literal["subprocess", "in_process"]

@@ -1,5 +1,5 @@
-"""What holds for every connection over the thread API: the order rules, and that items are the same live and
-stored."""
+"""What holds for every connection over the thread API and the Agent Client Protocol, apart from what is
+published."""
 
 import json
 from collections.abc import Sequence
@@ -11,11 +11,18 @@ from app_server.core.rollout.lines import counting_lines
 from app_server.core.rollout.record import read_record
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_events import StoredTurns
-from app_server.inspector.rules.order import OrderChecker, Requests
+from app_server.inspector.rules.order import (
+    RPC_RULES_OF_THE_END,
+    OrderChecker,
+    Requests,
+    rpc_01_an_answer_has_one_request,
+    rpc_03_an_answer_is_a_result_or_an_error,
+)
+from app_server.inspector.rules.session_rules import SESSION_RULES
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
 from protocol.base import Json
 from protocol.v2.turn import TurnItemsView
-from tests.support.client import Logged
+from tests.support.client import Client, Logged
 
 
 def violated_thread_invariants(log: Sequence[Logged], *, left_early: bool = False) -> list[str]:
@@ -64,3 +71,20 @@ def stored_items(thread: str, path: Path) -> dict[tuple[str, str], Json]:
 
 def is_reverted(path: Path) -> bool:
     return b"thread_rolled_back" in path.read_bytes()
+
+
+RULES = (rpc_01_an_answer_has_one_request, rpc_03_an_answer_is_a_result_or_an_error, *SESSION_RULES)
+
+
+def violated_session_invariants(client: Client) -> list[str]:
+    """By the server; what the client sent may be anything."""
+    broken = [f"a line of stdout is no message: {line[:100]!r}" for line in client.garbage]
+    checker, requests = OrderChecker(RULES, RPC_RULES_OF_THE_END), Requests()
+    for entry in client.log:
+        if isinstance(entry.message, dict):
+            found = checker.see(requests.match(entry.sent, entry.message))
+            said = json.dumps(entry.message)[:300]
+            broken += [f"{rule}: {problem}: {said}" for rule, problem in found if not entry.sent]
+    if not client.left_early:
+        broken += [f"{rule}: {problem}" for rule, problem in checker.end()]
+    return broken

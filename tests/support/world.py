@@ -23,13 +23,12 @@ from anyio.abc import TaskGroup
 from app_server.server import ServerSettings, serve
 from app_server.transport.memory import memory_pair
 from protocol.base import Json
-from tests.support.client import Client
+from tests.support.client import Client, MemoryWire, ProcessWire
 from tests.support.invariants import violated_invariants
 from tests.support.leftovers import leaks, look
 from tests.support.scripted_model import Reply, ScriptedModel
-from tests.support.session_invariants import violated_session_invariants
+from tests.support.thread_invariants import violated_session_invariants
 from tests.support.transcript import client_lines, model_lines
-from tests.support.wires import MemoryWire, ProcessWire
 
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
 WHOLE_SCENARIO = 60.0

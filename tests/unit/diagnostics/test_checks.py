@@ -1,6 +1,6 @@
-"""What doctor says of the machine, of settings, providers and MCP servers; and that errors on the wire say the
-same."""
+"""What doctor says of the machine and of settings, how it is shown, and that errors on the wire say the same."""
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -41,7 +41,8 @@ from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.remedies import Problem
 from app_server.core.rollout.locks import history_lock
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState, layers
-from protocol.checks import Check, CheckStatus
+from app_server.doctor import as_json, as_text, exit_status, summary
+from protocol.checks import Check, CheckStatus, broken, ok, warning
 
 OK, WARNING, BROKEN = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.BROKEN
 MCP_SERVER = Path(__file__).parents[2] / "support" / "mcp_server.py"
@@ -415,3 +416,28 @@ def test_of_the_machine(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     told = check_home(tmp_path / "home" / "below")
     assert parts(told).advice == remedies.home_unwritable("x", "y").advice
+
+
+CHECKS = [ok("git", "git version 2"), warning("disk", "500 MiB", "free some")]
+
+
+def test_advice_is_below_the_result() -> None:
+    assert as_text(CHECKS[0]) == "ok       git: git version 2"
+    assert as_text(CHECKS[1]).splitlines() == ["warning  disk: 500 MiB", "         → free some"]
+
+
+def test_control_characters_are_not_printed() -> None:
+    assert as_text(ok("x", "one\ntwo\x1b[31m")) == "ok       x: one two [31m"
+
+
+def test_only_what_is_broken_is_a_failure() -> None:
+    assert exit_status(CHECKS) == 0
+    assert exit_status([*CHECKS, broken("home", "x", "y")]) == 1
+    assert summary(CHECKS) == "\n2 checks: 1 ok, 1 warning, 0 broken"
+
+
+def test_json_has_all_of_it() -> None:
+    shown = json.loads(as_json([*CHECKS, broken("home", "x", "y")]))
+    assert shown["ok"] is False
+    assert shown["checks"][0] == {"name": "git", "status": "ok", "found": "git version 2", "advice": None}
+    assert shown["checks"][2]["status"] == "broken"

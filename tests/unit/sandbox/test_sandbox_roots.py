@@ -1,12 +1,16 @@
-"""What names of roots stand for: resolved once, whatever commands do to the disk afterwards."""
+"""What names of roots stand for, whatever commands do to them, and what commands see of the home."""
 
+import errno
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app_server.core.sandbox.confine import home
 from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
@@ -311,3 +315,37 @@ def test_a_working_directory_is_what_it_was_when_it_was_given(server: ServerRoot
     replace_by_link(tmp_path / "ln", tmp_path)
     assert roots.real(f"{tmp_path}/./ln") == str(tmp_path / "a")
     roots.close()
+
+
+if sys.platform != "linux":
+    pytest.skip("mounts of Linux", allow_module_level=True)
+
+
+def test_a_home_that_another_folder_replaces_meanwhile_is_shown_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[int] = []
+
+    def replaced_once(path: bytes, secrets: list[bytes], folder: int) -> Any:
+        folders.append(folder)
+        if len(folders) == 1:
+            raise OSError(errno.EINVAL, "no mount")
+        return folder
+
+    monkeypatch.setattr(home, "_show", replaced_once)
+    shown: Any = home.show(os.fsencode(tmp_path), [])
+    assert len(folders) == 2
+    os.close(shown)  # the last one is kept
+
+
+def test_a_home_that_is_replaced_all_the_time_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replaced(path: bytes, secrets: list[bytes], folder: int) -> Any:
+        raise OSError(errno.EINVAL, "no mount")
+
+    monkeypatch.setattr(home, "_show", replaced)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="again and again"):
+        home.show(os.fsencode(tmp_path), [])
+    assert len(os.listdir("/proc/self/fd")) == before
