@@ -13,7 +13,6 @@ from protocol.engine.errors import ErrorClass, TurnError
 from protocol.ids import ConversationId, parse_conversation_id
 from protocol.structs import replace
 from protocol.v2 import server as wire
-from protocol.v2.server import CodexErrorInfo, CodexErrorKind, HttpErrorStatus
 
 
 def turn_error(error: TurnError) -> wire.TurnError:
@@ -37,30 +36,30 @@ def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnErr
     )
 
 
-def codex_error_info(error: TurnError) -> CodexErrorInfo | None:  # noqa: C901 - one case for each class
+def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:  # noqa: C901 - one case for each class
     """None where nothing but the text is known."""
-    http = HttpErrorStatus(http_status_code=error.http_status)
+    http = wire.HttpErrorStatus(http_status_code=error.http_status)
     match error.error_class:
         case None:
             return None
         case ErrorClass.CONTEXT_WINDOW_EXCEEDED:
-            return CodexErrorKind.CONTEXT_WINDOW_EXCEEDED
+            return wire.CodexErrorKind.CONTEXT_WINDOW_EXCEEDED
         case ErrorClass.USAGE_LIMIT_EXCEEDED:
-            return CodexErrorKind.USAGE_LIMIT_EXCEEDED
+            return wire.CodexErrorKind.USAGE_LIMIT_EXCEEDED
         case ErrorClass.RATE_LIMIT_EXCEEDED:
-            return CodexErrorKind.RATE_LIMIT_EXCEEDED
+            return wire.CodexErrorKind.RATE_LIMIT_EXCEEDED
         case ErrorClass.SERVER_OVERLOADED:
-            return CodexErrorKind.SERVER_OVERLOADED
+            return wire.CodexErrorKind.SERVER_OVERLOADED
         case ErrorClass.CYBER_POLICY:
-            return CodexErrorKind.CYBER_POLICY
+            return wire.CodexErrorKind.CYBER_POLICY
         case ErrorClass.INTERNAL_SERVER_ERROR:
-            return CodexErrorKind.INTERNAL_SERVER_ERROR
+            return wire.CodexErrorKind.INTERNAL_SERVER_ERROR
         case ErrorClass.UNAUTHORIZED:
-            return CodexErrorKind.UNAUTHORIZED
+            return wire.CodexErrorKind.UNAUTHORIZED
         case ErrorClass.BAD_REQUEST:
-            return CodexErrorKind.BAD_REQUEST
+            return wire.CodexErrorKind.BAD_REQUEST
         case ErrorClass.SANDBOX_ERROR:
-            return CodexErrorKind.SANDBOX_ERROR
+            return wire.CodexErrorKind.SANDBOX_ERROR
         case ErrorClass.HTTP_CONNECTION_FAILED:
             return wire.HttpConnectionFailedCodexErrorInfo(http_connection_failed=http)
         case ErrorClass.RESPONSE_STREAM_CONNECTION_FAILED:
@@ -70,7 +69,7 @@ def codex_error_info(error: TurnError) -> CodexErrorInfo | None:  # noqa: C901 -
         case ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS:
             return wire.ResponseTooManyFailedAttemptsCodexErrorInfo(response_too_many_failed_attempts=http)
         case ErrorClass.OTHER | ErrorClass.OUTPUT_LIMIT | ErrorClass.REFUSED:
-            return CodexErrorKind.OTHER
+            return wire.CodexErrorKind.OTHER
         case _:
             assert_never(error.error_class)
 

@@ -36,21 +36,7 @@ from protocol.engine.items import (
 )
 from protocol.structs import Written, replace
 from protocol.table import AnyServerNotification
-from protocol.v2.item_events import (
-    ITEM_AGENT_MESSAGE_DELTA,
-    ITEM_COMMAND_EXECUTION_OUTPUT_DELTA,
-    ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION,
-    ITEM_COMPLETED,
-    ITEM_PLAN_DELTA,
-    ITEM_REASONING_SUMMARY_PART_ADDED,
-    ITEM_REASONING_SUMMARY_TEXT_DELTA,
-    ITEM_REASONING_TEXT_DELTA,
-    ITEM_STARTED,
-    ItemCompletedNotification,
-    ItemStartedNotification,
-    ReasoningSummaryPartAddedNotification,
-    TerminalInteractionNotification,
-)
+from protocol.v2 import item_events as wire
 
 
 class NotificationLines:
@@ -97,8 +83,8 @@ def _quoted(text: str) -> bytes:
         return encode_basestring_ascii(text).encode()
 
 
-SUMMARY_DELTA = ITEM_REASONING_SUMMARY_TEXT_DELTA.method
-TEXT_DELTA = ITEM_REASONING_TEXT_DELTA.method
+SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
+TEXT_DELTA = wire.ITEM_REASONING_TEXT_DELTA.method
 
 PIECE = 8 * 1024
 """Bytes of output in one notification at most: clients read lines of 64 KiB, and each byte may need an escape."""
@@ -175,13 +161,13 @@ class ItemLines:
 
     def _begin(self, turn_id: str, item: Item, at_ms: int) -> ShownItem:
         opened = self._open.begin(turn_id, item, at_ms, lambda _: {})
-        started = ItemStartedNotification(
+        started = wire.ItemStartedNotification(
             item=thread_item(kept_item(opened.item), at_ms, None),
             thread_id=self._thread_id,
             turn_id=turn_id,
             started_at_ms=at_ms,
         )
-        self._lines.add(ITEM_STARTED, started)
+        self._lines.add(wire.ITEM_STARTED, started)
         return opened
 
     def _end(self, opened: ShownItem, event: ItemCompleted) -> ItemCompleted:
@@ -189,13 +175,13 @@ class ItemLines:
             self._output(opened, text)
         self._open.end(opened)
         event = replace(event, item=replace(kept_item(event.item), id=opened.item.id))
-        completed = ItemCompletedNotification(
+        completed = wire.ItemCompletedNotification(
             item=thread_item(event.item, event.started_at_ms, event.at_ms),
             thread_id=self._thread_id,
             turn_id=opened.turn_id,
             completed_at_ms=event.at_ms,
         )
-        self._lines.add(ITEM_COMPLETED, completed)
+        self._lines.add(wire.ITEM_COMPLETED, completed)
         return event
 
     # --- between
@@ -204,7 +190,7 @@ class ItemLines:
         if opened is not None:
             opened.deltas.append(event.delta)
             plan = isinstance(opened.item, Plan)
-            row = ITEM_PLAN_DELTA if plan else ITEM_AGENT_MESSAGE_DELTA
+            row = wire.ITEM_PLAN_DELTA if plan else wire.ITEM_AGENT_MESSAGE_DELTA
             self._delta(opened, row.method, event.delta)
 
     def _output(self, opened: ShownItem, text: str) -> None:
@@ -212,7 +198,7 @@ class ItemLines:
             return  # what it prints is for the model; clients see its changes
         step = PIECE if text.isascii() else PIECE // WIDEST
         for start in range(0, len(text), step):
-            method = ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
+            method = wire.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
             self._delta(opened, method, text[start : start + step])
 
     def _delta(self, opened: ShownItem | None, method: str, text: str, index: bytes = b"") -> None:
@@ -227,25 +213,25 @@ class ItemLines:
     def _summary_part(self, turn_id: str, event: ReasoningSummaryPart) -> None:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
-            part = ReasoningSummaryPartAddedNotification(
+            part = wire.ReasoningSummaryPartAddedNotification(
                 thread_id=self._thread_id,
                 turn_id=turn_id,
                 item_id=opened.item.id,
                 summary_index=event.index,
             )
-            self._lines.add(ITEM_REASONING_SUMMARY_PART_ADDED, part)
+            self._lines.add(wire.ITEM_REASONING_SUMMARY_PART_ADDED, part)
 
     def _typed(self, turn_id: str, event: TerminalInput) -> None:
         opened = self._open.latest(turn_id, event.item_id)
         if opened is not None:
-            typed = TerminalInteractionNotification(
+            typed = wire.TerminalInteractionNotification(
                 thread_id=self._thread_id,
                 turn_id=opened.turn_id,
                 item_id=opened.item.id,
                 process_id=event.process_id,
                 stdin=event.text,
             )
-            self._lines.add(ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION, typed)
+            self._lines.add(wire.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION, typed)
 
 
 def _goes_on(item: Item) -> bool:

@@ -21,6 +21,7 @@ from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from protocol.v2 import thread as wire
 from protocol.v2.server import (
     ACCOUNT_RATE_LIMITS_UPDATED,
     DEPRECATION_NOTICE,
@@ -32,22 +33,6 @@ from protocol.v2.server import (
     WarningNotification,
 )
 from protocol.v2.settings import THREAD_SETTINGS_UPDATED, ThreadSettingsUpdatedNotification
-from protocol.v2.thread import (
-    MCP_SERVER_STARTUP_STATUS_UPDATED,
-    THREAD_GOAL_CLEARED,
-    THREAD_GOAL_UPDATED,
-    THREAD_TOKEN_USAGE_UPDATED,
-    McpServerStartupFailureReason,
-    McpServerStartupState,
-    McpServerStatusUpdatedNotification,
-    ThreadGoal,
-    ThreadGoalClearedNotification,
-    ThreadGoalStatus,
-    ThreadGoalUpdatedNotification,
-    ThreadTokenUsage,
-    ThreadTokenUsageUpdatedNotification,
-    TokenUsageBreakdown,
-)
 from protocol.v2.turn import (
     TURN_DIFF_UPDATED,
     TURN_PLAN_UPDATED,
@@ -58,18 +43,18 @@ from protocol.v2.turn import (
 )
 
 _SHOWN: Final = {
-    engine.GoalStatus.ACTIVE: ThreadGoalStatus.ACTIVE,
-    engine.GoalStatus.PAUSED: ThreadGoalStatus.PAUSED,
-    engine.GoalStatus.BLOCKED: ThreadGoalStatus.BLOCKED,
-    engine.GoalStatus.USAGE_LIMITED: ThreadGoalStatus.USAGE_LIMITED,
-    engine.GoalStatus.BUDGET_LIMITED: ThreadGoalStatus.BUDGET_LIMITED,
-    engine.GoalStatus.COMPLETE: ThreadGoalStatus.COMPLETE,
+    engine.GoalStatus.ACTIVE: wire.ThreadGoalStatus.ACTIVE,
+    engine.GoalStatus.PAUSED: wire.ThreadGoalStatus.PAUSED,
+    engine.GoalStatus.BLOCKED: wire.ThreadGoalStatus.BLOCKED,
+    engine.GoalStatus.USAGE_LIMITED: wire.ThreadGoalStatus.USAGE_LIMITED,
+    engine.GoalStatus.BUDGET_LIMITED: wire.ThreadGoalStatus.BUDGET_LIMITED,
+    engine.GoalStatus.COMPLETE: wire.ThreadGoalStatus.COMPLETE,
 }
 _READ: Final = {shown: status for status, shown in _SHOWN.items()}
 
 
-def shown_goal(thread_id: str, goal: engine.Goal) -> ThreadGoal:
-    return ThreadGoal(
+def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
+    return wire.ThreadGoal(
         thread_id=thread_id,
         objective=goal.objective,
         status=_SHOWN[goal.status],
@@ -81,7 +66,7 @@ def shown_goal(thread_id: str, goal: engine.Goal) -> ThreadGoal:
     )
 
 
-def goal_status(shown: ThreadGoalStatus | None) -> engine.GoalStatus | None:
+def goal_status(shown: wire.ThreadGoalStatus | None) -> engine.GoalStatus | None:
     return None if shown is None else _READ[shown]
 
 
@@ -115,8 +100,8 @@ class SentOnce(Struct):
     """Whether the client has been sent this warning."""
 
 
-def token_usage(info: turn.TokenUsageInfo) -> ThreadTokenUsage:
-    return ThreadTokenUsage(
+def token_usage(info: turn.TokenUsageInfo) -> wire.ThreadTokenUsage:
+    return wire.ThreadTokenUsage(
         total=_breakdown(info.total_token_usage),
         last=_breakdown(info.last_token_usage),
         model_context_window=info.model_context_window,
@@ -127,8 +112,8 @@ def rate_limits(snapshot: turn.RateLimitSnapshot) -> RateLimitSnapshot:
     return RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
 
 
-def _breakdown(usage: turn.TokenUsage) -> TokenUsageBreakdown:
-    return TokenUsageBreakdown(
+def _breakdown(usage: turn.TokenUsage) -> wire.TokenUsageBreakdown:
+    return wire.TokenUsageBreakdown(
         total_tokens=usage.total_tokens,
         input_tokens=usage.input_tokens,
         cached_input_tokens=usage.cached_input_tokens,
@@ -210,12 +195,14 @@ class ThreadNews:
 
     def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
         if isinstance(event, GoalCleared):
-            cleared = ThreadGoalClearedNotification(thread_id=self._thread_id)
-            self._lines.add(THREAD_GOAL_CLEARED, cleared)
+            cleared = wire.ThreadGoalClearedNotification(thread_id=self._thread_id)
+            self._lines.add(wire.THREAD_GOAL_CLEARED, cleared)
         else:
             shown = shown_goal(self._thread_id, event.goal)
-            updated = ThreadGoalUpdatedNotification(thread_id=self._thread_id, turn_id=turn_id, goal=shown)
-            self._lines.add(THREAD_GOAL_UPDATED, updated)
+            updated = wire.ThreadGoalUpdatedNotification(
+                thread_id=self._thread_id, turn_id=turn_id, goal=shown
+            )
+            self._lines.add(wire.THREAD_GOAL_UPDATED, updated)
 
     def settings(self, event: SettingsChanged) -> None:
         updated = ThreadSettingsUpdatedNotification(
@@ -224,15 +211,17 @@ class ThreadNews:
         self._lines.add(THREAD_SETTINGS_UPDATED, updated)
 
     def server_state(self, event: McpServerStateChanged) -> None:
-        reason = McpServerStartupFailureReason.REAUTHENTICATION_REQUIRED if event.login_required else None
-        update = McpServerStatusUpdatedNotification(
+        reason = (
+            wire.McpServerStartupFailureReason.REAUTHENTICATION_REQUIRED if event.login_required else None
+        )
+        update = wire.McpServerStatusUpdatedNotification(
             thread_id=self._thread_id,
             name=event.server,
-            status=McpServerStartupState(event.state.value),
+            status=wire.McpServerStartupState(event.state.value),
             error=event.error,
             failure_reason=reason,
         )
-        self._lines.add(MCP_SERVER_STARTUP_STATUS_UPDATED, update)
+        self._lines.add(wire.MCP_SERVER_STARTUP_STATUS_UPDATED, update)
 
     def _warn(self, message: str) -> None:
         if self._once.warned(message):
@@ -242,10 +231,10 @@ class ThreadNews:
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:
             self._usage = event.info
-            usage = ThreadTokenUsageUpdatedNotification(
+            usage = wire.ThreadTokenUsageUpdatedNotification(
                 thread_id=self._thread_id, turn_id=turn_id, token_usage=token_usage(event.info)
             )
-            self._lines.add(THREAD_TOKEN_USAGE_UPDATED, usage)
+            self._lines.add(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
         if event.rate_limits is None:
             return
         limits = rate_limits(event.rate_limits)

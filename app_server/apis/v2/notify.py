@@ -16,12 +16,7 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyServerNotification
-from protocol.v2.server import (
-    CONFIG_WARNING,
-    ConfigWarningNotification,
-    TextPosition,
-    TextRange,
-)
+from protocol.v2 import server as wire
 
 
 @dataclass(slots=True)
@@ -52,28 +47,28 @@ class ConfigWarnings:
         try:
             warnings = source.load().notices.warnings
         except ConfigError as error:
-            self._notifier.notify(CONFIG_WARNING, _of_error(error))
+            self._notifier.notify(wire.CONFIG_WARNING, _of_error(error))
             return
         for warning in warnings:
             self._sent.add(str(warning))
-            self._notifier.notify(CONFIG_WARNING, _of_warning(warning))
+            self._notifier.notify(wire.CONFIG_WARNING, _of_warning(warning))
 
     def sent(self, warning: str) -> bool:
         return warning in self._sent
 
 
-def _of_warning(warning: SettingsWarning) -> ConfigWarningNotification:
+def _of_warning(warning: SettingsWarning) -> wire.ConfigWarningNotification:
     place = warning.place
-    return ConfigWarningNotification(
+    return wire.ConfigWarningNotification(
         summary=warning.text,
         path=None if place is None else place.path,
         range=None if place is None else _range(place),
     )
 
 
-def _of_error(error: ConfigError) -> ConfigWarningNotification:
+def _of_error(error: ConfigError) -> wire.ConfigWarningNotification:
     position = error.position
-    return ConfigWarningNotification(
+    return wire.ConfigWarningNotification(
         summary="The configuration cannot be used; threads cannot begin until it is corrected.",
         details=str(error),
         path=None if position is None else position.path,
@@ -81,7 +76,7 @@ def _of_error(error: ConfigError) -> ConfigWarningNotification:
     )
 
 
-def _range(position: FilePosition) -> TextRange:
+def _range(position: FilePosition) -> wire.TextRange:
     """Where the value begins; nothing here knows where it ends."""
-    at = TextPosition(line=position.line, column=position.column)
-    return TextRange(start=at, end=at)
+    at = wire.TextPosition(line=position.line, column=position.column)
+    return wire.TextRange(start=at, end=at)

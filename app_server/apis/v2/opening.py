@@ -32,16 +32,8 @@ from protocol.policy import (
     WorkspaceWrite,
 )
 from protocol.structs import replace
+from protocol.v2 import thread_open as wire
 from protocol.v2.settings import ApprovalsReviewer
-from protocol.v2.thread_open import (
-    DynamicToolSpec,
-    FunctionDynamicToolNamespaceTool,
-    FunctionDynamicToolSpec,
-    NamespaceDynamicToolSpec,
-    ThreadForkParams,
-    ThreadResumeParams,
-    ThreadStartParams,
-)
 
 ASKS = "approval_policy"
 """The setting, and the beginning of its parts."""
@@ -113,7 +105,9 @@ def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
     }
 
 
-def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkParams) -> RequestOverrides:
+def overrides_of(
+    params: wire.ThreadStartParams | wire.ThreadResumeParams | wire.ThreadForkParams,
+) -> RequestOverrides:
     sandbox = params.sandbox.value if params.sandbox else None
     if params.permissions is not None:
         sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
@@ -168,18 +162,18 @@ def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence
     }
 
 
-def client_tools(specs: Sequence[DynamicToolSpec]) -> tuple[ClientTool, ...]:
+def client_tools(specs: Sequence[wire.DynamicToolSpec]) -> tuple[ClientTool, ...]:
     """All of them, without the groups. Every tool is offered from the beginning, also one that may be loaded later.
     Raises RpcError for an empty group.
     """
     return tuple(tool for spec in specs for tool in _tools(spec))
 
 
-def _tools(spec: DynamicToolSpec) -> Iterator[ClientTool]:
+def _tools(spec: wire.DynamicToolSpec) -> Iterator[ClientTool]:
     match spec:
-        case FunctionDynamicToolSpec():
+        case wire.FunctionDynamicToolSpec():
             yield _tool(spec, None)
-        case NamespaceDynamicToolSpec():
+        case wire.NamespaceDynamicToolSpec():
             if not spec.tools:
                 text = f"dynamic tool namespace must contain at least one tool: {spec.name[:128]}"
                 raise invalid_request(text, "invalid_params", "dynamicTools")
@@ -188,7 +182,7 @@ def _tools(spec: DynamicToolSpec) -> Iterator[ClientTool]:
 
 
 def _tool(
-    spec: FunctionDynamicToolSpec | FunctionDynamicToolNamespaceTool, namespace: str | None
+    spec: wire.FunctionDynamicToolSpec | wire.FunctionDynamicToolNamespaceTool, namespace: str | None
 ) -> ClientTool:
     return ClientTool(
         name=spec.name, namespace=namespace, description=spec.description, input_schema=spec.input_schema

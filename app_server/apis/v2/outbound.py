@@ -48,11 +48,8 @@ from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprova
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.events.turn import TokenCountEvent
 from protocol.structs import replace
+from protocol.v2 import item_events as wire
 from protocol.v2 import server, turn
-from protocol.v2.item_events import (
-    SERVER_REQUEST_RESOLVED,
-    ServerRequestResolvedNotification,
-)
 from protocol.v2.thread import THREAD_STATUS_CHANGED, ThreadStatusChangedNotification
 
 Unshown = Question | PatchWriting | CommandRunning | McpServersSettled
@@ -136,8 +133,8 @@ class ThreadAdapter:
         return _QUESTION.get()(self._thread_id, event, item, self._lines.now_ms())
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
-        resolved = ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)
-        self._lines.add(SERVER_REQUEST_RESOLVED, resolved)
+        resolved = wire.ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)
+        self._lines.add(wire.SERVER_REQUEST_RESOLVED, resolved)
         return self._lines.take()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:

@@ -29,6 +29,7 @@ from protocol.policy import ReviewDecision
 from protocol.responses import InputImage, InputText
 from protocol.structs import Written
 from protocol.table import AnyServerRequest
+from protocol.v2 import question as wire
 from protocol.v2.approval import (
     ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
     ITEM_FILE_CHANGE_REQUEST_APPROVAL,
@@ -40,23 +41,12 @@ from protocol.v2.approval import (
     FileChangeRequestApprovalParams,
     parse_decision,
 )
-from protocol.v2.question import (
-    ITEM_TOOL_CALL,
-    ITEM_TOOL_REQUEST_USER_INPUT,
-    MCP_SERVER_ELICITATION_REQUEST,
-    DynamicToolCallParams,
-    FormElicitation,
-    McpServerElicitationRequestParams,
-    ToolRequestUserInputOption,
-    ToolRequestUserInputParams,
-    ToolRequestUserInputQuestion,
-)
 
 INVALID: Final = "dynamic tool response was invalid"
 
 
-def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> DynamicToolCallParams:
-    return DynamicToolCallParams(
+def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> wire.DynamicToolCallParams:
+    return wire.DynamicToolCallParams(
         thread_id=thread_id,
         turn_id=turn_id,
         call_id=call.call_id,
@@ -66,22 +56,24 @@ def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> Dy
     )
 
 
-def user_input_params(thread_id: str, turn_id: str, asked: UserInputQuestion) -> ToolRequestUserInputParams:
+def user_input_params(
+    thread_id: str, turn_id: str, asked: UserInputQuestion
+) -> wire.ToolRequestUserInputParams:
     """Another answer than the ones to choose from may always be given."""
     questions = tuple(
-        ToolRequestUserInputQuestion(
+        wire.ToolRequestUserInputQuestion(
             id=each.id,
             header=each.header,
             question=each.text,
             is_other=True,
             options=tuple(
-                ToolRequestUserInputOption(label=choice.label, description=choice.description)
+                wire.ToolRequestUserInputOption(label=choice.label, description=choice.description)
                 for choice in each.choices
             ),
         )
         for each in asked.inquiries
     )
-    return ToolRequestUserInputParams(
+    return wire.ToolRequestUserInputParams(
         thread_id=thread_id,
         turn_id=turn_id,
         item_id=asked.call_id,
@@ -223,7 +215,7 @@ def _request(
                 grant_root=event.grant_root,
             )
         case ElicitationRequestEvent():
-            form = FormElicitation.model_construct(
+            form = wire.FormElicitation.model_construct(
                 thread_id=thread_id,
                 turn_id=turn_id,
                 server_name=event.server_name,
@@ -231,11 +223,14 @@ def _request(
                 requested_schema=_NO_FIELDS if event.requested_schema is None else event.requested_schema,
                 meta=event.meta,
             )
-            return MCP_SERVER_ELICITATION_REQUEST, McpServerElicitationRequestParams.model_construct(form)
+            return (
+                wire.MCP_SERVER_ELICITATION_REQUEST,
+                wire.McpServerElicitationRequestParams.model_construct(form),
+            )
         case ToolCallQuestion():
-            return ITEM_TOOL_CALL, tool_call_params(thread_id, turn_id or "", event)
+            return wire.ITEM_TOOL_CALL, tool_call_params(thread_id, turn_id or "", event)
         case UserInputQuestion():
-            return ITEM_TOOL_REQUEST_USER_INPUT, user_input_params(thread_id, turn_id or "", event)
+            return wire.ITEM_TOOL_REQUEST_USER_INPUT, user_input_params(thread_id, turn_id or "", event)
         case _:
             assert_never(event)
 

@@ -21,15 +21,6 @@ from protocol import policy as engine
 from protocol.engine.events import SettingsChanged
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
 from protocol.v2 import settings as wire
-from protocol.v2.settings import (
-    ActivePermissionProfile,
-    ApprovalsReviewer,
-    CollaborationMode,
-    CollaborationSettings,
-    ModeKind,
-    ThreadSettings,
-    ThreadSettingsUpdateParams,
-)
 from protocol.v2.thread import (
     ActiveThreadStatus,
     IdleThreadStatus,
@@ -79,8 +70,8 @@ def profile_policy(mode: SandboxMode, configured: SandboxPolicy) -> SandboxPolic
             assert_never(mode)
 
 
-def active_profile(name: str | None) -> ActivePermissionProfile | None:
-    return None if name is None else ActivePermissionProfile(id=name)
+def active_profile(name: str | None) -> wire.ActivePermissionProfile | None:
+    return None if name is None else wire.ActivePermissionProfile(id=name)
 
 
 _APPROVAL: Final = {
@@ -167,8 +158,8 @@ def thread_status(status: ConversationStatus) -> ThreadStatus:
 
 
 _MODES: Final = {
-    ModeKind.DEFAULT: engine.TurnMode.DEFAULT,
-    ModeKind.PLAN: engine.TurnMode.PLAN,
+    wire.ModeKind.DEFAULT: engine.TurnMode.DEFAULT,
+    wire.ModeKind.PLAN: engine.TurnMode.PLAN,
 }
 _SHOWN_MODES: Final = {kind: mode for mode, kind in _MODES.items()}
 
@@ -184,7 +175,7 @@ class SettingsInForce(Protocol):
 
 
 def settings_change(
-    params: TurnStartParams | ThreadSettingsUpdateParams, facts: SettingsInForce
+    params: TurnStartParams | wire.ThreadSettingsUpdateParams, facts: SettingsInForce
 ) -> SettingsChange:
     """Raises RpcError, and ConfigError for rights that are not given."""
     sandbox, policy, kinds = params.sandbox_policy, None, None
@@ -234,28 +225,28 @@ def _effort(word: str, field: str) -> str:
     return word
 
 
-def _mode(way: CollaborationMode) -> ModeSettings:
+def _mode(way: wire.CollaborationMode) -> ModeSettings:
     return ModeSettings(_MODES[way.mode], way.settings.developer_instructions or None)
 
 
-def collaboration_mode(now: Settings) -> CollaborationMode:
+def collaboration_mode(now: Settings) -> wire.CollaborationMode:
     return _shown_mode(now.mode.kind, now.mode.instructions, now.model, now.effort)
 
 
 def _shown_mode(
     kind: engine.TurnMode, instructions: str | None, model: str, effort: str | None
-) -> CollaborationMode:
-    settings = CollaborationSettings(
+) -> wire.CollaborationMode:
+    settings = wire.CollaborationSettings(
         model=model, reasoning_effort=effort, developer_instructions=instructions
     )
-    return CollaborationMode(mode=_SHOWN_MODES[kind], settings=settings)
+    return wire.CollaborationMode(mode=_SHOWN_MODES[kind], settings=settings)
 
 
-def shown_settings(now: SettingsChanged) -> ThreadSettings:
-    return ThreadSettings(
+def shown_settings(now: SettingsChanged) -> wire.ThreadSettings:
+    return wire.ThreadSettings(
         cwd=now.cwd,
         approval_policy=shown_approval_policy(now.approval_policy, now.granular),
-        approvals_reviewer=ApprovalsReviewer.USER,
+        approvals_reviewer=wire.ApprovalsReviewer.USER,
         sandbox_policy=shown_sandbox_policy(now.sandbox_policy),
         active_permission_profile=active_profile(now.permission_profile),
         model=now.model,

@@ -19,18 +19,9 @@ from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.ids import SessionOrigin
 from protocol.responses import COMMENTARY
+from protocol.v2 import thread as wire
 from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import ThreadItem, UserMessageThreadItem
-from protocol.v2.thread import (
-    GitInfo,
-    OtherSubAgentSource,
-    SessionOriginWord,
-    SessionSource,
-    SubAgentSessionSource,
-    Thread,
-    ThreadHistoryMode,
-    ThreadStatus,
-)
 from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 
 _STATUS: Final = {
@@ -142,25 +133,27 @@ MOST_BYTES = 8 * 1024 * 1024
 """So long may the turns of one answer be together; of the turns before, the items are left out."""
 
 ORIGINS = {
-    SessionOrigin.CLI: SessionOriginWord.CLI,
-    SessionOrigin.VSCODE: SessionOriginWord.VSCODE,
-    SessionOrigin.EXEC: SessionOriginWord.EXEC,
-    SessionOrigin.MCP: SessionOriginWord.APP_SERVER,
-    SessionOrigin.UNKNOWN: SessionOriginWord.UNKNOWN,
+    SessionOrigin.CLI: wire.SessionOriginWord.CLI,
+    SessionOrigin.VSCODE: wire.SessionOriginWord.VSCODE,
+    SessionOrigin.EXEC: wire.SessionOriginWord.EXEC,
+    SessionOrigin.MCP: wire.SessionOriginWord.APP_SERVER,
+    SessionOrigin.UNKNOWN: wire.SessionOriginWord.UNKNOWN,
 }
 
 
-def thread_view(summary: ThreadSummary, status: ThreadStatus, turns: tuple[Turn, ...] = ()) -> Thread:
+def thread_view(
+    summary: ThreadSummary, status: wire.ThreadStatus, turns: tuple[Turn, ...] = ()
+) -> wire.Thread:
     """`turns` only where the client asked for them."""
     git = summary.git_info
-    return Thread(
+    return wire.Thread(
         id=summary.id,
         session_id=summary.id,
         forked_from_id=summary.forked_from,
         preview=summary.preview,
         ephemeral=summary.ephemeral,
         project_id=None,
-        history_mode=ThreadHistoryMode.LEGACY,
+        history_mode=wire.ThreadHistoryMode.LEGACY,
         model_provider=summary.provider,
         model=summary.model,
         reasoning_effort=summary.effort,
@@ -174,23 +167,23 @@ def thread_view(summary: ThreadSummary, status: ThreadStatus, turns: tuple[Turn,
         originator=summary.originator,
         source=session_source(summary.source),
         name=summary.name,
-        git_info=GitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url)
+        git_info=wire.GitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url)
         if git
         else None,
         turns=turns,
     )
 
 
-def session_source(source: SessionOrigin | dict[str, Json]) -> SessionSource:
+def session_source(source: SessionOrigin | dict[str, Json]) -> wire.SessionSource:
     match source:
         case SessionOrigin() as word:
             return ORIGINS[word]
         case {"subagent": "review" | "compact" as kind}:
-            return SubAgentSessionSource(sub_agent=kind)
+            return wire.SubAgentSessionSource(sub_agent=kind)
         case {"subagent": {"other": str(name)}}:
-            return SubAgentSessionSource(sub_agent=OtherSubAgentSource(other=name))
+            return wire.SubAgentSessionSource(sub_agent=wire.OtherSubAgentSource(other=name))
         case _:
-            return SessionOriginWord.UNKNOWN
+            return wire.SessionOriginWord.UNKNOWN
 
 
 def whole_turns(records: Sequence[TurnRecord]) -> tuple[Turn, ...]:

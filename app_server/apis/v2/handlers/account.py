@@ -24,36 +24,7 @@ from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel
 from protocol.table import ClientRequest, NoParams
-from protocol.v2.account import (
-    ACCOUNT_LOGIN_CANCEL,
-    ACCOUNT_LOGIN_COMPLETED,
-    ACCOUNT_LOGIN_START,
-    ACCOUNT_LOGOUT,
-    ACCOUNT_RATE_LIMITS_READ,
-    ACCOUNT_READ,
-    ACCOUNT_UPDATED,
-    Account,
-    AccountLoginCompletedNotification,
-    AccountUpdatedNotification,
-    ApiKeyAccount,
-    ApiKeyLoginAccountParams,
-    ApiKeyLoginAccountResponse,
-    AuthMode,
-    CancelLoginAccountParams,
-    CancelLoginAccountResponse,
-    ChatgptAccount,
-    ChatgptDeviceCodeLoginAccountParams,
-    ChatgptDeviceCodeLoginAccountResponse,
-    ChatgptLoginAccountParams,
-    ChatgptLoginAccountResponse,
-    GetAccountParams,
-    GetAccountRateLimitsParams,
-    GetAccountRateLimitsResponse,
-    GetAccountResponse,
-    LoginAccountParams,
-    LoginAccountResponse,
-    LogoutAccountResponse,
-)
+from protocol.v2 import account as wire
 from protocol.v2.server import PlanType
 from protocol.validation import unknown_method
 
@@ -63,36 +34,36 @@ class AccountContext(Struct, frozen=True):
     limits: AccountLimits
 
 
-async def account_read(context: AccountContext, params: GetAccountParams) -> GetAccountResponse:
+async def account_read(context: AccountContext, params: wire.GetAccountParams) -> wire.GetAccountResponse:
     """Where the configured provider needs no login, there is no account, whatever is stored."""
     status = await context.accounts.status(refresh=params.refresh_token)
-    return GetAccountResponse(
+    return wire.GetAccountResponse(
         account=_account(context.accounts, status.method), requires_openai_auth=status.requires_openai_auth
     )
 
 
 async def account_rate_limits_read(
-    context: AccountContext, params: GetAccountRateLimitsParams
-) -> GetAccountRateLimitsResponse:
+    context: AccountContext, params: wire.GetAccountRateLimitsParams
+) -> wire.GetAccountRateLimitsResponse:
     """As the provider sent them with its last answer here; it is not asked for them alone."""
     method = context.accounts.method()
     if method is not AuthMethod.CHATGPT:
         raise login_required("read rate limits", method)
     claims = context.accounts.identity()
-    return GetAccountRateLimitsResponse(
+    return wire.GetAccountRateLimitsResponse(
         rate_limits=context.limits.latest, account_id=claims.account_id if claims else None
     )
 
 
-def _account(accounts: Accounts, method: AuthMethod | None) -> Account | None:
+def _account(accounts: Accounts, method: AuthMethod | None) -> wire.Account | None:
     match method:
         case None:
             return None
         case AuthMethod.API_KEY:
-            return ApiKeyAccount()
+            return wire.ApiKeyAccount()
         case AuthMethod.CHATGPT:
             claims = accounts.identity()
-            return ChatgptAccount(
+            return wire.ChatgptAccount(
                 email=claims.email if claims else None,
                 plan_type=plan_type(claims.plan_type if claims else None),
             )
@@ -108,7 +79,10 @@ def plan_type(word: str | None) -> PlanType:
         return PlanType.UNKNOWN
 
 
-MODES: Final[Mapping[AuthMethod, AuthMode]] = {AuthMethod.API_KEY: "apikey", AuthMethod.CHATGPT: "chatgpt"}
+MODES: Final[Mapping[AuthMethod, wire.AuthMode]] = {
+    AuthMethod.API_KEY: "apikey",
+    AuthMethod.CHATGPT: "chatgpt",
+}
 
 
 class LoginContext(Struct, frozen=True):
@@ -116,33 +90,33 @@ class LoginContext(Struct, frozen=True):
     notifier: ThreadNotifier
 
     def completed(self, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None) -> None:
-        ended = AccountLoginCompletedNotification(
+        ended = wire.AccountLoginCompletedNotification(
             login_id=login_id, success=outcome.success, error=outcome.error
         )
-        self.notifier.notify(ACCOUNT_LOGIN_COMPLETED, ended)
+        self.notifier.notify(wire.ACCOUNT_LOGIN_COMPLETED, ended)
         if outcome.success:
             self.updated(method)
 
     def updated(self, method: AuthMethod | None) -> None:
         """Sends how the user is logged in now."""
         claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
-        changed = AccountUpdatedNotification(
+        changed = wire.AccountUpdatedNotification(
             auth_mode=None if method is None else MODES[method],
             plan_type=None if claims is None else plan_type(claims.plan_type),
         )
-        self.notifier.notify(ACCOUNT_UPDATED, changed)
+        self.notifier.notify(wire.ACCOUNT_UPDATED, changed)
 
 
 async def account_login_start(
-    context: LoginContext, params: LoginAccountParams
-) -> HandlerResult[LoginAccountResponse]:
+    context: LoginContext, params: wire.LoginAccountParams
+) -> HandlerResult[wire.LoginAccountResponse]:
     try:
         match params.root:
-            case ApiKeyLoginAccountParams(api_key=key):
+            case wire.ApiKeyLoginAccountParams(api_key=key):
                 return _store_key(context, key)
-            case ChatgptLoginAccountParams():
+            case wire.ChatgptLoginAccountParams():
                 return await _open_browser_login(context)
-            case ChatgptDeviceCodeLoginAccountParams():
+            case wire.ChatgptDeviceCodeLoginAccountParams():
                 return await _open_device_login(context)
             case _:
                 assert_never(params.root)
@@ -151,8 +125,8 @@ async def account_login_start(
 
 
 async def account_login_cancel(
-    context: LoginContext, params: CancelLoginAccountParams
-) -> CancelLoginAccountResponse:
+    context: LoginContext, params: wire.CancelLoginAccountParams
+) -> wire.CancelLoginAccountResponse:
     """`account/login/completed` follows from the login itself."""
     try:
         UUID(params.login_id)
@@ -160,28 +134,30 @@ async def account_login_cancel(
         message = f"invalid login id: {params.login_id[:100]}"
         raise invalid_request(message, "invalid_params", "loginId") from None
     found = context.accounts.cancel(params.login_id)
-    return CancelLoginAccountResponse(status="canceled" if found else "notFound")
+    return wire.CancelLoginAccountResponse(status="canceled" if found else "notFound")
 
 
-async def account_logout(context: LoginContext, params: NoParams) -> HandlerResult[LogoutAccountResponse]:
+async def account_logout(
+    context: LoginContext, params: NoParams
+) -> HandlerResult[wire.LogoutAccountResponse]:
     await context.accounts.logout()
 
     async def notify() -> None:
         context.updated(None)
 
-    return HandlerResult(LogoutAccountResponse(), notify)
+    return HandlerResult(wire.LogoutAccountResponse(), notify)
 
 
-def _store_key(context: LoginContext, key: str) -> HandlerResult[LoginAccountResponse]:
+def _store_key(context: LoginContext, key: str) -> HandlerResult[wire.LoginAccountResponse]:
     context.accounts.store_api_key(key)
 
     async def notify() -> None:
         context.completed(LoginOutcome(success=True), AuthMethod.API_KEY)
 
-    return HandlerResult(LoginAccountResponse(ApiKeyLoginAccountResponse()), notify)
+    return HandlerResult(wire.LoginAccountResponse(wire.ApiKeyLoginAccountResponse()), notify)
 
 
-async def _open_browser_login(context: LoginContext) -> HandlerResult[LoginAccountResponse]:
+async def _open_browser_login(context: LoginContext) -> HandlerResult[wire.LoginAccountResponse]:
     login = await context.accounts.open_login()
 
     def ended(outcome: LoginOutcome) -> None:
@@ -190,11 +166,11 @@ async def _open_browser_login(context: LoginContext) -> HandlerResult[LoginAccou
     async def wait_for_browser() -> None:
         context.accounts.await_in_background(login, ended)
 
-    started = ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
-    return HandlerResult(LoginAccountResponse(started), wait_for_browser)
+    started = wire.ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
+    return HandlerResult(wire.LoginAccountResponse(started), wait_for_browser)
 
 
-async def _open_device_login(context: LoginContext) -> HandlerResult[LoginAccountResponse]:
+async def _open_device_login(context: LoginContext) -> HandlerResult[wire.LoginAccountResponse]:
     login = await context.accounts.open_device_login()
 
     def ended(outcome: LoginOutcome) -> None:
@@ -203,10 +179,10 @@ async def _open_device_login(context: LoginContext) -> HandlerResult[LoginAccoun
     async def wait_for_user() -> None:
         context.accounts.await_in_background(login, ended)
 
-    started = ChatgptDeviceCodeLoginAccountResponse(
+    started = wire.ChatgptDeviceCodeLoginAccountResponse(
         login_id=login.id, verification_url=login.flow.verification_url, user_code=login.flow.user_code
     )
-    return HandlerResult(LoginAccountResponse(started), wait_for_user)
+    return HandlerResult(wire.LoginAccountResponse(started), wait_for_user)
 
 
 IMPORT: Final = "externalAgentConfig/import"
@@ -248,11 +224,11 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
     known = AccountContext(accounts, services.once.get().limits)
     login = LoginContext(accounts, services.notifier)
     return (
-        route(ACCOUNT_READ, account_read, known),
-        route(ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
-        route(ACCOUNT_LOGIN_START, account_login_start, login),
-        route(ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
-        route(ACCOUNT_LOGOUT, account_logout, login),
+        route(wire.ACCOUNT_READ, account_read, known),
+        route(wire.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
+        route(wire.ACCOUNT_LOGIN_START, account_login_start, login),
+        route(wire.ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
+        route(wire.ACCOUNT_LOGOUT, account_logout, login),
         route(_row(IMPORT), _refuse_import, accounts),
         *(
             route(_row(method), _refuse_account(purpose), accounts)

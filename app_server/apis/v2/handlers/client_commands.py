@@ -33,11 +33,6 @@ from app_server.rpc.errors import RpcError, internal_error, invalid_request, ove
 from app_server.rpc.outgoing import Outgoing
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2 import commands as wire
-from protocol.v2.commands import (
-    COMMAND_EXEC_OUTPUT_DELTA,
-    CommandExecOutputDeltaNotification,
-    CommandExecOutputStream,
-)
 
 MOST = 512
 """Commands of one client at the same time."""
@@ -48,7 +43,10 @@ MOST_KEPT = 32 << 20
 MOST_QUOTED = 200
 """Characters of a name in an error."""
 
-_STREAMS: Final[Mapping[Stream, CommandExecOutputStream]] = {Stream.STDOUT: "stdout", Stream.STDERR: "stderr"}
+_STREAMS: Final[Mapping[Stream, wire.CommandExecOutputStream]] = {
+    Stream.STDOUT: "stdout",
+    Stream.STDERR: "stderr",
+}
 
 
 class ClientProcess(Struct):
@@ -144,7 +142,7 @@ class StreamedOutput:
         id: str,
         cap: int | None,
         outgoing: Outgoing,
-        notify: Callable[[CommandExecOutputDeltaNotification], None],
+        notify: Callable[[wire.CommandExecOutputDeltaNotification], None],
     ) -> None:
         self._id, self._outgoing, self._notify = id, outgoing, notify
         self._left: dict[Stream, int | None] = dict.fromkeys(Stream, cap)
@@ -162,7 +160,7 @@ class StreamedOutput:
             self._ended.add(stream)
         await self._outgoing.wait_for_capacity()
         self._notify(
-            CommandExecOutputDeltaNotification(
+            wire.CommandExecOutputDeltaNotification(
                 process_id=self._id,
                 stream=_STREAMS[stream],
                 delta_base64=base64.b64encode(chunk).decode(),
@@ -255,7 +253,7 @@ async def _run(
             params.process_id,
             None if params.disable_output_cap else cap,
             context.outgoing,
-            lambda delta: context.notifier.notify(COMMAND_EXEC_OUTPUT_DELTA, delta),
+            lambda delta: context.notifier.notify(wire.COMMAND_EXEC_OUTPUT_DELTA, delta),
         ).take
     try:
         code = await hand_on(command, take, spec.timeout_ms)

@@ -35,23 +35,6 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.v2 import files as wire
-from protocol.v2.files import (
-    FS_CHANGED,
-    FUZZY_FILE_SEARCH_SESSION_COMPLETED,
-    FUZZY_FILE_SEARCH_SESSION_UPDATED,
-    FsChangedNotification,
-    FuzzyFileSearchParams,
-    FuzzyFileSearchResponse,
-    FuzzyFileSearchResult,
-    FuzzyFileSearchSessionCompletedNotification,
-    FuzzyFileSearchSessionStartParams,
-    FuzzyFileSearchSessionStartResponse,
-    FuzzyFileSearchSessionStopParams,
-    FuzzyFileSearchSessionStopResponse,
-    FuzzyFileSearchSessionUpdatedNotification,
-    FuzzyFileSearchSessionUpdateParams,
-    FuzzyFileSearchSessionUpdateResponse,
-)
 
 READERS = 4
 """Files and directories that are read at once: one may take 200 MB until it is written."""
@@ -258,18 +241,18 @@ class FileSearchContext(Struct, frozen=True):
 
 
 async def fuzzy_file_search(
-    context: FileSearchContext, params: FuzzyFileSearchParams
-) -> FuzzyFileSearchResponse:
+    context: FileSearchContext, params: wire.FuzzyFileSearchParams
+) -> wire.FuzzyFileSearchResponse:
     """A second search with the same token cancels the first, which then returns no files."""
     found = await context.search.search(
         params.query, params.roots, params.cancellation_token, names_count=True
     )
-    return FuzzyFileSearchResponse(files=shown_matches(found))
+    return wire.FuzzyFileSearchResponse(files=shown_matches(found))
 
 
 async def session_start(
-    context: FileSearchContext, params: FuzzyFileSearchSessionStartParams
-) -> HandlerResult[FuzzyFileSearchSessionStartResponse]:
+    context: FileSearchContext, params: wire.FuzzyFileSearchSessionStartParams
+) -> HandlerResult[wire.FuzzyFileSearchSessionStartResponse]:
     """The first notification has no query and no files."""
     id = params.session_id
     if not id:
@@ -284,31 +267,31 @@ async def session_start(
     async def begin() -> None:
         context.sessions.look_for(id, session, "")
 
-    return HandlerResult(FuzzyFileSearchSessionStartResponse(), begin)
+    return HandlerResult(wire.FuzzyFileSearchSessionStartResponse(), begin)
 
 
 async def session_update(
-    context: FileSearchContext, params: FuzzyFileSearchSessionUpdateParams
-) -> HandlerResult[FuzzyFileSearchSessionUpdateResponse]:
+    context: FileSearchContext, params: wire.FuzzyFileSearchSessionUpdateParams
+) -> HandlerResult[wire.FuzzyFileSearchSessionUpdateResponse]:
     session = context.sessions.get(params.session_id)
 
     async def begin() -> None:
         context.sessions.look_for(params.session_id, session, params.query)
 
-    return HandlerResult(FuzzyFileSearchSessionUpdateResponse(), begin)
+    return HandlerResult(wire.FuzzyFileSearchSessionUpdateResponse(), begin)
 
 
 async def session_stop(
-    context: FileSearchContext, params: FuzzyFileSearchSessionStopParams
-) -> FuzzyFileSearchSessionStopResponse:
+    context: FileSearchContext, params: wire.FuzzyFileSearchSessionStopParams
+) -> wire.FuzzyFileSearchSessionStopResponse:
     """Also for a session that is not there."""
     context.sessions.stop(params.session_id)
-    return FuzzyFileSearchSessionStopResponse()
+    return wire.FuzzyFileSearchSessionStopResponse()
 
 
-def shown_matches(found: Sequence[FileMatch]) -> tuple[FuzzyFileSearchResult, ...]:
+def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResult, ...]:
     return tuple(
-        FuzzyFileSearchResult(
+        wire.FuzzyFileSearchResult(
             root=match.root,
             path=match.path,
             match_type="directory" if match.is_folder else "file",
@@ -323,8 +306,8 @@ def shown_matches(found: Sequence[FileMatch]) -> tuple[FuzzyFileSearchResult, ..
 def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
         await services.outgoing.wait_for_capacity()
-        changed = FsChangedNotification(watch_id=watch_id, changed_paths=tuple(paths))
-        notifier.notify(FS_CHANGED, changed)
+        changed = wire.FsChangedNotification(watch_id=watch_id, changed_paths=tuple(paths))
+        notifier.notify(wire.FS_CHANGED, changed)
 
     watcher = FileWatcher(notify_changed, services.background)
     files = ClientFileContext(services.config, services.outgoing, watcher)
@@ -344,12 +327,12 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
 def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
         await services.outgoing.wait_for_capacity()
-        updated = FuzzyFileSearchSessionUpdatedNotification(
+        updated = wire.FuzzyFileSearchSessionUpdatedNotification(
             session_id=session_id, query=query, files=shown_matches(found)
         )
-        notifier.notify(FUZZY_FILE_SEARCH_SESSION_UPDATED, updated)
-        completed = FuzzyFileSearchSessionCompletedNotification(session_id=session_id)
-        notifier.notify(FUZZY_FILE_SEARCH_SESSION_COMPLETED, completed)
+        notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_UPDATED, updated)
+        completed = wire.FuzzyFileSearchSessionCompletedNotification(session_id=session_id)
+        notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_COMPLETED, completed)
 
     sessions = SearchSessions(services.host.search, services.background, notify_found)
     search = FileSearchContext(services.host.search, sessions)

@@ -25,26 +25,7 @@ from app_server.rpc.errors import RpcError
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_REQUEST
 from protocol.table import NoParams
-from protocol.v2.config import (
-    CONFIG_BATCH_WRITE,
-    CONFIG_READ,
-    CONFIG_REQUIREMENTS_READ,
-    CONFIG_VALUE_WRITE,
-    ConfigBatchWriteParams,
-    ConfigEdit,
-    ConfigLayer,
-    ConfigLayerMetadata,
-    ConfigLayerSource,
-    ConfigReadParams,
-    ConfigReadResponse,
-    ConfigRequirementsReadResponse,
-    ConfigValueWriteParams,
-    ConfigWriteResponse,
-    OverriddenMetadata,
-    SessionFlagsConfigLayerSource,
-    ShownConfig,
-    UserConfigLayerSource,
-)
+from protocol.v2 import config as wire
 from protocol.v2.settings import (
     COLLABORATION_MODE_LIST,
     PERMISSION_PROFILE_LIST,
@@ -63,27 +44,29 @@ MODES = (
 )
 
 
-async def config_read(source: UserSettings, params: ConfigReadParams) -> ConfigReadResponse:
+async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wire.ConfigReadResponse:
     """Settings that no thread could begin with are an error here, too. Raises ConfigError."""
     source.load(RequestOverrides(cwd=params.cwd))
     found = source.file.shown()
     layers = tuple(
-        ConfigLayer(name=layer_name(layer, source), version=layer.version, config=layer.settings)
+        wire.ConfigLayer(name=layer_name(layer, source), version=layer.version, config=layer.settings)
         for layer in found.layers
     )
-    return ConfigReadResponse(
+    return wire.ConfigReadResponse(
         config=shown_config(found.settings),
         origins={
-            key: ConfigLayerMetadata(name=layer_name(layer, source), version=layer.version)
+            key: wire.ConfigLayerMetadata(name=layer_name(layer, source), version=layer.version)
             for key, layer in found.origins.items()
         },
         layers=layers if params.include_layers else None,
     )
 
 
-async def config_requirements_read(source: UserSettings, params: NoParams) -> ConfigRequirementsReadResponse:
+async def config_requirements_read(
+    source: UserSettings, params: NoParams
+) -> wire.ConfigRequirementsReadResponse:
     """There is no administrator's file that this server reads, so nothing is required."""
-    return ConfigRequirementsReadResponse(requirements=None)
+    return wire.ConfigRequirementsReadResponse(requirements=None)
 
 
 async def permission_profile_list(
@@ -101,14 +84,14 @@ async def collaboration_mode_list(
     return CollaborationModeListResponse(data=MODES)
 
 
-def shown_config(settings: Mapping[str, Json]) -> ShownConfig:
+def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:
     """The settings in the shape that clients know. What has another shape there, as `tools.web_search` which is a
     switch here, is left out.
     """
     fitting: dict[str, Json] = deepcopy({**settings})
     while True:
         try:
-            return ShownConfig.model_validate(fitting)
+            return wire.ShownConfig.model_validate(fitting)
         except ValidationError as error:
             for problem in error.errors(include_url=False, include_input=False):
                 _leave_out(fitting, [str(part) for part in problem["loc"]])
@@ -125,27 +108,34 @@ def _leave_out(table: dict[str, Json], path: list[str]) -> None:
     parent.pop(key, None)
 
 
-def layer_name(layer: SettingsLayer, source: UserSettings) -> ConfigLayerSource:
+def layer_name(layer: SettingsLayer, source: UserSettings) -> wire.ConfigLayerSource:
     match layer.kind:
         case LayerKind.USER | LayerKind.PROFILE:
-            return UserConfigLayerSource(file=str(source.path), profile=layer.profile)
+            return wire.UserConfigLayerSource(file=str(source.path), profile=layer.profile)
         case LayerKind.COMMAND_LINE:
-            return SessionFlagsConfigLayerSource()
+            return wire.SessionFlagsConfigLayerSource()
 
 
-async def config_value_write(source: UserSettings, params: ConfigValueWriteParams) -> ConfigWriteResponse:
-    edit = ConfigEdit(key_path=params.key_path, value=params.value, merge_strategy=params.merge_strategy)
+async def config_value_write(
+    source: UserSettings, params: wire.ConfigValueWriteParams
+) -> wire.ConfigWriteResponse:
+    edit = wire.ConfigEdit(key_path=params.key_path, value=params.value, merge_strategy=params.merge_strategy)
     return await _write(source, (edit,), params.file_path, params.expected_version)
 
 
-async def config_batch_write(source: UserSettings, params: ConfigBatchWriteParams) -> ConfigWriteResponse:
+async def config_batch_write(
+    source: UserSettings, params: wire.ConfigBatchWriteParams
+) -> wire.ConfigWriteResponse:
     """`reloadUserConfig` changes nothing: threads keep the settings with which they began."""
     return await _write(source, params.edits, params.file_path, params.expected_version)
 
 
 async def _write(
-    source: UserSettings, edits: Sequence[ConfigEdit], file_path: str | None, expected_version: str | None
-) -> ConfigWriteResponse:
+    source: UserSettings,
+    edits: Sequence[wire.ConfigEdit],
+    file_path: str | None,
+    expected_version: str | None,
+) -> wire.ConfigWriteResponse:
     if file_path is not None and not source.file.is_users_file(file_path):
         raise _refused("configLayerReadonly", "Only writes to the user config are allowed", "filePath")
     wanted = [(edit.key_path, edit.value, edit.merge_strategy == "upsert") for edit in edits]
@@ -156,7 +146,7 @@ async def _write(
     except InvalidSettings as problem:
         raise _refused("configValidationError", str(problem)) from problem
     overridden = outcome.overridden
-    return ConfigWriteResponse(
+    return wire.ConfigWriteResponse(
         status="ok" if overridden is None else "okOverridden",
         version=outcome.version,
         file_path=str(source.path),
@@ -164,12 +154,12 @@ async def _write(
     )
 
 
-def _metadata(overridden: Overridden, source: UserSettings) -> OverriddenMetadata:
+def _metadata(overridden: Overridden, source: UserSettings) -> wire.OverriddenMetadata:
     layer = overridden.layer
     by = f"the profile `{layer.profile}`" if layer.kind is LayerKind.PROFILE else "session flags"
-    return OverriddenMetadata(
+    return wire.OverriddenMetadata(
         message=f"Overridden by {by}",
-        overriding_layer=ConfigLayerMetadata(name=layer_name(layer, source), version=layer.version),
+        overriding_layer=wire.ConfigLayerMetadata(name=layer_name(layer, source), version=layer.version),
         effective_value=overridden.value,
     )
 
@@ -182,10 +172,10 @@ def _refused(code: str, message: str, field: str | None = None) -> RpcError:
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     config = services.server.config
     return (
-        route(CONFIG_READ, config_read, config),
-        route(CONFIG_VALUE_WRITE, config_value_write, config),
-        route(CONFIG_BATCH_WRITE, config_batch_write, config),
-        route(CONFIG_REQUIREMENTS_READ, config_requirements_read, config),
+        route(wire.CONFIG_READ, config_read, config),
+        route(wire.CONFIG_VALUE_WRITE, config_value_write, config),
+        route(wire.CONFIG_BATCH_WRITE, config_batch_write, config),
+        route(wire.CONFIG_REQUIREMENTS_READ, config_requirements_read, config),
         route(PERMISSION_PROFILE_LIST, permission_profile_list, config),
         route(COLLABORATION_MODE_LIST, collaboration_mode_list, config),
     )

@@ -37,39 +37,12 @@ from protocol.base import Json
 from protocol.reading import read
 from protocol.structs import replace
 from protocol.table import NoParams
-from protocol.v2.mcp import (
-    CONFIG_MCP_SERVER_RELOAD,
-    MCP_SERVER_OAUTH_LOGIN,
-    MCP_SERVER_OAUTH_LOGIN_COMPLETED,
-    MCP_SERVER_RESOURCE_READ,
-    MCP_SERVER_STATUS_LIST,
-    MCP_SERVER_TOOL_CALL,
-    BlobResourceContent,
-    ListedTool,
-    ListMcpServerStatusParams,
-    ListMcpServerStatusResponse,
-    McpAuthStatus,
-    McpResourceReadParams,
-    McpResourceReadResponse,
-    McpServerConnectionStatus,
-    McpServerInfo,
-    McpServerOauthLoginCompletedNotification,
-    McpServerOauthLoginParams,
-    McpServerOauthLoginResponse,
-    McpServerRefreshResponse,
-    McpServerStatus,
-    McpServerToolCallParams,
-    McpServerToolCallResponse,
-    Resource,
-    ResourceContent,
-    ResourceTemplate,
-    TextResourceContent,
-)
+from protocol.v2 import mcp as wire
 
 if TYPE_CHECKING:
     pass
 
-STATES: Final[Mapping[ConnectionState, McpServerConnectionStatus]] = {
+STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {
     ConnectionState.STARTING: "starting",
     ConnectionState.CONNECTED: "connected",
     ConnectionState.LOGIN_REQUIRED: "authenticationRequired",
@@ -77,48 +50,48 @@ STATES: Final[Mapping[ConnectionState, McpServerConnectionStatus]] = {
     ConnectionState.DISABLED: "disabled",
 }
 AUTH = {
-    engine.McpAuthStatus.UNSUPPORTED: McpAuthStatus.UNSUPPORTED,
-    engine.McpAuthStatus.NOT_LOGGED_IN: McpAuthStatus.NOT_LOGGED_IN,
-    engine.McpAuthStatus.BEARER_TOKEN: McpAuthStatus.BEARER_TOKEN,
-    engine.McpAuthStatus.O_AUTH: McpAuthStatus.O_AUTH,
+    engine.McpAuthStatus.UNSUPPORTED: wire.McpAuthStatus.UNSUPPORTED,
+    engine.McpAuthStatus.NOT_LOGGED_IN: wire.McpAuthStatus.NOT_LOGGED_IN,
+    engine.McpAuthStatus.BEARER_TOKEN: wire.McpAuthStatus.BEARER_TOKEN,
+    engine.McpAuthStatus.O_AUTH: wire.McpAuthStatus.O_AUTH,
 }
 
 
-def shown_server(status: ServerStatus, *, of_thread: bool) -> McpServerStatus:
+def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStatus:
     """A connection that was only made to look has no state of its own."""
-    return McpServerStatus(
+    return wire.McpServerStatus(
         name=status.config.name,
         runtime_status=STATES[status.state] if of_thread else None,
         http_origin=_origin(status.config),
         server_info=_info(status.introduction.info),
         server_capabilities=status.introduction.capabilities,
-        tools={tool.tool: read(ListedTool, tool.definition.to_value()) for tool in status.tools},
+        tools={tool.tool: read(wire.ListedTool, tool.definition.to_value()) for tool in status.tools},
         tools_error=status.error,
-        resources=tuple(read(Resource, each.to_value()) for each in status.resources),
-        resource_templates=tuple(read(ResourceTemplate, each.to_value()) for each in status.templates),
+        resources=tuple(read(wire.Resource, each.to_value()) for each in status.resources),
+        resource_templates=tuple(read(wire.ResourceTemplate, each.to_value()) for each in status.templates),
         auth_status=AUTH[status.auth],
     )
 
 
-def shown_result(result: engine.CallToolResult) -> McpServerToolCallResponse:
-    return McpServerToolCallResponse(
+def shown_result(result: engine.CallToolResult) -> wire.McpServerToolCallResponse:
+    return wire.McpServerToolCallResponse(
         content=tuple(block.to_value() for block in result.content),
         structured_content=result.structured_content,
         is_error=result.is_error,
     )
 
 
-def shown_content(content: engine.TextResourceContents | engine.BlobResourceContents) -> ResourceContent:
+def shown_content(content: engine.TextResourceContents | engine.BlobResourceContents) -> wire.ResourceContent:
     match content:
         case engine.TextResourceContents():
-            return TextResourceContent(uri=content.uri, mime_type=content.mime_type, text=content.text)
+            return wire.TextResourceContent(uri=content.uri, mime_type=content.mime_type, text=content.text)
         case engine.BlobResourceContents():
-            return BlobResourceContent(uri=content.uri, mime_type=content.mime_type, blob=content.blob)
+            return wire.BlobResourceContent(uri=content.uri, mime_type=content.mime_type, blob=content.blob)
 
 
-def _info(raw: Json) -> McpServerInfo | None:
+def _info(raw: Json) -> wire.McpServerInfo | None:
     try:
-        return read(McpServerInfo, raw)
+        return read(wire.McpServerInfo, raw)
     except ValidationError:
         return None
 
@@ -171,23 +144,23 @@ class McpContext(Struct, frozen=True):
 
 
 async def mcp_server_status_list(
-    context: McpContext, params: ListMcpServerStatusParams
-) -> ListMcpServerStatusResponse:
+    context: McpContext, params: wire.ListMcpServerStatusParams
+) -> wire.ListMcpServerStatusResponse:
     """Only the servers of the page are started."""
     names = [name for name in context.names(params.thread_id) if params.server_name in (None, name)]
     page, next_cursor = page_by_position(names, params.cursor, params.limit)
     full = params.detail != "toolsAndAuthOnly"
     async with context.of(params.thread_id, page) as manager:
         found = await server_statuses(manager, page, with_resources=full)
-    return ListMcpServerStatusResponse(
+    return wire.ListMcpServerStatusResponse(
         data=tuple(shown_server(each, of_thread=params.thread_id is not None) for each in found),
         next_cursor=next_cursor,
     )
 
 
 async def mcp_server_tool_call(
-    context: McpContext, params: McpServerToolCallParams
-) -> McpServerToolCallResponse:
+    context: McpContext, params: wire.McpServerToolCallParams
+) -> wire.McpServerToolCallResponse:
     """Without a question: the client is who would be asked."""
     servers = context.of_thread(params.thread_id).requests
     try:
@@ -198,25 +171,25 @@ async def mcp_server_tool_call(
 
 
 async def mcp_server_resource_read(
-    context: McpContext, params: McpResourceReadParams
-) -> McpResourceReadResponse:
+    context: McpContext, params: wire.McpResourceReadParams
+) -> wire.McpResourceReadResponse:
     async with context.of(params.thread_id, [params.server]) as manager:
         try:
             contents = await manager.requests.read_directly(params.server, params.uri)
         except McpFailure as failure:
             raise _failed(failure) from failure
-    return McpResourceReadResponse(
+    return wire.McpResourceReadResponse(
         contents=tuple(shown_content(each) for each in contents), origin_call_id=params.origin_call_id
     )
 
 
-async def config_mcp_server_reload(context: McpContext, params: NoParams) -> McpServerRefreshResponse:
+async def config_mcp_server_reload(context: McpContext, params: NoParams) -> wire.McpServerRefreshResponse:
     """All threads or, where the settings of one cannot be read any more, none. Raises ConfigError."""
     live = context.conversations.all()
     configs = [context.config.load(each.session.facts.config.request) for each in live]
     for each, config in zip(live, configs, strict=True):
         each.session.reload_servers(config.mcp_servers)
-    return McpServerRefreshResponse()
+    return wire.McpServerRefreshResponse()
 
 
 def _failed(failure: McpFailure) -> RpcError:
@@ -236,8 +209,8 @@ class McpLoginContext(Struct, frozen=True):
 
 
 async def mcp_server_oauth_login(
-    context: McpLoginContext, params: McpServerOauthLoginParams
-) -> HandlerResult[McpServerOauthLoginResponse]:
+    context: McpLoginContext, params: wire.McpServerOauthLoginParams
+) -> HandlerResult[wire.McpServerOauthLoginResponse]:
     """A pending login at the same server is cancelled; `account/login/cancel` cancels this one by its `loginId`."""
     transport = _transport(context.servers, params)
     seconds = _seconds(params.timeout_secs)
@@ -248,23 +221,23 @@ async def mcp_server_oauth_login(
         raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
 
     def ended(outcome: LoginOutcome) -> None:
-        completed = McpServerOauthLoginCompletedNotification(
+        completed = wire.McpServerOauthLoginCompletedNotification(
             name=params.name,
             thread_id=params.thread_id,
             login_id=login.id,
             success=outcome.success,
             error=outcome.error,
         )
-        context.notifier.notify(MCP_SERVER_OAUTH_LOGIN_COMPLETED, completed)
+        context.notifier.notify(wire.MCP_SERVER_OAUTH_LOGIN_COMPLETED, completed)
 
     async def wait_for_browser() -> None:
         context.accounts.await_in_background(login, ended, seconds)
 
-    started = McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
+    started = wire.McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
     return HandlerResult(started, wait_for_browser)
 
 
-def _transport(context: McpContext, params: McpServerOauthLoginParams) -> McpHttpTransport:
+def _transport(context: McpContext, params: wire.McpServerOauthLoginParams) -> McpHttpTransport:
     server = context.configured(params.thread_id).get(params.name)
     if server is None:
         message = f"No MCP server named '{params.name[:200]}' found."
@@ -299,9 +272,9 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
     context = McpContext(server.config, server.conversations, server.engine.mcp_alone)
     login = McpLoginContext(context, server.accounts, services.notifier)
     return (
-        route(MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
-        route(MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),
-        route(MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, context),
-        route(CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, context),
-        route(MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, login),
+        route(wire.MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
+        route(wire.MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),
+        route(wire.MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, context),
+        route(wire.CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, context),
+        route(wire.MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, login),
     )

@@ -21,36 +21,9 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.families import EFFORT_WORDS, KnownModel
 from app_server.masking import masked_text
 from protocol.policy import ReasoningEffort
-from protocol.v2.models import (
-    EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
-    EXPERIMENTAL_FEATURE_LIST,
-    MODEL_LIST,
-    MODEL_PROVIDER_CAPABILITIES_READ,
-    MODEL_PROVIDER_LIST,
-    CustomGatewayProviderSettings,
-    EnvironmentVariableGatewayAuth,
-    ExperimentalFeature,
-    ExperimentalFeatureEnablementSetParams,
-    ExperimentalFeatureEnablementSetResponse,
-    ExperimentalFeatureListParams,
-    ExperimentalFeatureListResponse,
-    ExperimentalFeatureStage,
-    ExternallyConfiguredGatewayAuth,
-    GatewayAuth,
-    ListedModel,
-    ModelListParams,
-    ModelListResponse,
-    ModelProviderCapabilitiesReadParams,
-    ModelProviderCapabilitiesReadResponse,
-    ModelProviderListParams,
-    ModelProviderListResponse,
-    ModelProviderSummary,
-    NoGatewayAuth,
-    OpenaiProviderSettings,
-    ReasoningEffortOption,
-)
+from protocol.v2 import models as wire
 
-STAGES: Final[Mapping[FeatureStage, ExperimentalFeatureStage]] = {
+STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
     FeatureStage.STABLE: "stable",
     FeatureStage.BETA: "beta",
     FeatureStage.EXPERIMENTAL: "underDevelopment",
@@ -71,27 +44,27 @@ class FeatureContext(Struct, frozen=True):
 
 
 async def experimental_feature_list(
-    context: FeatureContext, params: ExperimentalFeatureListParams
-) -> ExperimentalFeatureListResponse:
+    context: FeatureContext, params: wire.ExperimentalFeatureListParams
+) -> wire.ExperimentalFeatureListResponse:
     """Of a thread, or those with which one would begin now."""
     on = context.config.load().features if params.thread_id is None else context.of_thread(params.thread_id)
     features = [_shown(feature, on) for feature in FEATURES.values()]
     page, next_cursor = page_by_position(features, params.cursor, params.limit)
-    return ExperimentalFeatureListResponse(data=page, next_cursor=next_cursor)
+    return wire.ExperimentalFeatureListResponse(data=page, next_cursor=next_cursor)
 
 
 async def experimental_feature_enablement_set(
-    context: FeatureContext, params: ExperimentalFeatureEnablementSetParams
-) -> ExperimentalFeatureEnablementSetResponse:
+    context: FeatureContext, params: wire.ExperimentalFeatureEnablementSetParams
+) -> wire.ExperimentalFeatureEnablementSetResponse:
     """For threads that begin from now on, where the settings say nothing of a feature. Unknown ones are passed over."""
     known = {canonical_feature(name): on for name, on in params.enablement.items()}
     accepted = {name: on for name, on in known.items() if name is not None}
     context.config.switches.update(accepted)
-    return ExperimentalFeatureEnablementSetResponse(enablement=accepted)
+    return wire.ExperimentalFeatureEnablementSetResponse(enablement=accepted)
 
 
-def _shown(feature: Feature, on: Features) -> ExperimentalFeature:
-    return ExperimentalFeature(
+def _shown(feature: Feature, on: Features) -> wire.ExperimentalFeature:
+    return wire.ExperimentalFeature(
         name=feature.name,
         stage=STAGES[feature.stage],
         enabled=on.enabled(feature.name),
@@ -100,11 +73,11 @@ def _shown(feature: Feature, on: Features) -> ExperimentalFeature:
 
 
 async def model_provider_list(
-    source: UserSettings, params: ModelProviderListParams
-) -> ModelProviderListResponse:
+    source: UserSettings, params: wire.ModelProviderListParams
+) -> wire.ModelProviderListResponse:
     """Providers are changed with the other settings, so none can be edited by a method of its own."""
     config = source.load()
-    return ModelProviderListResponse(
+    return wire.ModelProviderListResponse(
         data=tuple(_summary(config.providers[id]) for id in sorted(config.providers)),
         default_provider_id=config.provider.id,
         can_change_default=False,
@@ -112,51 +85,51 @@ async def model_provider_list(
 
 
 async def model_provider_capabilities_read(
-    source: UserSettings, params: ModelProviderCapabilitiesReadParams
-) -> ModelProviderCapabilitiesReadResponse:
+    source: UserSettings, params: wire.ModelProviderCapabilitiesReadParams
+) -> wire.ModelProviderCapabilitiesReadResponse:
     """Searches of the provider's own are a tool of one of the two APIs; pictures are never made."""
     responses = source.load().provider.wire_api is WireApi.RESPONSES
-    return ModelProviderCapabilitiesReadResponse(image_generation=False, web_search=responses)
+    return wire.ModelProviderCapabilitiesReadResponse(image_generation=False, web_search=responses)
 
 
-def _summary(provider: ProviderConfig) -> ModelProviderSummary:
+def _summary(provider: ProviderConfig) -> wire.ModelProviderSummary:
     """An address with a credential in it is not shown."""
     url = provider.base_url
-    return ModelProviderSummary(
+    return wire.ModelProviderSummary(
         id=provider.id,
         name=provider.name,
         can_edit=False,
         base_url=None if url is None or masked_text(url) != url else url,
-        settings=OpenaiProviderSettings()
+        settings=wire.OpenaiProviderSettings()
         if provider.id == OPENAI
-        else CustomGatewayProviderSettings(auth=_auth(provider)),
+        else wire.CustomGatewayProviderSettings(auth=_auth(provider)),
     )
 
 
-def _auth(provider: ProviderConfig) -> GatewayAuth:
+def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
     """How requests to the provider are authenticated, without any secret."""
     if provider.env_key is not None:
-        return EnvironmentVariableGatewayAuth(env_key=provider.env_key)
+        return wire.EnvironmentVariableGatewayAuth(env_key=provider.env_key)
     elsewhere = (
         provider.requires_openai_auth
         or provider.experimental_bearer_token is not None
         or provider.http_headers
         or provider.env_http_headers
     )
-    return ExternallyConfiguredGatewayAuth() if elsewhere else NoGatewayAuth()
+    return wire.ExternallyConfiguredGatewayAuth() if elsewhere else wire.NoGatewayAuth()
 
 
-async def model_list(context: ModelContext, params: ModelListParams) -> ModelListResponse:
+async def model_list(context: ModelContext, params: wire.ModelListParams) -> wire.ModelListResponse:
     """None of them is hidden, so `includeHidden` changes nothing."""
     page = page_of_models(await context.offered(params.model_provider), params.cursor, params.limit)
-    return ModelListResponse(
+    return wire.ModelListResponse(
         data=tuple(_model(model, default=page.first and n == 0) for n, model in enumerate(page.models)),
         next_cursor=page.next_cursor,
     )
 
 
-def _model(model: KnownModel, *, default: bool) -> ListedModel:
-    return ListedModel(
+def _model(model: KnownModel, *, default: bool) -> wire.ListedModel:
+    return wire.ListedModel(
         id=model.name,
         model=model.name,
         display_name=model.name,
@@ -168,8 +141,8 @@ def _model(model: KnownModel, *, default: bool) -> ListedModel:
     )
 
 
-def _effort(effort: ReasoningEffort) -> ReasoningEffortOption:
-    return ReasoningEffortOption(reasoning_effort=effort.value, description=EFFORT_WORDS[effort])
+def _effort(effort: ReasoningEffort) -> wire.ReasoningEffortOption:
+    return wire.ReasoningEffortOption(reasoning_effort=effort.value, description=EFFORT_WORDS[effort])
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
@@ -177,9 +150,9 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
     server = services.server
     config, switches = server.config, FeatureContext(server.config, server.conversations)
     return (
-        route(MODEL_LIST, model_list, ModelContext(config, server.engine)),
-        route(MODEL_PROVIDER_LIST, model_provider_list, config),
-        route(MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, config),
-        route(EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, switches),
-        route(EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, switches),
+        route(wire.MODEL_LIST, model_list, ModelContext(config, server.engine)),
+        route(wire.MODEL_PROVIDER_LIST, model_provider_list, config),
+        route(wire.MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, config),
+        route(wire.EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, switches),
+        route(wire.EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, switches),
     )

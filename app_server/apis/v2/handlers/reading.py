@@ -14,22 +14,7 @@ from app_server.apis.v2.turns import shown_items, shown_turn, thread_view, whole
 from app_server.core.rollout.turn_query import Anchor, InvalidCursor, ItemRow, Page, PageRequest, parse_cursor
 from app_server.rpc.errors import invalid_request
 from protocol.structs import Written
-from protocol.v2.thread_store import (
-    THREAD_ITEMS_LIST,
-    THREAD_LOADED_LIST,
-    THREAD_READ,
-    THREAD_TURNS_LIST,
-    ItemThreadItemsListAnchor,
-    ThreadItemEntry,
-    ThreadItemsListParams,
-    ThreadItemsListResponse,
-    ThreadLoadedListParams,
-    ThreadLoadedListResponse,
-    ThreadReadParams,
-    ThreadReadResponse,
-    ThreadTurnsListParams,
-    ThreadTurnsListResponse,
-)
+from protocol.v2 import thread_store as wire
 from protocol.v2.turn import Turn, TurnItemsView
 
 PAGE_BYTES = 48 * 1024
@@ -38,19 +23,19 @@ PAGE_BYTES = 48 * 1024
 Row = TypeVar("Row")
 
 
-async def thread_read(context: ReadingContext, params: ThreadReadParams) -> ThreadReadResponse:
+async def thread_read(context: ReadingContext, params: wire.ThreadReadParams) -> wire.ThreadReadResponse:
     thread = await context.find(params.thread_id)
     turns: tuple[Turn, ...] = ()
     if params.include_turns:
         _require_turns(thread, "includeTurns")
         turns = await context.read(thread, lambda history: whole_turns(history.all_turns()))
     status = thread_status(context.live.status(thread.id))
-    return ThreadReadResponse(thread=thread_view(await context.summary(thread), status, turns))
+    return wire.ThreadReadResponse(thread=thread_view(await context.summary(thread), status, turns))
 
 
 async def thread_turns_list(
-    context: ReadingContext, params: ThreadTurnsListParams
-) -> ThreadTurnsListResponse:
+    context: ReadingContext, params: wire.ThreadTurnsListParams
+) -> wire.ThreadTurnsListResponse:
     thread = await context.find(params.thread_id)
     _require_turns(thread, "thread/turns/list")
     newest_first = params.sort_direction != "asc"
@@ -59,7 +44,7 @@ async def thread_turns_list(
     view = params.items_view or TurnItemsView.SUMMARY
     shown = [shown_turn(record, view) for record in page.rows]
     count = _fitting([(turn,) for turn in shown])
-    return ThreadTurnsListResponse(
+    return wire.ThreadTurnsListResponse(
         data=tuple(shown[:count]),
         next_cursor=_next(page, count, lambda record: record.id),
         backwards_cursor=page.backwards_cursor,
@@ -67,8 +52,8 @@ async def thread_turns_list(
 
 
 async def thread_items_list(
-    context: ReadingContext, params: ThreadItemsListParams
-) -> ThreadItemsListResponse:
+    context: ReadingContext, params: wire.ThreadItemsListParams
+) -> wire.ThreadItemsListResponse:
     thread = await context.find(params.thread_id)
     _require_turns(thread, "thread/items/list")
     newest_first = params.sort_direction == "desc"
@@ -76,7 +61,7 @@ async def thread_items_list(
     page = await context.read(thread, lambda history: history.items(request, params.turn_id))
     shown = [_entries(row, newest_first=newest_first) for row in page.rows]
     count = _fitting(shown)
-    return ThreadItemsListResponse(
+    return wire.ThreadItemsListResponse(
         data=tuple(entry for entries in shown[:count] for entry in entries),
         next_cursor=_next(page, count, lambda row: row.ended.item.id),
         backwards_cursor=page.backwards_cursor,
@@ -84,8 +69,8 @@ async def thread_items_list(
 
 
 async def thread_loaded_list(
-    context: ReadingContext, params: ThreadLoadedListParams
-) -> ThreadLoadedListResponse:
+    context: ReadingContext, params: wire.ThreadLoadedListParams
+) -> wire.ThreadLoadedListResponse:
     """By pages; a cursor is the last id of the page before."""
     ids = context.live.loaded()
     start = 0
@@ -94,7 +79,7 @@ async def thread_loaded_list(
             raise invalid_cursor(params.cursor)
         start = ids.index(params.cursor) + 1
     end = len(ids) if params.limit is None else min(start + max(params.limit, 1), len(ids))
-    return ThreadLoadedListResponse(
+    return wire.ThreadLoadedListResponse(
         data=tuple(ids[start:end]), next_cursor=ids[end - 1] if end < len(ids) else None
     )
 
@@ -105,7 +90,7 @@ def _require_turns(thread: FoundThread, asked: str) -> None:
         raise invalid_request(f"ephemeral threads do not support {asked}", "ephemeral")
 
 
-def _anchor(cursor: str | ItemThreadItemsListAnchor | None) -> Anchor | None:
+def _anchor(cursor: str | wire.ItemThreadItemsListAnchor | None) -> Anchor | None:
     match cursor:
         case None:
             return None
@@ -114,13 +99,13 @@ def _anchor(cursor: str | ItemThreadItemsListAnchor | None) -> Anchor | None:
                 return parse_cursor(cursor)
             except InvalidCursor:
                 raise invalid_cursor(cursor) from None
-        case ItemThreadItemsListAnchor():
+        case wire.ItemThreadItemsListAnchor():
             return Anchor(cursor.item_id, included=True)
 
 
-def _entries(row: ItemRow, *, newest_first: bool) -> tuple[ThreadItemEntry, ...]:
+def _entries(row: ItemRow, *, newest_first: bool) -> tuple[wire.ThreadItemEntry, ...]:
     entries = [
-        ThreadItemEntry(
+        wire.ThreadItemEntry(
             turn_id=row.turn_id,
             item=item,
             started_at_ms=row.ended.started_ms,
@@ -150,8 +135,8 @@ def _next(page: Page[Row], count: int, id_of: Callable[[Row], str]) -> str | Non
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     reading = services.threads.get().reading
     return (
-        route(THREAD_READ, thread_read, reading),
-        route(THREAD_TURNS_LIST, thread_turns_list, reading),
-        route(THREAD_ITEMS_LIST, thread_items_list, reading),
-        route(THREAD_LOADED_LIST, thread_loaded_list, reading),
+        route(wire.THREAD_READ, thread_read, reading),
+        route(wire.THREAD_TURNS_LIST, thread_turns_list, reading),
+        route(wire.THREAD_ITEMS_LIST, thread_items_list, reading),
+        route(wire.THREAD_LOADED_LIST, thread_loaded_list, reading),
     )

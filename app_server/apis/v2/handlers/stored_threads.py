@@ -22,6 +22,7 @@ from app_server.rpc.errors import internal_error, invalid_request
 from protocol.ids import ConversationId
 from protocol.structs import Written, replace
 from protocol.table import AnyServerNotification
+from protocol.v2 import thread_store as wire
 from protocol.v2.thread import (
     THREAD_ARCHIVED,
     THREAD_DELETED,
@@ -36,24 +37,6 @@ from protocol.v2.thread import (
     ThreadStatusChangedNotification,
     ThreadUnarchivedNotification,
 )
-from protocol.v2.thread_store import (
-    THREAD_ARCHIVE,
-    THREAD_DELETE,
-    THREAD_METADATA_UPDATE,
-    THREAD_NAME_SET,
-    THREAD_UNARCHIVE,
-    ThreadArchiveParams,
-    ThreadArchiveResponse,
-    ThreadDeleteParams,
-    ThreadDeleteResponse,
-    ThreadMetadataGitInfoUpdateParams,
-    ThreadMetadataUpdateParams,
-    ThreadMetadataUpdateResponse,
-    ThreadSetNameParams,
-    ThreadSetNameResponse,
-    ThreadUnarchiveParams,
-    ThreadUnarchiveResponse,
-)
 
 MOST_NAME = 4096
 """Characters of a name, or of a field of metadata: every list shows them."""
@@ -62,8 +45,8 @@ GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repositor
 
 
 async def thread_archive(
-    context: ThreadContext, params: ThreadArchiveParams
-) -> HandlerResult[ThreadArchiveResponse]:
+    context: ThreadContext, params: wire.ThreadArchiveParams
+) -> HandlerResult[wire.ThreadArchiveResponse]:
     id = parse_thread_id(params.thread_id)
     rollout = await _stored(context, id)
     with _failures(id, "archive"):
@@ -71,12 +54,12 @@ async def thread_archive(
         await _end(context, id, rollout)
         await context.reading.stored.archive(id, rollout)
     archived = ThreadArchivedNotification(thread_id=id)
-    return HandlerResult(ThreadArchiveResponse(), _notified(context, THREAD_ARCHIVED, archived))
+    return HandlerResult(wire.ThreadArchiveResponse(), _notified(context, THREAD_ARCHIVED, archived))
 
 
 async def thread_unarchive(
-    context: ThreadContext, params: ThreadUnarchiveParams
-) -> HandlerResult[ThreadUnarchiveResponse]:
+    context: ThreadContext, params: wire.ThreadUnarchiveParams
+) -> HandlerResult[wire.ThreadUnarchiveResponse]:
     id = parse_thread_id(params.thread_id)
     rollout = await context.reading.stored.find_archived(id)
     if rollout is None:
@@ -85,13 +68,13 @@ async def thread_unarchive(
         path = await context.reading.stored.unarchive(rollout)
         thread = await _shown(context, FoundThread(id, path, None))
     unarchived = ThreadUnarchivedNotification(thread_id=id)
-    response = ThreadUnarchiveResponse(thread=thread)
+    response = wire.ThreadUnarchiveResponse(thread=thread)
     return HandlerResult(response, _notified(context, THREAD_UNARCHIVED, unarchived))
 
 
 async def thread_delete(
-    context: ThreadContext, params: ThreadDeleteParams
-) -> HandlerResult[ThreadDeleteResponse]:
+    context: ThreadContext, params: wire.ThreadDeleteParams
+) -> HandlerResult[wire.ThreadDeleteResponse]:
     id = parse_thread_id(params.thread_id)
     if _is_ephemeral(context, id):
         raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
@@ -100,12 +83,12 @@ async def thread_delete(
         await _end(context, id, rollout)
         await context.reading.stored.delete(id, rollout)
     deleted = ThreadDeletedNotification(thread_id=id)
-    return HandlerResult(ThreadDeleteResponse(), _notified(context, THREAD_DELETED, deleted))
+    return HandlerResult(wire.ThreadDeleteResponse(), _notified(context, THREAD_DELETED, deleted))
 
 
 async def thread_name_set(
-    context: ThreadContext, params: ThreadSetNameParams
-) -> HandlerResult[ThreadSetNameResponse]:
+    context: ThreadContext, params: wire.ThreadSetNameParams
+) -> HandlerResult[wire.ThreadSetNameResponse]:
     id, name = parse_thread_id(params.thread_id), params.name.strip()
     if not name:
         raise invalid_request("thread name must not be empty", "invalid_params", "name")
@@ -115,12 +98,12 @@ async def thread_name_set(
     with _failures(id, "name"):
         await context.reading.stored.set_name(id, name)
     named = ThreadNameUpdatedNotification(thread_id=id, thread_name=name)
-    return HandlerResult(ThreadSetNameResponse(), _notified(context, THREAD_NAME_UPDATED, named))
+    return HandlerResult(wire.ThreadSetNameResponse(), _notified(context, THREAD_NAME_UPDATED, named))
 
 
 async def thread_metadata_update(
-    context: ThreadContext, params: ThreadMetadataUpdateParams
-) -> ThreadMetadataUpdateResponse:
+    context: ThreadContext, params: wire.ThreadMetadataUpdateParams
+) -> wire.ThreadMetadataUpdateResponse:
     id, update = parse_thread_id(params.thread_id), params.git_info
     if update is None:
         raise invalid_request("thread metadata update must include at least one field", "invalid_params")
@@ -133,7 +116,7 @@ async def thread_metadata_update(
     before = (await context.reading.summary(thread)).git_info or Revision(None, None, None)
     with _failures(id, "change"):
         await context.reading.stored.set_revision(id, replace(before, **changes))
-    return ThreadMetadataUpdateResponse(thread=await _shown(context, thread))
+    return wire.ThreadMetadataUpdateResponse(thread=await _shown(context, thread))
 
 
 def _is_ephemeral(context: ThreadContext, id: ConversationId) -> bool:
@@ -161,7 +144,7 @@ def _notified(
     return notify
 
 
-def _git_changes(update: ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:
+def _git_changes(update: wire.ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:
     """The fields that the request names; null clears one. Raises RpcError."""
     changes: dict[str, str | None] = {}
     for name, stored in GIT_FIELDS.items():
@@ -219,9 +202,9 @@ def _failures(id: ConversationId, verb: str) -> Iterator[None]:
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     threads = services.threads.get()
     return (
-        route(THREAD_ARCHIVE, thread_archive, threads),
-        route(THREAD_UNARCHIVE, thread_unarchive, threads),
-        route(THREAD_DELETE, thread_delete, threads),
-        route(THREAD_NAME_SET, thread_name_set, threads),
-        route(THREAD_METADATA_UPDATE, thread_metadata_update, threads),
+        route(wire.THREAD_ARCHIVE, thread_archive, threads),
+        route(wire.THREAD_UNARCHIVE, thread_unarchive, threads),
+        route(wire.THREAD_DELETE, thread_delete, threads),
+        route(wire.THREAD_NAME_SET, thread_name_set, threads),
+        route(wire.THREAD_METADATA_UPDATE, thread_metadata_update, threads),
     )

@@ -32,15 +32,7 @@ from app_server.core.rollout.turn_query import PageRequest, TurnCut, TurnNotFoun
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.ids import ConversationId
-from protocol.v2.thread import (
-    THREAD_REVERTED,
-    THREAD_STARTED,
-    THREAD_STATUS_CHANGED,
-    THREAD_TOKEN_USAGE_UPDATED,
-    ThreadRevertedNotification,
-    ThreadStartedNotification,
-    ThreadStatusChangedNotification,
-)
+from protocol.v2 import thread as wire
 from protocol.v2.thread_open import THREAD_FORK, ThreadForkParams, ThreadForkResponse
 from protocol.v2.thread_store import THREAD_REVERT, ThreadRevertParams, ThreadRevertResponse
 
@@ -71,12 +63,12 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
         usage = await usage_so_far(context, live, stored)
 
     async def announce() -> None:
-        started = ThreadStartedNotification(thread=replace(thread, turns=()))
-        context.notifier.notify(THREAD_STARTED, started)
+        started = wire.ThreadStartedNotification(thread=replace(thread, turns=()))
+        context.notifier.notify(wire.THREAD_STARTED, started)
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
         live.release()
         if usage is not None:
-            context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
+            context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
 
     return HandlerResult(response, announce)
 
@@ -110,7 +102,7 @@ async def thread_revert(
         )
 
     async def announce() -> None:
-        context.notifier.notify(THREAD_REVERTED, ThreadRevertedNotification(thread_id=live.id))
+        context.notifier.notify(wire.THREAD_REVERTED, wire.ThreadRevertedNotification(thread_id=live.id))
         if was_subscribed:
             live.subscribe(SUBSCRIPTION, context.make_adapter, raw=raw)
         live.release()
@@ -179,8 +171,8 @@ async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | N
 
 
 def _notify_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
-    changed = ThreadStatusChangedNotification(thread_id=id, status=thread_status(status))
-    context.notifier.notify(THREAD_STATUS_CHANGED, changed)
+    changed = wire.ThreadStatusChangedNotification(thread_id=id, status=thread_status(status))
+    context.notifier.notify(wire.THREAD_STATUS_CHANGED, changed)
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

@@ -20,17 +20,8 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import sound_path
 from protocol.jsonrpc import INVALID_PARAMS
+from protocol.v2 import thread_store as wire
 from protocol.v2.thread import Thread
-from protocol.v2.thread_store import (
-    THREAD_LIST,
-    THREAD_SEARCH,
-    ThreadListParams,
-    ThreadListResponse,
-    ThreadSearchParams,
-    ThreadSearchResponse,
-    ThreadSearchResult,
-    ThreadSourceKind,
-)
 
 INTERACTIVE = ("cli", "vscode")
 """What is listed where the request names no kinds."""
@@ -57,7 +48,9 @@ SOURCES = {
 MOST_EXCLUDED = 100
 
 
-async def thread_list(context: ReadingContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
+async def thread_list(
+    context: ReadingContext, params: wire.ThreadListParams
+) -> HandlerResult[wire.ThreadListResponse]:
     if params.sort_key == "section_position":
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
     if params.originators:
@@ -65,7 +58,7 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "originators"})
     if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
         # No thread here begins others.
-        return HandlerResult(ThreadListResponse(data=()), anyio.lowlevel.checkpoint)
+        return HandlerResult(wire.ThreadListResponse(data=()), anyio.lowlevel.checkpoint)
     request = ListRequest(
         filter=ThreadFilter(
             sources=list_sources(params.source_kinds),
@@ -86,7 +79,7 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
         page = await context.stored.list(request)
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
-    response = ThreadListResponse(
+    response = wire.ThreadListResponse(
         data=tuple(_view(context, each) for each in page.threads),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
@@ -99,7 +92,7 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
     return HandlerResult(response, read_ahead)
 
 
-def list_sources(kinds: tuple[ThreadSourceKind, ...] | None) -> frozenset[str]:
+def list_sources(kinds: tuple[wire.ThreadSourceKind, ...] | None) -> frozenset[str]:
     """The stored sources of these kinds, or of the usual ones."""
     return frozenset(source for kind in kinds or INTERACTIVE for source in SOURCES[kind])
 
@@ -108,7 +101,7 @@ def _view(context: ReadingContext, summary: ThreadSummary) -> Thread:
     return thread_view(summary, thread_status(context.live.status(summary.id)))
 
 
-async def _cwds(config: UserSettings, params: ThreadListParams) -> frozenset[str] | None:
+async def _cwds(config: UserSettings, params: wire.ThreadListParams) -> frozenset[str] | None:
     """The directories as threads may have them: as they are named, and without links."""
     if params.cwd is None:
         return None
@@ -126,7 +119,7 @@ async def _cwds(config: UserSettings, params: ThreadListParams) -> frozenset[str
     return await run_in_thread(resolve, abandon_on_cancel=True)
 
 
-def _excluded(params: ThreadListParams) -> frozenset[str]:
+def _excluded(params: wire.ThreadListParams) -> frozenset[str]:
     ids = params.excluded_thread_ids or ()
     if len(ids) > MOST_EXCLUDED:
         message = f"at most {MOST_EXCLUDED} threads can be excluded, not {len(ids)}"
@@ -138,8 +131,8 @@ MOST_CHARACTERS = 1024
 
 
 async def thread_search(
-    context: ReadingContext, params: ThreadSearchParams
-) -> HandlerResult[ThreadSearchResponse]:
+    context: ReadingContext, params: wire.ThreadSearchParams
+) -> HandlerResult[wire.ThreadSearchResponse]:
     term = params.search_term
     if not term.strip():
         raise invalid_request("thread/search requires search_term", "invalid_params", "searchTerm")
@@ -161,9 +154,9 @@ async def thread_search(
         page = await context.stored.search(request, term, context.live.loaded())
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
-    response = ThreadSearchResponse(
+    response = wire.ThreadSearchResponse(
         data=tuple(
-            ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.found
+            wire.ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.found
         ),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
@@ -175,6 +168,6 @@ async def thread_search(
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     reading = services.threads.get().reading
     return (
-        route(THREAD_LIST, thread_list, reading),
-        route(THREAD_SEARCH, thread_search, reading),
+        route(wire.THREAD_LIST, thread_list, reading),
+        route(wire.THREAD_SEARCH, thread_search, reading),
     )

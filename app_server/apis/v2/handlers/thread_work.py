@@ -42,45 +42,30 @@ from protocol.v2.settings import (
     ThreadSettingsUpdateParams,
     ThreadSettingsUpdateResponse,
 )
-from protocol.v2.thread_work import (
-    ThreadBackgroundTerminal,
-    ThreadBackgroundTerminalsCleanParams,
-    ThreadBackgroundTerminalsCleanResponse,
-    ThreadBackgroundTerminalsListParams,
-    ThreadBackgroundTerminalsListResponse,
-    ThreadBackgroundTerminalsTerminateParams,
-    ThreadBackgroundTerminalsTerminateResponse,
-    ThreadCompactStartParams,
-    ThreadCompactStartResponse,
-    ThreadInjectItemsParams,
-    ThreadInjectItemsResponse,
-    ThreadShellCommandParams,
-    ThreadShellCommandResponse,
-)
 from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 
 async def thread_compact_start(
-    context: ThreadContext, params: ThreadCompactStartParams
-) -> ThreadCompactStartResponse:
+    context: ThreadContext, params: wire.ThreadCompactStartParams
+) -> wire.ThreadCompactStartResponse:
     """A turn of its own; it ends the one that runs."""
     live = loaded(context, params.thread_id)
     live.subscriptions.preferred = context.make_adapter
     live.session.do(Compact())
-    return ThreadCompactStartResponse()
+    return wire.ThreadCompactStartResponse()
 
 
 async def thread_inject_items(
-    context: ThreadContext, params: ThreadInjectItemsParams
-) -> ThreadInjectItemsResponse:
+    context: ThreadContext, params: wire.ThreadInjectItemsParams
+) -> wire.ThreadInjectItemsResponse:
     live = loaded(context, params.thread_id)
     live.session.do(AddItems(response_items(params.items, "items")))
-    return ThreadInjectItemsResponse()
+    return wire.ThreadInjectItemsResponse()
 
 
 async def thread_shell_command(
-    context: ThreadContext, params: ThreadShellCommandParams
-) -> ThreadShellCommandResponse:
+    context: ThreadContext, params: wire.ThreadShellCommandParams
+) -> wire.ThreadShellCommandResponse:
     live = loaded(context, params.thread_id)
     require_client_rights(context.config, "thread/shellCommand")
     if not params.command.strip():
@@ -91,7 +76,7 @@ async def thread_shell_command(
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "timeoutMs"})
     live.subscriptions.preferred = context.make_adapter
     live.session.do(RunShell(params.command.strip(), timeout))
-    return ThreadShellCommandResponse()
+    return wire.ThreadShellCommandResponse()
 
 
 async def thread_settings_update(
@@ -140,8 +125,8 @@ MOST_DIGITS = 18
 
 
 async def terminals_list(
-    context: ThreadContext, params: ThreadBackgroundTerminalsListParams
-) -> ThreadBackgroundTerminalsListResponse:
+    context: ThreadContext, params: wire.ThreadBackgroundTerminalsListParams
+) -> wire.ThreadBackgroundTerminalsListResponse:
     """By number; the cursor is that of the last one. All of them unless a limit is given."""
     live = loaded(context, params.thread_id)
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
@@ -149,7 +134,7 @@ async def terminals_list(
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
     adapter = context.reading.live.adapter(live)
     usages = await run_in_thread(look_at_terminals, page, abandon_on_cancel=True)
-    return ThreadBackgroundTerminalsListResponse(
+    return wire.ThreadBackgroundTerminalsListResponse(
         data=tuple(
             _shown(each, adapter.item_id(each.turn_id, each.item.id), usage)
             for each, usage in zip(page, usages, strict=True)
@@ -159,22 +144,22 @@ async def terminals_list(
 
 
 async def terminals_terminate(
-    context: ThreadContext, params: ThreadBackgroundTerminalsTerminateParams
-) -> ThreadBackgroundTerminalsTerminateResponse:
+    context: ThreadContext, params: wire.ThreadBackgroundTerminalsTerminateParams
+) -> wire.ThreadBackgroundTerminalsTerminateResponse:
     live = loaded(context, params.thread_id)
     number = _number(params.process_id, "invalid background terminal process id", "processId")
-    return ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.terminals.kill({number}))
+    return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.terminals.kill({number}))
 
 
 async def terminals_clean(
-    context: ThreadContext, params: ThreadBackgroundTerminalsCleanParams
-) -> ThreadBackgroundTerminalsCleanResponse:
+    context: ThreadContext, params: wire.ThreadBackgroundTerminalsCleanParams
+) -> wire.ThreadBackgroundTerminalsCleanResponse:
     loaded(context, params.thread_id).session.terminals.kill()
-    return ThreadBackgroundTerminalsCleanResponse()
+    return wire.ThreadBackgroundTerminalsCleanResponse()
 
 
-def _shown(terminal: Terminal, item_id: str, usage: TerminalUsage | None) -> ThreadBackgroundTerminal:
-    return ThreadBackgroundTerminal(
+def _shown(terminal: Terminal, item_id: str, usage: TerminalUsage | None) -> wire.ThreadBackgroundTerminal:
+    return wire.ThreadBackgroundTerminal(
         item_id=item_id,
         process_id=str(terminal.number),
         command=terminal.line,

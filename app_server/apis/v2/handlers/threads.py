@@ -35,20 +35,7 @@ from app_server.rpc.errors import invalid_request
 from protocol.base import Json
 from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
-from protocol.v2.thread import (
-    THREAD_CLOSED,
-    THREAD_GOAL_UPDATED,
-    THREAD_STARTED,
-    THREAD_STATUS_CHANGED,
-    THREAD_TOKEN_USAGE_UPDATED,
-    NotLoadedThreadStatus,
-    Thread,
-    ThreadClosedNotification,
-    ThreadGoalUpdatedNotification,
-    ThreadStartedNotification,
-    ThreadStatusChangedNotification,
-    ThreadTokenUsageUpdatedNotification,
-)
+from protocol.v2 import thread as wire
 from protocol.v2.thread_open import (
     THREAD_RESUME,
     THREAD_START,
@@ -80,7 +67,7 @@ async def thread_start(
         response = ThreadStartResponse(thread=thread, **settings_in_force(live))
 
     async def announce() -> None:
-        context.notifier.notify(THREAD_STARTED, ThreadStartedNotification(thread=thread))
+        context.notifier.notify(wire.THREAD_STARTED, wire.ThreadStartedNotification(thread=thread))
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
         live.release()
 
@@ -110,11 +97,11 @@ async def thread_resume(
         joined.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
         joined.release()
         if usage is not None:
-            context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
+            context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
         if (goal := joined.session.facts.goal) is not None:
             shown = shown_goal(joined.id, goal)
-            updated = ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
-            context.notifier.notify(THREAD_GOAL_UPDATED, updated)
+            updated = wire.ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
+            context.notifier.notify(wire.THREAD_GOAL_UPDATED, updated)
 
     return HandlerResult(response, subscribe)
 
@@ -180,7 +167,7 @@ async def _reopen(
         live.unloads = True
     status = thread_status(live.status)
     context.notifier.notify(
-        THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=live.id, status=status)
+        wire.THREAD_STATUS_CHANGED, wire.ThreadStatusChangedNotification(thread_id=live.id, status=status)
     )
     return live, turns
 
@@ -204,7 +191,7 @@ def settings_errors() -> Iterator[None]:
 
 async def usage_so_far(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None
-) -> ThreadTokenUsageUpdatedNotification | None:
+) -> wire.ThreadTokenUsageUpdatedNotification | None:
     """What a thread that was there before cost, under its last turn; None where that is not known. `stored`: the turns,
     where they were read already.
     """
@@ -219,14 +206,14 @@ async def usage_so_far(
         turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
     if not turns:
         return None
-    return ThreadTokenUsageUpdatedNotification(
+    return wire.ThreadTokenUsageUpdatedNotification(
         thread_id=live.id, turn_id=turns[0].id, token_usage=token_usage(usage)
     )
 
 
 async def shown_thread(
     context: ThreadContext, live: LiveConversation, turns: tuple[Turn, ...] = ()
-) -> Thread:
+) -> wire.Thread:
     summary = await context.reading.summary(await context.reading.find(live.id))
     return thread_view(summary, thread_status(live.status), turns)
 
@@ -294,9 +281,11 @@ def _idle_unloader(
     """Start to end threads that nobody uses, in the background."""
 
     def closed(thread_id: str) -> None:
-        notifier.notify(THREAD_CLOSED, ThreadClosedNotification(thread_id=thread_id))
-        status = ThreadStatusChangedNotification(thread_id=thread_id, status=NotLoadedThreadStatus())
-        notifier.notify(THREAD_STATUS_CHANGED, status)
+        notifier.notify(wire.THREAD_CLOSED, wire.ThreadClosedNotification(thread_id=thread_id))
+        status = wire.ThreadStatusChangedNotification(
+            thread_id=thread_id, status=wire.NotLoadedThreadStatus()
+        )
+        notifier.notify(wire.THREAD_STATUS_CHANGED, status)
 
     unloader = IdleUnloader(conversations, clock, closed)
     conversations.wait_for_room = unloader.wait_for_room

@@ -15,24 +15,14 @@ from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, Turn
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_PARAMS
+from protocol.v2 import turn as wire
 from protocol.v2.item_parts import TextUserInput, UserInput
-from protocol.v2.turn import (
-    TURN_INTERRUPT,
-    TURN_START,
-    TURN_STEER,
-    TurnInterruptParams,
-    TurnInterruptResponse,
-    TurnStartParams,
-    TurnStartResponse,
-    TurnSteerParams,
-    TurnSteerResponse,
-)
 
 MAX_INPUT_CHARACTERS = 1_048_576
 """The reference's bound on the text of one input."""
 
 
-async def turn_start(context: ThreadContext, params: TurnStartParams) -> TurnStartResponse:
+async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wire.TurnStartResponse:
     live = loaded(context, params.thread_id)
     session = live.session
     _check_length(params.input)
@@ -51,10 +41,10 @@ async def turn_start(context: ThreadContext, params: TurnStartParams) -> TurnSta
         started = session.start_turn(words, change, params.output_schema)
     except CoreError as error:
         raise _refused(error) from error
-    return TurnStartResponse(turn=pending_turn(started.turn))
+    return wire.TurnStartResponse(turn=pending_turn(started.turn))
 
 
-async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSteerResponse:
+async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wire.TurnSteerResponse:
     session = loaded(context, params.thread_id).session
     if not params.expected_turn_id:
         raise invalid_request("expectedTurnId must not be empty", "invalid_params", "expectedTurnId")
@@ -63,12 +53,14 @@ async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSte
     _check_length(params.input)
     words = await session.words(_inputs(params.input), params.client_user_message_id)
     try:
-        return TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, words))
+        return wire.TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, words))
     except CoreError as error:
         raise _refused(error) from error
 
 
-async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) -> TurnInterruptResponse:
+async def turn_interrupt(
+    context: ThreadContext, params: wire.TurnInterruptParams
+) -> wire.TurnInterruptResponse:
     """Answered at once: `turn/completed` reports the end of the turn. An empty id asks for the thread to rest,
     also where it does already.
     """
@@ -79,7 +71,7 @@ async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) ->
         wants_rest = params.turn_id == "" and "turn_id" in params.model_fields_set
         if not wants_rest or not isinstance(error, NoActiveTurn):
             raise _refused(error) from error
-    return TurnInterruptResponse()
+    return wire.TurnInterruptResponse()
 
 
 def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
@@ -131,7 +123,7 @@ def _refused(error: CoreError) -> RpcError:
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     threads = services.threads.get()
     return (
-        route(TURN_START, turn_start, threads),
-        route(TURN_STEER, turn_steer, threads),
-        route(TURN_INTERRUPT, turn_interrupt, threads),
+        route(wire.TURN_START, turn_start, threads),
+        route(wire.TURN_STEER, turn_steer, threads),
+        route(wire.TURN_INTERRUPT, turn_interrupt, threads),
     )
