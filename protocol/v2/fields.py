@@ -73,6 +73,12 @@ def experimental_fields_in_use(params: BaseModel) -> tuple[str, ...]:
     )
 
 
+class InThread(WireModel):
+    """Parameters of a method that is about one thread."""
+
+    thread_id: str
+
+
 U = TypeVar("U")
 
 

@@ -27,56 +27,43 @@ class ItemCompletedNotification(WireStruct):
     completed_at_ms: int
 
 
-class AgentMessageDeltaNotification(WireStruct):
+class OfItem(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
+
+
+class ItemDelta(OfItem):
     delta: str
 
 
-class PlanDeltaNotification(WireStruct):
-    thread_id: str
-    turn_id: str
-    item_id: str
-    delta: str
+class AgentMessageDeltaNotification(ItemDelta):
+    pass
 
 
-class ReasoningSummaryPartAddedNotification(WireStruct):
-    thread_id: str
-    turn_id: str
-    item_id: str
+class PlanDeltaNotification(ItemDelta):
+    pass
+
+
+class ReasoningSummaryPartAddedNotification(OfItem):
     summary_index: int
 
 
-class ReasoningSummaryTextDeltaNotification(WireStruct):
-    thread_id: str
-    turn_id: str
-    item_id: str
-    delta: str
+class ReasoningSummaryTextDeltaNotification(ItemDelta):
     summary_index: int
 
 
-class ReasoningTextDeltaNotification(WireStruct):
-    thread_id: str
-    turn_id: str
-    item_id: str
-    delta: str
+class ReasoningTextDeltaNotification(ItemDelta):
     content_index: int
 
 
-class CommandExecutionOutputDeltaNotification(WireStruct):
-    thread_id: str
-    turn_id: str
-    item_id: str
-    delta: str
+class CommandExecutionOutputDeltaNotification(ItemDelta):
+    pass
 
 
-class TerminalInteractionNotification(WireStruct):
+class TerminalInteractionNotification(OfItem):
     """The model wrote to a command that runs."""
 
-    thread_id: str
-    turn_id: str
-    item_id: str
     process_id: str
     stdin: str
 

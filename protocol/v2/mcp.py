@@ -11,7 +11,7 @@ from protocol.base import Json, WireModel
 from protocol.fields import Count
 from protocol.structs import WireStruct, shown
 from protocol.table import ClientRequest, NoParams, ServerNotification
-from protocol.v2.fields import Integer
+from protocol.v2.fields import Integer, InThread
 
 
 class McpAuthStatus(StrEnum):
@@ -121,8 +121,7 @@ class ListMcpServerStatusResponse(WireStruct):
     next_cursor: str | None = None
 
 
-class McpServerToolCallParams(WireModel):
-    thread_id: str
+class McpServerToolCallParams(InThread):
     server: str
     tool: str
     arguments: Json = None

@@ -18,7 +18,7 @@ from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary, kebab, snake
 from protocol.structs import EngineStruct, WireStruct
 from protocol.table import ClientRequest, ServerNotification
-from protocol.v2.fields import IN_THREAD, AbsolutePathBuf, ReasoningEffort
+from protocol.v2.fields import IN_THREAD, AbsolutePathBuf, InThread, ReasoningEffort
 
 
 class ApprovalMode(StrEnum):
@@ -229,10 +229,9 @@ class ThreadSettings(WireStruct):
     personality: Personality | None = None
 
 
-class ThreadSettingsUpdateParams(WireModel):
+class ThreadSettingsUpdateParams(InThread):
     """The settings to change; they hold from the next turn on."""
 
-    thread_id: str
     cwd: PathText | None = None
     approval_policy: AskForApproval | None = None
     approvals_reviewer: ApprovalsReviewer | None = None

@@ -15,6 +15,7 @@ from protocol.v2.fields import (
     IN_THREAD,
     AbsolutePathBuf,
     Experimental,
+    InThread,
     LegacyAppPathString,
     ReasoningEffort,
     SortDirection,
@@ -142,13 +143,12 @@ class ThreadResumeInitialTurnsPageParams(WireModel):
     items_view: TurnItemsView | None = None
 
 
-class ThreadResumeParams(WireModel):
+class ThreadResumeParams(InThread):
     """Which thread, and settings for it. A thread that is open is joined as it is.
 
     `history` are items of the model's API, to go on with instead of what is stored.
     """
 
-    thread_id: str
     history: tuple[Json, ...] | None = experimental()
     path: PathText | None = experimental()
     model: str | None = None
@@ -177,10 +177,9 @@ class ThreadResumeResponse(OpenedThread):
     items_backwards_cursor: str | None = None
 
 
-class ThreadForkParams(WireModel):
+class ThreadForkParams(InThread):
     """Which thread to copy, up to where, and settings of the copy."""
 
-    thread_id: str
     last_turn_id: str | None = None
     before_turn_id: str | None = experimental()
     path: PathText | None = experimental()

@@ -10,7 +10,7 @@ from protocol.base import WireModel
 from protocol.fields import CleanText, Count, Flag
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest
-from protocol.v2.fields import IN_THREAD, SortDirection, experimental
+from protocol.v2.fields import IN_THREAD, InThread, SortDirection, experimental
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import Thread
 from protocol.v2.turn import Turn, TurnItemsView
@@ -105,8 +105,7 @@ class ThreadLoadedListResponse(WireStruct):
     next_cursor: str | None = None
 
 
-class ThreadReadParams(WireModel):
-    thread_id: str
+class ThreadReadParams(InThread):
     include_turns: Flag = False
 
 
@@ -114,10 +113,9 @@ class ThreadReadResponse(WireStruct):
     thread: Thread
 
 
-class ThreadTurnsListParams(WireModel):
+class ThreadTurnsListParams(InThread):
     """A page of turns, the newest first."""
 
-    thread_id: str
     cursor: str | None = None
     limit: Count | None = None
     sort_direction: SortDirection | None = None
@@ -141,10 +139,9 @@ ThreadItemsListAnchor = TypeAliasType("ThreadItemsListAnchor", ItemThreadItemsLi
 ThreadItemsListCursor = TypeAliasType("ThreadItemsListCursor", str | ThreadItemsListAnchor)
 
 
-class ThreadItemsListParams(WireModel):
+class ThreadItemsListParams(InThread):
     """A page of items, the oldest first, of the whole thread or of one turn."""
 
-    thread_id: str
     turn_id: str | None = None
     cursor: ThreadItemsListCursor | None = None
     limit: Count | None = None
@@ -190,8 +187,7 @@ class ThreadDeleteResponse(WireStruct):
     pass
 
 
-class ThreadSetNameParams(WireModel):
-    thread_id: str
+class ThreadSetNameParams(InThread):
     name: CleanText
 
 
@@ -205,8 +201,7 @@ class ThreadMetadataGitInfoUpdateParams(WireModel):
     origin_url: str | None = None
 
 
-class ThreadMetadataUpdateParams(WireModel):
-    thread_id: str
+class ThreadMetadataUpdateParams(InThread):
     git_info: ThreadMetadataGitInfoUpdateParams | None = None
 
 
@@ -214,10 +209,9 @@ class ThreadMetadataUpdateResponse(WireStruct):
     thread: Thread
 
 
-class ThreadRevertParams(WireModel):
+class ThreadRevertParams(InThread):
     """Cuts a thread off before a turn. Files stay as they are."""
 
-    thread_id: str
     before_turn_id: str
 
 

@@ -8,7 +8,7 @@ from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest
-from protocol.v2.fields import IN_THREAD, Integer, LegacyAppPathString
+from protocol.v2.fields import IN_THREAD, Integer, InThread, LegacyAppPathString
 from protocol.v2.thread import ThreadGoal, ThreadGoalStatus
 
 
@@ -20,10 +20,9 @@ class ThreadCompactStartResponse(WireStruct):
     pass
 
 
-class ThreadInjectItemsParams(WireModel):
+class ThreadInjectItemsParams(InThread):
     """Items of the model's API, for the model to see with the next request."""
 
-    thread_id: str
     items: tuple[Json, ...]
 
 
@@ -31,10 +30,9 @@ class ThreadInjectItemsResponse(WireStruct):
     pass
 
 
-class ThreadShellCommandParams(WireModel):
+class ThreadShellCommandParams(InThread):
     """A command of the user; the model is sent its output."""
 
-    thread_id: str
     command: CleanText
     timeout_ms: Integer | None = None
 
@@ -55,8 +53,7 @@ class ThreadBackgroundTerminal(WireStruct):
     rss_kb: int | None = None
 
 
-class ThreadBackgroundTerminalsListParams(WireModel):
-    thread_id: str
+class ThreadBackgroundTerminalsListParams(InThread):
     cursor: str | None = None
     limit: Count | None = None
 
@@ -66,8 +63,7 @@ class ThreadBackgroundTerminalsListResponse(WireStruct):
     next_cursor: str | None = None
 
 
-class ThreadBackgroundTerminalsTerminateParams(WireModel):
-    thread_id: str
+class ThreadBackgroundTerminalsTerminateParams(InThread):
     process_id: str
 
 
@@ -86,10 +82,9 @@ class ThreadBackgroundTerminalsCleanResponse(WireStruct):
 ThreadGoalMutationOrigin = TypeAliasType("ThreadGoalMutationOrigin", Literal["user", "automatic"])
 
 
-class ThreadGoalSetParams(WireModel):
+class ThreadGoalSetParams(InThread):
     """What is absent stays as it is."""
 
-    thread_id: str
     origin: ThreadGoalMutationOrigin | None = None
     objective: CleanText | None = None
     status: ThreadGoalStatus | None = None
@@ -108,8 +103,7 @@ class ThreadGoalGetResponse(WireStruct):
     goal: ThreadGoal | None = None
 
 
-class ThreadGoalClearParams(WireModel):
-    thread_id: str
+class ThreadGoalClearParams(InThread):
     origin: ThreadGoalMutationOrigin | None = None
 
 

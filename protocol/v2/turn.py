@@ -14,7 +14,7 @@ from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest, ServerNotification
-from protocol.v2.fields import IN_THREAD, ReasoningEffort, experimental
+from protocol.v2.fields import IN_THREAD, InThread, ReasoningEffort, experimental
 from protocol.v2.item_parts import UserInput
 from protocol.v2.items import ThreadItem
 from protocol.v2.server import TurnError
@@ -67,10 +67,9 @@ class AdditionalContextEntry(WireModel):
     name: str | None = None
 
 
-class TurnStartParams(WireModel):
+class TurnStartParams(InThread):
     """Words and, where given, settings; these hold for the turns after this one too, but for `outputSchema`."""
 
-    thread_id: str
     client_user_message_id: str | None = None
     input: tuple[UserInput, ...]
     responsesapi_client_metadata: dict[str, str] | None = experimental()
@@ -96,10 +95,9 @@ class TurnStartResponse(WireStruct):
     turn: Turn
 
 
-class TurnSteerParams(WireModel):
+class TurnSteerParams(InThread):
     """More words for the turn that runs, which must be the expected one."""
 
-    thread_id: str
     client_user_message_id: str | None = None
     input: tuple[UserInput, ...]
     responsesapi_client_metadata: dict[str, str] | None = experimental()
@@ -192,8 +190,7 @@ class ReviewDelivery(StrEnum):
     INLINE = "inline"
 
 
-class ReviewStartParams(WireModel):
-    thread_id: str
+class ReviewStartParams(InThread):
     target: ReviewTarget
     delivery: ReviewDelivery | None = None
 

@@ -33,21 +33,6 @@ _SOURCES: Final[Mapping[CommandSource, parts.CommandExecutionSource]] = {
     CommandSource.USER_SHELL: "userShell",
     CommandSource.TERMINAL: "unifiedExecStartup",
 }
-_COMMAND_STATUS: Final = {
-    ItemStatus.IN_PROGRESS: parts.CommandExecutionStatus.IN_PROGRESS,
-    ItemStatus.COMPLETED: parts.CommandExecutionStatus.COMPLETED,
-    ItemStatus.FAILED: parts.CommandExecutionStatus.FAILED,
-    ItemStatus.DECLINED: parts.CommandExecutionStatus.DECLINED,
-}
-_PATCH_STATUS: Final = {
-    status: parts.PatchApplyStatus(shown.value) for status, shown in _COMMAND_STATUS.items()
-}
-_CALL_STATUS: Final = {
-    ItemStatus.IN_PROGRESS: parts.McpToolCallStatus.IN_PROGRESS,
-    ItemStatus.COMPLETED: parts.McpToolCallStatus.COMPLETED,
-    ItemStatus.FAILED: parts.McpToolCallStatus.FAILED,
-    ItemStatus.DECLINED: parts.McpToolCallStatus.FAILED,
-}
 _PHASES: Final = {phase.value: phase for phase in wire.MessagePhase}
 
 
@@ -72,7 +57,9 @@ def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | N
             return _command(item, at)
         case engine.FileChange():
             changes = tuple(_file_change(path, change) for path, change in sorted(item.changes.items()))
-            return wire.FileChangeThreadItem(**at, changes=changes, status=_PATCH_STATUS[item.status])
+            return wire.FileChangeThreadItem(
+                **at, changes=changes, status=parts.PatchApplyStatus[item.status.name]
+            )
         case engine.McpToolCall():
             return _mcp_call(item, at)
         case engine.DynamicToolCall():
@@ -128,7 +115,7 @@ def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.Comm
         cwd=item.cwd,
         process_id=item.process_id,
         source=_SOURCES[item.source],
-        status=_COMMAND_STATUS[item.status],
+        status=parts.CommandExecutionStatus[item.status.name],
         command_actions=command_actions(item.parsed, item.command, item.cwd),
         aggregated_output=item.output or None if ran else None,
         exit_code=item.exit_code,
@@ -178,7 +165,7 @@ def _mcp_call(item: engine.McpToolCall, at: Mapping[str, Json]) -> wire.McpToolC
         **at,
         server=item.invocation.server,
         tool=item.invocation.tool,
-        status=_CALL_STATUS[item.status],
+        status=parts.McpToolCallStatus[_ended(item.status).name],
         arguments=item.invocation.arguments,
         result=result,
         error=error,
@@ -211,7 +198,7 @@ def _dynamic_call(item: engine.DynamicToolCall, at: Mapping[str, Json]) -> wire.
         namespace=item.namespace,
         tool=item.tool,
         arguments=item.arguments,
-        status=parts.DynamicToolCallStatus(_CALL_STATUS[item.status].value),
+        status=parts.DynamicToolCallStatus[_ended(item.status).name],
         content_items=None if item.content is None else tuple(map(_tool_content, item.content)),
         success=item.success,
         duration_ms=_ms(item.seconds),
@@ -254,6 +241,11 @@ def _texts(fields: Mapping[str, Json], name: str) -> tuple[str, ...] | None:
 def _text(fields: Mapping[str, Json], name: str) -> str | None:
     value = fields.get(name)
     return value if isinstance(value, str) else None
+
+
+def _ended(status: ItemStatus) -> ItemStatus:
+    """Return the status of a call, for which there is no word for a declined one."""
+    return ItemStatus.FAILED if status is ItemStatus.DECLINED else status
 
 
 def _ms(seconds: float | None) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Final, assert_never
+from typing import assert_never
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,7 @@ from protocol.engine.events import GoalCleared, GoalUpdated, McpServerStateChang
 from protocol.events import notices, turn
 from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
-from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent, StepStatus
+from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
 from protocol.v2 import thread as wire
 from protocol.v2.server import (
@@ -42,22 +42,12 @@ from protocol.v2.turn import (
     TurnPlanUpdatedNotification,
 )
 
-_SHOWN: Final = {
-    engine.GoalStatus.ACTIVE: wire.ThreadGoalStatus.ACTIVE,
-    engine.GoalStatus.PAUSED: wire.ThreadGoalStatus.PAUSED,
-    engine.GoalStatus.BLOCKED: wire.ThreadGoalStatus.BLOCKED,
-    engine.GoalStatus.USAGE_LIMITED: wire.ThreadGoalStatus.USAGE_LIMITED,
-    engine.GoalStatus.BUDGET_LIMITED: wire.ThreadGoalStatus.BUDGET_LIMITED,
-    engine.GoalStatus.COMPLETE: wire.ThreadGoalStatus.COMPLETE,
-}
-_READ: Final = {shown: status for status, shown in _SHOWN.items()}
-
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
     return wire.ThreadGoal(
         thread_id=thread_id,
         objective=goal.objective,
-        status=_SHOWN[goal.status],
+        status=wire.ThreadGoalStatus[goal.status.name],
         token_budget=goal.token_budget,
         tokens_used=goal.tokens_used,
         time_used_seconds=int(goal.seconds_used),
@@ -67,7 +57,7 @@ def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
 
 
 def goal_status(shown: wire.ThreadGoalStatus | None) -> engine.GoalStatus | None:
-    return None if shown is None else _READ[shown]
+    return None if shown is None else engine.GoalStatus[shown.name]
 
 
 class AccountLimits:
@@ -134,12 +124,6 @@ def _window(window: turn.RateLimitWindow | None) -> RateLimitWindow | None:
 
 RAW_ITEM_COMPLETED = "rawResponseItem/completed"
 """Only for clients that asked for raw items."""
-
-_STEPS = {
-    StepStatus.PENDING: TurnPlanStepStatus.PENDING,
-    StepStatus.IN_PROGRESS: TurnPlanStepStatus.IN_PROGRESS,
-    StepStatus.COMPLETED: TurnPlanStepStatus.COMPLETED,
-}
 
 
 class ThreadNews:
@@ -253,7 +237,9 @@ class ThreadNews:
     def _plan(self, turn_id: str | None, event: PlanUpdateEvent) -> None:
         if turn_id is None:
             return
-        steps = tuple(TurnPlanStep(step=each.step, status=_STEPS[each.status]) for each in event.plan)
+        steps = tuple(
+            TurnPlanStep(step=each.step, status=TurnPlanStepStatus[each.status.name]) for each in event.plan
+        )
         plan = TurnPlanUpdatedNotification(
             thread_id=self._thread_id, turn_id=turn_id, explanation=event.explanation, plan=steps
         )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from app_server.apis.v2.settings import (
     active_profile,
@@ -25,12 +24,10 @@ from protocol.base import Json
 from protocol.engine.questions import ClientTool
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
-    AskForApproval,
-    QuestionKinds,
     SandboxPolicy,
-    TurnMode,
     WorkspaceWrite,
 )
+from protocol.rollout import TurnContextItem
 from protocol.structs import replace
 from protocol.v2 import thread_open as wire
 from protocol.v2.settings import ApprovalsReviewer
@@ -39,31 +36,8 @@ ASKS = "approval_policy"
 """The setting, and the beginning of its parts."""
 
 
-class LastSettings(Protocol):
-    """Those of a stored turn, as `TurnContextItem` has them."""
-
-    @property
-    def cwd(self) -> str: ...
-    @property
-    def approval_policy(self) -> AskForApproval: ...
-    @property
-    def granular(self) -> QuestionKinds | None: ...
-    @property
-    def sandbox_policy(self) -> SandboxPolicy: ...
-    @property
-    def permission_profile(self) -> str | None: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def chosen_effort(self) -> str | None: ...
-    @property
-    def mode(self) -> TurnMode | None: ...
-    @property
-    def mode_instructions(self) -> str | None: ...
-
-
 def with_last_settings(
-    given: RequestOverrides, last: LastSettings | None, *, rights: bool = True
+    given: RequestOverrides, last: TurnContextItem | None, *, rights: bool = True
 ) -> RequestOverrides:
     """What the request leaves open is as it was in the thread's last turn; None: there was none. Without `rights` what
     the thread may do is as the user has configured it.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -23,13 +23,6 @@ from protocol.v2 import thread as wire
 from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import ThreadItem, UserMessageThreadItem
 from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
-
-_STATUS: Final = {
-    TurnState.IN_PROGRESS: TurnStatus.IN_PROGRESS,
-    TurnState.COMPLETED: TurnStatus.COMPLETED,
-    TurnState.INTERRUPTED: TurnStatus.INTERRUPTED,
-    TurnState.FAILED: TurnStatus.FAILED,
-}
 
 
 def pending_turn(id: str) -> Turn:
@@ -117,7 +110,7 @@ def _turn(record: TurnRecord, view: TurnItemsView, items: Sequence[ThreadItem]) 
         root_turn_id=record.id,
         items=tuple(items),
         items_view=view,
-        status=_STATUS[record.state],
+        status=TurnStatus[record.state.name],
         error=None if record.error is None else turn_error(record.error),
         started_at=_seconds(record.started_at),
         completed_at=_seconds(record.ended_at),

@@ -49,12 +49,6 @@ STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {
     ConnectionState.FAILED: "failed",
     ConnectionState.DISABLED: "disabled",
 }
-AUTH = {
-    engine.McpAuthStatus.UNSUPPORTED: wire.McpAuthStatus.UNSUPPORTED,
-    engine.McpAuthStatus.NOT_LOGGED_IN: wire.McpAuthStatus.NOT_LOGGED_IN,
-    engine.McpAuthStatus.BEARER_TOKEN: wire.McpAuthStatus.BEARER_TOKEN,
-    engine.McpAuthStatus.O_AUTH: wire.McpAuthStatus.O_AUTH,
-}
 
 
 def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStatus:
@@ -69,7 +63,7 @@ def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStat
         tools_error=status.error,
         resources=tuple(read(wire.Resource, each.to_value()) for each in status.resources),
         resource_templates=tuple(read(wire.ResourceTemplate, each.to_value()) for each in status.templates),
-        auth_status=AUTH[status.auth],
+        auth_status=wire.McpAuthStatus[status.auth.name],
     )
 
 
