@@ -230,6 +230,12 @@ LARGE = {
 }
 
 
+MOST_LINES, FEW_LINES, MOST_SMALL = 400, 60, 90
+"""Of a module that holds one idea; and how many may be smaller, which nearly always belong to their one user."""
+
+PRIVATE = {"app_server.core.telemetry": "OpenTelemetry's logs have no public names yet"}
+"""Modules that use names of libraries that begin with an underscore, and why."""
+
 OPENS_FILES = {
     "app_server.beneath": "the opener",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
@@ -573,6 +579,36 @@ def test_no_reason_for_a_late_import_is_left_over() -> None:
 def test_constructors_are_small() -> None:
     sizes = [pair for module in modules() if inside(module, "app_server") for pair in constructors(module)]
     assert {name for name, size in sizes if size > MOST_FIELDS} == LARGE.keys()
+
+
+def test_modules_have_a_good_size() -> None:
+    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules().items()}
+    assert {name for name, count in lines.items() if count > MOST_LINES} == set()
+    assert len([name for name, count in lines.items() if 0 < count < FEW_LINES]) <= MOST_SMALL
+
+
+def private_names(module: str) -> Iterator[str]:
+    """The names of other libraries than the standard one that are not meant for others."""
+    foreign = {name for name in imports(module) if name.split(".")[0] not in sys.stdlib_module_names}
+    foreign = {name for name in foreign if name.split(".")[0] not in ("app_server", "protocol")}
+    tops = {name.split(".")[0] for name in foreign}
+    for node in nodes(module):
+        match node:
+            case ast.Import(names=aliases):
+                yield from (each.name for each in aliases if each.name in foreign and "._" in each.name)
+            case ast.ImportFrom(module=str(source), names=aliases) if source in foreign:
+                full = (f"{source}.{each.name}" for each in aliases)
+                yield from (name for name in full if "._" in name)
+            case ast.Attribute(attr=attr) if attr.startswith("_") and not attr.startswith("__"):
+                text = ast.unparse(node)
+                if text.split(".")[0] in tops:
+                    yield text
+
+
+def test_no_private_names_of_libraries_are_used() -> None:
+    users = {module for module in modules() if list(private_names(module))}
+    assert {module for module in users if not any(inside(module, each) for each in PRIVATE)} == set()
+    assert {each for each in PRIVATE if not any(inside(module, each) for module in users)} == set()
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
