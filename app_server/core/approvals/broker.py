@@ -55,7 +55,7 @@ class PendingAnswers(Generic[Key, Answer]):
             del self._open[key]
 
     def resolve(self, key: Key, answer: Answer) -> bool:
-        """False if nobody waits for it any more."""
+        """Answer a question; return False if nobody waits for it any more."""
         waiting = self._open.get(key)
         if waiting is None or waiting.answered.is_set():
             return False

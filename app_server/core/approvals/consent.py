@@ -25,7 +25,7 @@ class Rights(Struct, frozen=True):
     """In the roots, the superuser may also write files of other users."""
 
     def within(self, other: Rights) -> bool:
-        """Whether `other` includes all of these rights."""
+        """Tell whether `other` includes all of these rights."""
         if not self.confined or not other.confined:
             return not other.confined
         return (
@@ -39,7 +39,7 @@ EVERYTHING = Rights(confined=False)
 
 
 def rights_of(plan: SandboxPlan | None) -> Rights:
-    """The rights that a plan grants; None means no sandbox."""
+    """Return the rights that a plan grants; None means no sandbox."""
     if plan is None:
         return EVERYTHING
     return Rights(
@@ -91,7 +91,7 @@ class Consent(Struct, frozen=True):
     """The rights that the policy of the turn grants without approval."""
 
     def covers(self, request: Consent) -> bool:
-        """Whether this approval, given for the session, decides `request` as well.
+        """Tell whether this approval, given for the session, decides `request` as well.
 
         It does if the subject is included, the run has no more rights than the approved one, and the policy is not
         stricter than it was: a user who tightens the policy withdraws what he approved under the wider one.
@@ -103,7 +103,7 @@ class Consent(Struct, frozen=True):
         )
 
     def for_its_files(self) -> Consent:
-        """The approval of a patch as that of every patch to the same files."""
+        """Return the approval of a patch as that of every patch to the same files."""
         assert isinstance(self.subject, PatchSubject)
         return replace(self, subject=replace(self.subject, text=None))
 

@@ -64,7 +64,7 @@ def policy_rejection(
     sandbox: SandboxPolicy,
     kinds: QuestionKinds | None = None,
 ) -> str | None:
-    """The text for the model if the policy or a rule rejects the command outright; otherwise None.
+    """Return the text for the model if the policy or a rule rejects the command outright; otherwise None.
 
     `kinds` are those of questions that may be asked; None: all.
     """
@@ -109,7 +109,8 @@ def decide(
     git_is_plain: Callable[[], bool] | None = None,
     allowed: Callable[[Sequence[str]], bool] = lambda words: False,
 ) -> Verdict:
-    """RUN means: in the sandbox of the policy, without approval. `allowed` are commands for which a rule says so.
+    """Decide whether a command is asked about. RUN means: in the sandbox of the policy, without approval. `allowed` are
+    commands for which a rule says so.
 
     `trusts` checks that a program's name resolves to a file that nobody could have planted. `git_is_plain` is called
     only if the decision depends on the repository of the working directory; without it, no git command counts as
@@ -139,7 +140,7 @@ def decide(
 
 
 def leaves_sandbox(request: CommandRequest, sandbox: SandboxPolicy) -> bool:
-    """Whether the model asks for more than the policy gives: under full access there is no sandbox to leave."""
+    """Tell whether the model asks for more than the policy gives: under full access there is no sandbox to leave."""
     return request.escalated and not isinstance(sandbox, DangerFullAccess)
 
 
@@ -150,7 +151,7 @@ def decide_input(
     policy: Rights,
     kinds: QuestionKinds | None = None,
 ) -> InputVerdict:
-    """Whether `text` may be typed into a terminal with the rights `terminal`, under a policy that grants `policy`.
+    """Tell whether `text` may be typed into a terminal with the rights `terminal`, under a policy that grants `policy`.
 
     The rules are those of a command. The reader need not be a shell, so no input counts as reading only.
     """
@@ -171,5 +172,5 @@ def decide_input(
 
 
 def may_ask_after_denial(approval: AskForApproval) -> bool:
-    """Whether the user may be asked to run a command without the sandbox after the sandbox denied it."""
+    """Tell whether the user may be asked to run a command without the sandbox after the sandbox denied it."""
     return approval in (AskForApproval.ON_FAILURE, AskForApproval.UNTRUSTED)

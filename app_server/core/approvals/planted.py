@@ -47,7 +47,9 @@ class ProgramSearch(Struct, frozen=True):
     """Real directories in which commands or a repository may have created files."""
 
     def trusts(self, program: str) -> bool:
-        """`program` is a bare name or an absolute path. A name that is not on the PATH is trusted: it runs nothing."""
+        """Tell whether nobody can have planted a program. `program` is a bare name or an absolute path. A name that is
+        not on the PATH is trusted: it runs nothing.
+        """
         if os.path.basename(program) in SHELLS and not self._trusts_startup():
             return False
         if "/" in program:
@@ -78,12 +80,12 @@ class ProgramSearch(Struct, frozen=True):
         return not self._is_exposed(path) and not _anybody_may_replace(path)
 
     def _is_exposed(self, path: str) -> bool:
-        """Whether its path, or the target of its links, lies in an exposed directory."""
+        """Tell whether its path, or the target of its links, lies in an exposed directory."""
         return any(within(place, folder) for place in _places(path) for folder in self.exposed)
 
 
 def _anybody_may_replace(path: str) -> bool:
-    """Whether the file or a directory above it is writable for everybody. A directory with the sticky bit, such as
+    """Tell whether the file or a directory above it is writable for everybody. A directory with the sticky bit, such as
     /tmp, is not: there `exposed` decides.
     """
     for place in _places(path):
@@ -100,13 +102,13 @@ def _anybody_may_replace(path: str) -> bool:
 
 
 def _places(path: str) -> set[str]:
-    """The absolute path as given, and its real path."""
+    """Return the absolute path as given, and its real path."""
     return {"/" + os.path.normpath(path).lstrip("/"), real_path(path)}
 
 
 def exposed_folders(cwd: str, writable: Iterable[str]) -> tuple[str, ...]:
-    """The working directory, the repositories that contain it, and the writable directories, as real paths; `writable`
-    are real paths already. `/` is left out: no program could be trusted otherwise.
+    """Return the working directory, the repositories that contain it, and the writable directories, as real paths;
+    `writable` are real paths already. `/` is left out: no program could be trusted otherwise.
     """
     folder = real_path(cwd)
     found = {folder, *writable}

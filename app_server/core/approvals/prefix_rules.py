@@ -38,7 +38,7 @@ class PrefixRules:
         (self._allowing if rule.decision is RuleDecision.ALLOW else self._restricting).append(rule)
 
     def allows(self, words: Sequence[str]) -> bool:
-        """Whether this one command, without a shell around it, needs no approval.
+        """Tell whether this one command, without a shell around it, needs no approval.
 
         A rule covers a command that destroys only where it says so itself: who allowed `rm` did not mean `rm -rf`.
         """
@@ -46,7 +46,7 @@ class PrefixRules:
         return bool(found) and (not is_dangerous(words) or any(map(_says_danger, found)))
 
     def restriction(self, argv: Sequence[str]) -> PrefixRule | None:
-        """The strictest rule that asks about, or forbids, anything in this command line."""
+        """Return the strictest rule that asks about, or forbids, anything in this command line."""
         if not self._restricting:
             return None
         found: PrefixRule | None = None
@@ -90,8 +90,8 @@ def _says_danger(rule: PrefixRule) -> bool:
 
 
 def _fits(rule: PrefixRule, words: Sequence[str]) -> bool:
-    """A path to the program, and a pattern that fits its name, are the program. Options before a command of git do not
-    change which one it is.
+    """Tell whether a rule is about a command. A path to the program, and a pattern that fits its name, are the program.
+    Options before a command of git do not change which one it is.
     """
     name, rest = program_name(words[0]), words[1:]
     return (

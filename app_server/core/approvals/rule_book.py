@@ -57,7 +57,7 @@ class FoundRules(Struct, frozen=True):
 
 
 def read_rules(home: Path) -> FoundRules:
-    """The rules of all files, in the order of their names."""
+    """Return the rules of all files, in the order of their names."""
     rules: list[PrefixRule] = []
     problems: list[str] = []
     try:
@@ -170,7 +170,7 @@ def _text(content: bytes) -> str:
 
 
 def _lock(fd: int) -> None:
-    """Against other servers. A lock that is never released delays the rule and does not prevent it."""
+    """Lock it against other servers. A lock that is never released delays the rule and does not prevent it."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:

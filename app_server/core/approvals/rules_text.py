@@ -80,13 +80,13 @@ def rule_for(words: Sequence[str]) -> PrefixRule:
 
 
 def rule_line(words: Sequence[str]) -> str:
-    """The statement that allows commands which begin with these words."""
+    """Return the statement that allows commands which begin with these words."""
     listed = ", ".join(json.dumps(word, ensure_ascii=False) for word in words)
     return f'prefix_rule(pattern=[{listed}], decision="allow")\n'
 
 
 def _readable(text: str) -> list[PrefixRule]:
-    """Of a damaged file: the rules that can be read one by one."""
+    """Return the rules of a damaged file that can be read one by one."""
     starts = [found.start() for found in _START.finditer(text)][:MOST_RULES]
     rules: list[PrefixRule] = []
     for start, end in pairwise([*starts, len(text)]):
@@ -98,7 +98,7 @@ def _readable(text: str) -> list[PrefixRule]:
 
 
 def _without_rest(statement: str) -> str:
-    """Up to the last line that may end a call."""
+    """Cut behind the last line that may end a call."""
     end = statement.rfind(")")
     return statement[: end + 1]
 
@@ -124,7 +124,7 @@ def _parse(text: str) -> list[PrefixRule]:
 
 
 def _statement(statement: ast.stmt) -> PrefixRule | None:
-    """None for a rule of another kind. Raises ValueError."""
+    """Read a statement; None for a rule of another kind. Raises ValueError."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Name(id="prefix_rule"), args=[], keywords=keywords)):
             return _rule({str(each.arg): ast.literal_eval(each.value) for each in keywords})

@@ -63,7 +63,7 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def create_directory(path: str, *, recursive: bool) -> None:
-    """Those above it too, if `recursive`; then it may exist already."""
+    """Create a directory, those above it too if `recursive`; then it may exist already."""
     if recursive:
         os.makedirs(path, exist_ok=True)
     else:
@@ -83,7 +83,7 @@ def metadata(path: str) -> Metadata:
 
 
 def list_directory(path: str) -> list[DirectoryEntry]:
-    """By name. Bytes of a name that are no text are shown as U+FFFD."""
+    """List a directory by name. Bytes of a name that are no text are shown as U+FFFD."""
     found: list[DirectoryEntry] = []
     with os.scandir(path) as entries:
         for entry in entries:
@@ -96,7 +96,7 @@ def list_directory(path: str) -> list[DirectoryEntry]:
 
 
 def remove(path: str, *, recursive: bool, force: bool) -> None:
-    """A link is removed, not what it leads to. `force`: nothing there is no error."""
+    """Remove a file or directory; of a link not what it leads to. `force`: nothing there is no error."""
     if os.path.realpath(path) == "/":
         raise FileRefused("the root directory is not removed")
     try:

@@ -48,11 +48,11 @@ class Inotify:
         self.number = _checked(_libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
     def add(self, directory: str) -> int:
-        """The descriptor of the directory; the same again for one that is watched already."""
+        """Return the descriptor of the directory; the same again for one that is watched already."""
         return _checked(_libc().inotify_add_watch(self.number, os.fsencode(directory), WATCHED))
 
     def remove(self, descriptor: int) -> None:
-        """The kernel may have removed it already, with its directory."""
+        """Remove a watch, which the kernel may have removed already, with its directory."""
         _libc().inotify_rm_watch(self.number, descriptor)
 
     def read(self) -> list[InotifyEvent]:
@@ -122,7 +122,7 @@ def find_place(source: Inotify, path: str, used: set[int]) -> WatchPlace:
 
 
 def _nearest(path: str) -> tuple[str, str]:
-    """The nearest directory above `path`, and the name in it that leads on; no name for the root directory."""
+    """Return the nearest directory above `path`, and the name in it that leads on; no name for the root directory."""
     folder, component = os.path.split(path)
     while component and not _is_directory(folder):
         folder, component = os.path.split(folder)

@@ -34,7 +34,7 @@ class FileRefused(CoreError):
 
 @contextmanager
 def opened(path: str, home: str) -> Iterator[tuple[int, os.stat_result]]:
-    """A regular file: its descriptor, and what is known of it. Raises FileRefused, OSError."""
+    """Open a regular file; give its descriptor, and what is known of it. Raises FileRefused, OSError."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise not_a_file(path)
     descriptor = os.open(path, READING)
@@ -64,7 +64,9 @@ Fill = Callable[[int], None]
 
 
 def replace_content(path: str, fill: Fill, size: int, mode: int | None = None) -> None:
-    """`size` is that of the content; `mode` the rights of the file, otherwise those of the old one."""
+    """Replace the content of a file. `size` is that of the content; `mode` the rights of the file, otherwise those of
+    the old one.
+    """
     target = os.path.realpath(path)
     try:
         old = os.stat(target)

@@ -28,7 +28,9 @@ class PathSnapshot(Struct, frozen=True):
 
 
 def take_snapshot(path: str, before: PathSnapshot | None = None) -> PathSnapshot:
-    """What cannot be looked at counts as not there; where there is no descriptor for looking, all is as `before`."""
+    """Look at a path. What cannot be looked at counts as not there; where there is no descriptor for looking, all is as
+    `before`.
+    """
     try:
         own = os.lstat(path)
     except OSError:
@@ -70,7 +72,7 @@ def _entry(entry: os.DirEntry[str]) -> EntryState | None:
 
 
 def _state(status: os.stat_result) -> EntryState:
-    """Of a directory only what its content does not change."""
+    """Return what changes with a file; of a directory only what its content does not change."""
     about = (status.st_dev, status.st_ino, status.st_mode, status.st_uid, status.st_gid)
     if stat.S_ISDIR(status.st_mode):
         return about

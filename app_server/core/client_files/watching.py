@@ -84,7 +84,7 @@ class FileWatcher:
         self._placing = anyio.Lock()
 
     async def watch(self, id: str, path: str) -> str:
-        """The path in its plain form. Nothing is sent before `begin`. Raises FileRefused, OSError."""
+        """Return the path in its plain form. Nothing is sent before `begin`. Raises FileRefused, OSError."""
         if id in self._watches:
             raise FileRefused(f"watchId already exists: {id}", "watch_exists")
         if len(id) > MAX_ID:
@@ -103,7 +103,7 @@ class FileWatcher:
         return watch.path
 
     def begin(self, id: str) -> None:
-        """From now on changes are sent."""
+        """Send changes from now on."""
         watch = self._watches.get(id)
         if watch is not None:
             watch.begun = True

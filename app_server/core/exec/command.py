@@ -74,7 +74,7 @@ BAD_SYSTEM_CALL = 128 + 31
 
 
 def looks_denied(exit_code: int, stdout: bytes, stderr: bytes) -> bool:
-    """True for a failure whose output has a tell-tale word, or that the filter ended."""
+    """Tell whether a failure's output has a tell-tale word, or that the filter ended."""
     if exit_code == 0:
         return False
     if any(word in text for text in (stderr.lower(), stdout.lower()) for word in KEYWORDS):

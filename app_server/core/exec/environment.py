@@ -49,7 +49,7 @@ def command_environment(
     withheld: Collection[str] = (),
     seatbelt: bool = False,
 ) -> dict[str, str]:
-    """The variables for one command.
+    """Return the variables for one command.
 
     `withheld` names the variables with credentials of configured providers. `plan` is None for full access.
     """
@@ -72,7 +72,7 @@ def command_environment(
 
 
 def secret_values(server: Mapping[str, str]) -> frozenset[str]:
-    """The values of variables whose names suggest a secret."""
+    """Return the values of variables whose names suggest a secret."""
     secret = _matcher(SECRET_PATTERNS)
     return frozenset(value for name, value in server.items() if secret(name))
 

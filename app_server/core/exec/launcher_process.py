@@ -54,7 +54,7 @@ class LauncherProcess:
         return self._process.pid if self._process is not None else None
 
     def start(self) -> socket.socket:
-        """The socket of the launcher, which is started if it does not run."""
+        """Return the socket of the launcher, which is started if it does not run."""
         if self._socket is not None and self._process is not None and self._process.poll() is None:
             return self._socket
         self._drop()
@@ -158,8 +158,8 @@ class Confinement(Struct, frozen=True):
 def build(
     spec: CommandSpec, confinement: Confinement | None, *, terminal: bool = False, background: bool = True
 ) -> Value:
-    """The request for one command. `confinement` and `spec.sandbox` are both given or both None. With `background`,
-    processes may outlive an unconfined command; no confined process outlives its command.
+    """Return the request for one command. `confinement` and `spec.sandbox` are both given or both None. With
+    `background`, processes may outlive an unconfined command; no confined process outlives its command.
     """
     if not spec.argv or not spec.argv[0]:
         raise LaunchError("command args are empty")
@@ -205,5 +205,5 @@ def _encode(text: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _variable(text: str) -> bytes:
-    """A name or value of an environment. Cached, because each command has nearly the same environment."""
+    """Encode a name or value of an environment. Cached, because each command has nearly the same environment."""
     return _encode(text)

@@ -83,7 +83,7 @@ class LoginShells:
     _known: OrderedDict[Key, Known] = field(init=False, default_factory=OrderedDict)
 
     def taken_over(self, spec: CommandSpec) -> CommandSpec:
-        """The command as it is to be run: as it is, or without the profile."""
+        """Return the command as it is to be run: as it is, or without the profile."""
         key = _key(spec)
         known = None if key is None else self._known.get(key)
         if key is None or known is None or known.start is None:
@@ -157,7 +157,7 @@ class LoginShells:
 
 
 def _key(spec: CommandSpec) -> Key | None:
-    """Equal for commands whose login shells begin the same; None for a command of another kind."""
+    """Return a key that is equal for commands whose login shells begin the same; None for a command of another kind."""
     if len(spec.argv) != 3 or spec.argv[1] != "-lc" or os.path.basename(spec.argv[0]) != "bash":
         return None
     if "BASH_ENV" in spec.env or ("/" in spec.argv[0] and not os.path.isabs(spec.argv[0])):

@@ -21,8 +21,9 @@ from protocol.records import dataclass
 
 
 def own_folder(home: str, *names: str) -> str:
-    """A folder in the home, inside one another as they are named, created if needed. Raises OSError, PermissionError
-    if others than the server's user can write to it."""
+    """Return a folder in the home, the last of these names inside one another, created if needed. Raises OSError,
+    PermissionError if others than the server's user can write to it.
+    """
     folder = os.path.realpath(home)
     for name in names:
         folder = os.path.join(folder, name)
@@ -75,8 +76,9 @@ class Programs:
     _failed: bool = field(init=False, default=False)
 
     def added_to(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment with our programs first on its PATH. An environment without a PATH is returned as it is: the
-        shell's default applies then."""
+        """Return the environment with our programs first on its PATH. An environment without a PATH is returned as it
+        is: the shell's default applies then.
+        """
         path = environment.get("PATH")
         folder = self._ready() if path else None
         if folder is None:
@@ -107,7 +109,7 @@ def install(home: str, python: str) -> str:
 
 
 def script(python: str) -> str:
-    """The text of each program."""
+    """Return the text of each program."""
     return f'#!/bin/sh\nexec {shlex.join(program_command(python))} "$@"\n'
 
 

@@ -47,7 +47,9 @@ class _Process(Struct, frozen=True):
 
 
 def usage_of(root: CommandRoot, table: dict[int, int]) -> ProcessUsage | None:
-    """`table`: the parent of every process, as `descendants.listed` has it. Blocks."""
+    """Sum up what a tree of processes uses. `table`: the parent of every process, as `descendants.listed` has it.
+    Blocks.
+    """
     below = descendants.below(root.pid, table)
     found = {
         pid: each for pid in (below if root.is_supervisor else [root.pid, *below]) if (each := _read(pid))
@@ -195,7 +197,7 @@ class ReportReader:
 
 
 def execution_error(code: int) -> str:
-    """Why a program could not be executed, in the text that clients of this protocol match."""
+    """Say why a program could not be executed, in the text that clients of this protocol match."""
     if code == errno.ECHILD:
         return "the process that should start the command has ended; try again"
     if code in SHORTAGES:
@@ -207,5 +209,5 @@ def execution_error(code: int) -> str:
 
 
 def unavailable_error(report: Report) -> str:
-    """Why the sandbox of a command could not be built."""
+    """Say why the sandbox of a command could not be built."""
     return f"the sandbox for this command cannot be built: {report.detail}{retry_hint(report.code)}"

@@ -130,7 +130,7 @@ class HeadTail:
             self._tail_size -= len(self._tail.popleft())
 
     def value(self) -> bytes:
-        """All output if it fits, otherwise head, a line about the gap, and tail."""
+        """Return all output if it fits, otherwise head, a line about the gap, and tail."""
         head = b"".join(self._head)
         tail = b"".join(self._tail)[-self._half :]
         omitted = self.total - len(head) - len(tail)

@@ -30,7 +30,7 @@ class Lines:
             self._depths.append(last if blank else len(expanded) - len(expanded.lstrip()))
 
     def block(self, anchor: int, *, levels: int, siblings: bool, header: bool) -> range:
-        """The block `levels` above the line `anchor`, or the outermost for 0.
+        """Return the block `levels` above the line `anchor`, or the outermost for 0.
 
         `siblings` adds the other blocks under the same parent, `header` the comments and attributes directly above.
         """
@@ -64,7 +64,7 @@ class Lines:
         return head
 
     def _end(self, start: int, floor: int) -> int:
-        """The end of the lines from `start` that are at least as deep as `floor`, or open such a block."""
+        """Return the end of the lines from `start` that are at least as deep as `floor`, or open such a block."""
         end = start + 1
         for n in range(start + 1, self.count):
             opens = self._depths[n] == floor - 1 and self._texts[n] in OPENERS
@@ -86,7 +86,7 @@ class Lines:
 
 
 def window(block: range, anchor: int, limit: int) -> range:
-    """The at most `limit` lines of the block that are nearest to the anchor."""
+    """Return the at most `limit` lines of the block that are nearest to the anchor."""
     above, below = anchor - block.start, block.stop - 1 - anchor
     up = min(above, max(limit // 2, limit - 1 - below))
     down = min(below, limit - 1 - up)

@@ -70,8 +70,8 @@ PATHS = Scale(white=8, delimiter=9, delimiters="/", start=_DELIMITER)
 
 
 def parse_query(query: str, *, smart_case: bool = True) -> tuple[Word, ...]:
-    """The words of a query, separated by white space; a backslash escapes a space. With `smart_case` a word with a
-    capital is not folded.
+    """Return the words of a query, separated by white space; a backslash escapes a space. With `smart_case` a word with
+    a capital is not folded.
     """
     return tuple(_word(found.replace("\\ ", " "), smart_case) for found in _SPLIT.findall(query))
 
@@ -82,7 +82,7 @@ def _word(text: str, smart_case: bool) -> Word:
 
 
 def folded(text: str, word: Word) -> str:
-    """`text` folded for the search of that word, with the same number of characters."""
+    """Fold `text` for the search of that word, with the same number of characters."""
     if text.isascii():
         return text if word.cased else text.lower()
     return text.translate(_FOLDS[word.cased, word.accented])
@@ -110,8 +110,8 @@ _FOLDS = {(c, a): _Fold(c, a) for c in (False, True) for a in (False, True)}
 
 
 def subsequence_pattern(word: Word, separator: str) -> str:
-    """A regular expression that finds the folded paths, each preceded by a separator, with the word's characters in
-    order.
+    """Return a regular expression that finds the folded paths, each preceded by a separator, with the word's characters
+    in order.
     """
     end = re.escape(separator)
     parts = (f"[^{re.escape(char)}{end}]*+{re.escape(char)}" for char in word.text)
@@ -132,12 +132,12 @@ def shape_table(words: Sequence[Word], scale: Scale = TEXTS) -> dict[int, int]:
 
 
 def score(word: Word, path: str, fold: str, scale: Scale = TEXTS) -> int:
-    """The score of the word; `fold` is the folded path, which must contain its characters in order."""
+    """Return the score of the word; `fold` is the folded path, which must contain its characters in order."""
     return max(cell[1] for cell in _last_row(word.text, path, fold, scale, None))
 
 
 def positions(word: Word, path: str, fold: str, scale: Scale = TEXTS) -> list[int]:
-    """The indices of the path's characters in the best placement."""
+    """Return the indices of the path's characters in the best placement."""
     back: list[dict[int, int]] = []
     row = _last_row(word.text, path, fold, scale, back)
     best = max(cell[1] for cell in row)
@@ -172,7 +172,7 @@ def _last_row(text: str, path: str, fold: str, scale: Scale, back: list[dict[int
 
 
 def _places(text: str, fold: str) -> list[list[int]]:
-    """For each character of the word, its occurrences that leave room for the characters before and after it."""
+    """Find, for each character of the word, its occurrences that leave room for the characters before and after it."""
     first: list[int] = []
     at = -1
     for char in text:
@@ -192,7 +192,8 @@ def _places(text: str, fold: str) -> list[list[int]]:
 
 
 def _next_row(row: Row, places: Sequence[int], path: str, scale: Scale, origins: dict[int, int]) -> Row:
-    """The row of the next character, from the row of the previous one; `origins` receives each cell's predecessor.
+    """Return the row of the next character, from the row of the previous one; `origins` receives each cell's
+    predecessor.
 
     A cell continues either from the neighbour at `place - 1` (a run: no penalty, and it keeps the bonus with which the
     run started) or from any earlier cell across a gap. A gap of n characters costs GAP_START + (n - 1) * GAP_EXTENSION,

@@ -29,7 +29,7 @@ NEVER = "(?!)"
 
 
 def translate(pattern: str, *, whole_path: bool) -> str:
-    """The regular expression for a full match. A malformed pattern matches nothing, as in git."""
+    """Return the regular expression for a full match. A malformed pattern matches nothing, as in git."""
     out: list[str] = []
     at = 0
     while at < len(pattern):
@@ -67,7 +67,7 @@ def _stars(pattern: str, at: int, whole_path: bool) -> tuple[str, int]:
 
 
 def _bracket(pattern: str, at: int) -> tuple[str, int]:
-    """The class after an opening bracket, and the index after it."""
+    """Return the class after an opening bracket, and the index after it."""
     negated = at < len(pattern) and pattern[at] in "!^"
     at += negated
     members: list[str] = []
@@ -173,7 +173,7 @@ class RuleSet:
                 self._patterns.append((number, re.compile(source, re.DOTALL)))
 
     def hides(self, folder: str, name: str, is_folder: bool) -> bool:
-        """Whether `name` in `folder` (a path with a trailing slash, or empty) is ignored."""
+        """Tell whether `name` in `folder` (a path with a trailing slash, or empty) is ignored."""
         rules: RuleSet | None = self
         while rules is not None:
             decision = rules._decide(folder, name, is_folder)

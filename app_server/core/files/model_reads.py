@@ -42,7 +42,7 @@ class ReadError(Exception):
 
 # --- lines of a file
 def read_lines(path: str, offset: int, limit: int) -> str:
-    """Up to `limit` lines, starting at line `offset`, counted from 1, each with its number."""
+    """Read up to `limit` lines, starting at line `offset`, counted from 1, each with its number."""
     out: list[str] = []
     with _open(path) as file:
         for number, line in enumerate(_lines(file.fileno()), 1):
@@ -56,7 +56,7 @@ def read_lines(path: str, offset: int, limit: int) -> str:
 
 
 def read_block(path: str, anchor: int, levels: int, siblings: bool, header: bool, limit: int) -> str:
-    """The lines of the block of line `anchor`, by indentation; see `Lines.block`."""
+    """Return the lines of the block of line `anchor`, by indentation; see `Lines.block`."""
     with _open(path) as file:
         lines = enumerate(_lines(file.fileno()), 1)
         near = deque(itertools.islice(lines, anchor), BLOCK_LINES)
@@ -84,7 +84,7 @@ def _open(path: str):  # type: ignore[no-untyped-def]  # an unbuffered binary fi
 
 
 def _lines(number: int) -> Iterator[str]:
-    """The first LINE_BYTES of each line, in bounded memory."""
+    """Return the first LINE_BYTES of each line, in bounded memory."""
     head, begun = b"", False
     while chunk := os.read(number, READ_SIZE):
         *ended, rest = chunk.split(b"\n")
@@ -107,7 +107,7 @@ def _shown(data: bytes) -> str:
 
 # --- entries of a folder
 def list_folder(path: str, offset: int, limit: int, depth: int) -> str:
-    """Up to `limit` entries, starting at entry `offset`, with the contents of folders down to `depth`."""
+    """List up to `limit` entries, starting at entry `offset`, with the contents of folders down to `depth`."""
     try:
         os.scandir(path).close()
     except OSError as error:
@@ -144,7 +144,7 @@ def _mark(entry: os.DirEntry[str], folder: bool) -> str:
 
 # --- files that contain a pattern
 def grep(pattern: str, path: str, include: str | None, limit: int) -> str:
-    """The paths of files with a matching line, the most recently changed first."""
+    """Return the paths of files with a matching line, the most recently changed first."""
     try:
         expression = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
@@ -174,7 +174,7 @@ def _candidates(root: str, include: str | None) -> list[str]:
 
 
 def braces(glob: str) -> Sequence[str]:
-    """`*.{a,b}` as `*.a` and `*.b`."""
+    """Split `*.{a,b}` into `*.a` and `*.b`."""
     head, opening, rest = glob.partition("{")
     inner, closing, tail = rest.partition("}")
     if not opening or not closing:
@@ -202,7 +202,7 @@ def _holds(path: str, expression: re.Pattern[str]) -> bool:
 
 # --- images
 def read_image(path: str, most: int) -> bytes:
-    """The bytes of a regular file of at most `most` bytes. The caller checks that they are an image."""
+    """Return the bytes of a regular file of at most `most` bytes. The caller checks that they are an image."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:

@@ -68,7 +68,7 @@ class FileSearch:
     async def search(
         self, query: str, roots: Sequence[str | Path], token: str | None = None, *, names_count: bool = False
     ) -> list[FileMatch]:
-        """The best matches, best first. Empty if a later search with the same token replaced this one."""
+        """Return the best matches, best first. Empty if a later search with the same token replaced this one."""
         stop = threading.Event()
         if token is not None:
             if earlier := self._running.pop(token, None):
@@ -83,7 +83,7 @@ class FileSearch:
                 del self._running[token]
 
     def find(self, query: str, roots: Sequence[str | Path], stop: Stop) -> list[FileMatch]:
-        """The same, synchronously: files, as codex 0.58 ranks them."""
+        """Search synchronously: files, as codex 0.58 ranks them."""
         words = parse_query(query[:MAX_QUERY])
         if not words:
             return []
@@ -100,7 +100,7 @@ class FileSearch:
         return matches
 
     def find_by_name(self, query: str, roots: Sequence[str | Path], stop: Stop) -> list[FileMatch]:
-        """Files and folders, as codex 0.169 ranks them: names before the folders that lead to them."""
+        """Return files and folders, as codex 0.169 ranks them: names before the folders that lead to them."""
         words = parse_query(query[:MAX_QUERY], smart_case=False)
         if not words:
             return []
@@ -123,7 +123,7 @@ class FileSearch:
             return self._tree(os.path.abspath(root)).listing(stop)
 
     def _folded(self, listing: str, word: Word) -> str:
-        """Folding a non-ASCII listing is slow, so the last result is cached."""
+        """Fold a listing; the last result is cached, because that is slow where it is not ASCII."""
         kind = (word.cased, word.accented)
         last_kind, last_listing, fold = self._last_fold
         if last_kind != kind or last_listing != listing:
@@ -140,7 +140,7 @@ class FileSearch:
 
 
 def _best(scorer: _Scorer, fold: str, stop: Stop) -> list[tuple[int, str]] | None:
-    """The best paths of a listing with their scores; None when stopped."""
+    """Return the best paths of a listing with their scores; None when stopped."""
     found: list[tuple[int, str]] = []
     listing = scorer.listing
     for number, (start, end) in enumerate(_candidates(scorer.words, fold)):
@@ -153,7 +153,7 @@ def _best(scorer: _Scorer, fold: str, stop: Stop) -> list[tuple[int, str]] | Non
 
 
 def _candidates(words: Sequence[Word], fold: str) -> Iterator[tuple[int, int]]:
-    """The ranges of the listing's paths that contain the first word's characters in order."""
+    """Return the ranges of the listing's paths that contain the first word's characters in order."""
     for match in re.finditer(subsequence_pattern(words[0], SEPARATOR), fold):
         end = fold.find(SEPARATOR, match.end())
         yield match.start() + 1, len(fold) if end < 0 else end

@@ -93,7 +93,7 @@ class Tree:
         self._outer_signatures: tuple[tuple[str, Signature], ...] = ()
 
     def listing(self, stop: Callable[[], bool]) -> Listing | None:
-        """All that is below the root; None when stopped."""
+        """Return all that is below the root; None when stopped."""
         self._refresh_outer()
         try:
             with Beneath(real_path(self._root)) as disk:
@@ -129,7 +129,7 @@ class Tree:
         return True
 
     def _cached_or_read(self, disk: Beneath, here: _Pending) -> _Folder | None:
-        """The folder from the cache if nothing in it changed, else from the disk.
+        """Return the folder from the cache if nothing in it changed, else from the disk.
 
         Adding, removing or renaming an entry changes the folder's modification time. Editing an ignore file does not:
         hence the separate signatures of ignore files, and the comparison of the rules from above, by identity. A folder
@@ -261,7 +261,7 @@ def _with_rules_of(place: str, above: RuleSet | None, *, base: str = "", prefix:
 
 
 def _read_rules(place: str) -> str | None:
-    """The text of an ignore file, if it is a regular file and not too long."""
+    """Return the text of an ignore file, if it is a regular file and not too long."""
     try:
         return os.fsdecode(read_named(place, MAX_IGNORE_BYTES))
     except OSError:

@@ -14,7 +14,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
 def parse_git_config(text: str) -> Mapping[str, str]:
-    """The last value of each key, under names such as `remote.origin.url` (section and key in lower case)."""
+    """Return the last value of each key, under names such as `remote.origin.url` (section and key in lower case)."""
     values: dict[str, str] = {}
     section = ""
     at = 0
@@ -49,7 +49,7 @@ def _skip_blank(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """A value from its first character to the end of its line, and the index of that end."""
+    """Return a value from its first character to the end of its line, and the index of that end."""
     out: list[str] = []
     keep = 0
     quoted = False

@@ -188,13 +188,13 @@ async def head_commit(git: Git, repository: Repository) -> str | None:
 
 
 def prefix_of(repository: Repository, folder: Path) -> bytes:
-    """`folder` relative to the root of the working tree, with a trailing slash; empty for the root."""
+    """Return `folder` relative to the root of the working tree, with a trailing slash; empty for the root."""
     relative = os.fsencode(Path(real_path(folder)).relative_to(repository.root))
     return b"" if relative == b"." else relative + b"/"
 
 
 def displayable(path: bytes) -> str:
-    """A path as text that JSON can represent."""
+    """Return a path as text that JSON can represent."""
     return path.decode("utf-8", "replace")
 
 

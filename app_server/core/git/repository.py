@@ -120,7 +120,7 @@ def read_head(repository: Repository) -> Head:
 
 
 def resolve_ref(repository: Repository, ref: str) -> str | None:
-    """The object id of a reference."""
+    """Return the object id of a reference."""
     for _ in range(MAX_REF_DEPTH):
         if not _REF_NAME.fullmatch(ref):
             return None
@@ -172,14 +172,14 @@ def read_git_info(folder: Path) -> Revision | None:
 
 
 def origin_url(repository: Repository) -> str | None:
-    """The URL of `origin`, without credentials."""
+    """Return the URL of `origin`, without credentials."""
     values = config_of(repository)
     url = values.get("remote.origin.url")
     return without_credentials(_rewritten(url, values)) if url else None
 
 
 def _rewritten(url: str, values: Mapping[str, str]) -> str:
-    """The URL after the repository's `url.BASE.insteadOf` rules: the longest prefix wins."""
+    """Return the URL after the repository's `url.BASE.insteadOf` rules: the longest prefix wins."""
     rules = [
         (prefix, key.removeprefix("url.").removesuffix(".insteadof"))
         for key, prefix in values.items()
@@ -190,7 +190,7 @@ def _rewritten(url: str, values: Mapping[str, str]) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """The URL without its password; over http also without the user, which may be a token."""
+    """Return the URL without its password; over http also without the user, which may be a token."""
     match = _WITH_USER.match(url)
     if match is None:
         return url
@@ -204,7 +204,8 @@ OnRefusal = Callable[[str], None]
 
 
 def project_folders(cwd: Path, purpose: str, on_refusal: OnRefusal) -> list[Path]:
-    """From the repository's root to `cwd`, without links; only `cwd` outside a repository, or in another user's.
+    """List the folders from the repository's root to `cwd`, without links; only `cwd` outside a repository, or in
+    another user's.
 
     `purpose` is what is looked for, in the message about a repository of another user.
     """
@@ -223,7 +224,7 @@ def project_folders(cwd: Path, purpose: str, on_refusal: OnRefusal) -> list[Path
 
 
 def is_strange(path: Path) -> bool:
-    """Whether the entry itself, not the target of a link, belongs to another user than this one and root."""
+    """Tell whether the entry itself, not the target of a link, belongs to another user than this one and root."""
     try:
         return belongs_to_another(os.lstat(path))
     except OSError:

@@ -249,7 +249,7 @@ class _Files:
             yield worktree, Blobs(worktree, sha256=self._sha256, until=time.monotonic() + LOOKING_LIMIT)
 
     def _try(self, change: TurnChange, blobs: Blobs, act: Callable[[], None]) -> None:
-        """TurnChange a file, if it still is what the turn left."""
+        """Change a file, if it still is what the turn left."""
         try:
             if blobs.id_of(change.path) == change.after:
                 act()

@@ -80,7 +80,7 @@ class GitProgram(Struct, frozen=True):
     def command(
         self, repository: Repository, arguments: Sequence[str], extra_env: Mapping[str, str] | None = None
     ) -> GitCommand:
-        """Git with these arguments, in that repository and no other."""
+        """Build a git command with these arguments, in that repository and no other."""
         overrides = [*_OVERRIDES, f"core.excludesFile={self.excludes_file or '/dev/null'}"]
         argv = (
             self.path,
@@ -96,7 +96,7 @@ class GitProgram(Struct, frozen=True):
         return GitCommand(argv, {**self._environment(), **(extra_env or {})}, repository.root)
 
     def version_command(self) -> GitCommand:
-        """`git --version`, in no repository."""
+        """Build `git --version`, in no repository."""
         return GitCommand((self.path, "--version"), self._environment(), Path("/"))
 
     def _environment(self) -> dict[str, str]:
@@ -140,7 +140,7 @@ RunGit = Callable[[GitCommand, bytes], Awaitable[GitResult]]
 
 
 async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFAULT_TIMEOUT) -> GitResult:
-    """The `RunGit` that starts a child process."""
+    """Run a command as a child process; the usual `RunGit`."""
     try:
         process = await anyio.open_process(
             command.argv,
@@ -228,7 +228,7 @@ class Git(Struct, frozen=True):
     run: RunGit = run_git
 
     def scratch_folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A temporary folder, as a context manager. Raises `OSError`."""
+        """Return a temporary folder, as a context manager. Raises `OSError`."""
         scratch = self.home / "tmp"
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix="git-", dir=scratch)
@@ -240,7 +240,7 @@ class Git(Struct, frozen=True):
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The output of a command. Raises `GitError` if it fails."""
+        """Return the output of a command. Raises `GitError` if it fails."""
         result = await self.run(self.program.command(repository, arguments, env), stdin)
         if result.exit_code != 0:
             raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
@@ -249,7 +249,7 @@ class Git(Struct, frozen=True):
     async def outputs(
         self, repository: Repository, *commands: Sequence[str], env: Mapping[str, str] | None = None
     ) -> list[bytes]:
-        """The outputs of these commands, run concurrently. Raises the first `GitError`."""
+        """Return the outputs of these commands, run concurrently. Raises the first `GitError`."""
         found: list[bytes | GitError] = [b""] * len(commands)
 
         async def run(number: int, arguments: Sequence[str]) -> None:

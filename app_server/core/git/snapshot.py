@@ -214,7 +214,7 @@ def split_paths(output: bytes) -> list[bytes]:
 
 
 def _index_mtime_ns(repository: Repository) -> int:
-    """The time of the last change of the index. Call it before reading the index."""
+    """Return the time of the last change of the index. Call it before reading the index."""
     try:
         return (repository.git_dir / "index").stat().st_mtime_ns
     except OSError:

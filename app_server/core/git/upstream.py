@@ -24,7 +24,7 @@ class DiffToRemote(Struct, frozen=True):
 
 
 async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
-    """None without a repository or a known remote, or if git fails."""
+    """Find what no remote has; None without a repository or a known remote, or if git fails."""
     repository = find_repository(folder)
     if repository is None:
         return None
@@ -36,7 +36,7 @@ async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
 
 
 async def _closest_remote_commit(git: Git, repository: Repository) -> str | None:
-    """HEAD if a remote has it; else its nearest ancestor, along first parents, that a remote has."""
+    """Return HEAD if a remote has it; else its nearest ancestor, along first parents, that a remote has."""
     remotes = await git.output(repository, ["for-each-ref", "--count=1", "refs/remotes"])
     if not remotes.strip():
         return None
@@ -61,8 +61,8 @@ async def _diff_from(git: Git, repository: Repository, sha: str) -> str:
 
 
 async def merge_base(git: Git, folder: Path, branch: str) -> str | None:
-    """The newest commit that HEAD and the branch have in common. None without a repository, for a branch that it does
-    not have, and for histories without a common commit.
+    """Return the newest commit that HEAD and the branch have in common. None without a repository, for a branch that it
+    does not have, and for histories without a common commit.
     """
     repository = find_repository(folder)
     if repository is None:

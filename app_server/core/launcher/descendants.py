@@ -51,7 +51,7 @@ def _kill_group(leader: int, number: int) -> None:
 
 
 def below(root: int, parent_of: dict[int, int]) -> list[int]:
-    """All descendants of `root` by a table of parents, nearest first."""
+    """Return all descendants of `root` by a table of parents, nearest first."""
     children: dict[int, list[int]] = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)
@@ -64,8 +64,8 @@ def below(root: int, parent_of: dict[int, int]) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """The parent of every visible process; if they cannot be listed, only of this process's own children. Callers
-    repeat it until no process is left. It may fork, so a process with threads must not call it.
+    """Return the parent of every visible process; if they cannot be listed, only of this process's own children.
+    Callers repeat it until no process is left. It may fork, so a process with threads must not call it.
     """
     found = listed()
     if found or sys.platform == "darwin":
@@ -74,7 +74,9 @@ def parents() -> dict[int, int]:
 
 
 def listed() -> dict[int, int]:
-    """The same, but empty if processes cannot be listed: without /proc, or with too many open files."""
+    """Return the parent of every visible process; nothing if processes cannot be listed: without /proc, or with too
+    many open files.
+    """
     try:
         return _from_ps() if sys.platform == "darwin" else _from_proc()
     except OSError:
@@ -94,8 +96,8 @@ def _from_proc() -> dict[int, int]:
 
 
 def own_children() -> list[int]:
-    """The live children, found by pid. Nearly always all pids lie between this process's and the newest one; after a
-    wrap-around both outer ranges have to be checked.
+    """Return the live children, found by pid. Nearly always all pids lie between this process's and the newest one;
+    after a wrap-around both outer ranges have to be checked.
     """
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -110,7 +112,7 @@ def own_children() -> list[int]:
 
 
 def _newest() -> int:
-    """The pid that a process gets if it starts now."""
+    """Return the pid that a process gets if it starts now."""
     try:
         pid = os.fork()
     except OSError:

@@ -164,7 +164,7 @@ class Launcher:
         self.pool.hand_over(request, descriptors)
 
     def _supervise(self, commands: socket.socket) -> None:
-        """Main function of a supervisor without namespaces: it runs one command after another, until one leaves a
+        """Be a supervisor without namespaces: run one command after another, until one leaves a
         process behind.
         """
         self._leave([])
@@ -202,7 +202,7 @@ class Launcher:
             raise
 
     def _leave(self, descriptors: list[int]) -> None:
-        """In a new child: close the launcher's sockets, and the descriptors of a command that another child gets."""
+        """Close, in a new child, the launcher's sockets, and the descriptors of a command that another child gets."""
         self.server.close()
         self.pool.close_children()
         for number in descriptors:

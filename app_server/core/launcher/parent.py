@@ -24,7 +24,7 @@ if sys.platform == "linux":
 
 
 def serve(launcher: socket.socket, confine: wire.Value) -> None:
-    """Main function of the process: create the namespaces, then fork a child per request of the launcher.
+    """Be the prepared parent: create the namespaces, then fork a child per request of the launcher.
 
     The order is given by the kernel. The broker's sockets are opened before `unshare`, while the process is in the
     server's network namespace. Only a process outside can write the uid and gid maps, so the launcher does that between
@@ -114,7 +114,7 @@ def _another(
 def _run_child(
     commands: socket.socket, broker: BrokerHandle, common: wire.Value, rest: enforce.RestFilters
 ) -> None:
-    """Main function of a command's process 1: set up what all commands share ahead of time, receive the request, apply
+    """Be a command's process 1: set up what all commands share ahead of time, receive the request, apply
     its roots and filters, then run and supervise the command. `common` is the confinement that the parent was made for.
     """
     refused: OSError | None = None

@@ -41,7 +41,7 @@ class _Directory:
     """A descriptor of the directory itself, locked."""
 
     def is_at(self, name: bytes, parent: int) -> bool:
-        """Whether it is still there, and in the folder that `parent` is a descriptor of."""
+        """Tell whether it is still there, and in the folder that `parent` is a descriptor of."""
         return os.path.samestat(os.fstat(self.parent), os.fstat(parent)) and _same(name, parent, self.folder)
 
 
@@ -122,7 +122,7 @@ class PlaceholderDirs:
         self.remove_unused()
 
     def keep(self, names: Iterable[bytes]) -> None:
-        """No longer needed by one command, but not yet removed: the next command may need them."""
+        """Release the names of one command without removing them yet: the next command may need them."""
         for name in names:
             held = self.holders.get(name)
             if held is not None:
@@ -206,7 +206,7 @@ def _make(name: bytes, parent: int) -> int | None:
 
 
 def _open_or_make(name: bytes, parent: int) -> int | None:
-    """A descriptor of the directory at the name; None if it is not a placeholder."""
+    """Return a descriptor of the directory at the name; None if it is not a placeholder."""
     made = True
     try:
         os.mkdir(name, 0o755, dir_fd=parent)
@@ -230,7 +230,7 @@ def _open_or_make(name: bytes, parent: int) -> int | None:
 
 
 def _same(name: bytes, parent: int, folder: int) -> bool:
-    """Whether the name still refers to that directory."""
+    """Tell whether the name still refers to that directory."""
     try:
         return os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(folder))
     except OSError:

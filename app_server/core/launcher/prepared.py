@@ -47,7 +47,7 @@ class PreparedParent:
     """A request for another child is on its way."""
 
     def stale(self) -> bool:
-        """Whether the host's mounts have changed: its commands would see the old ones."""
+        """Tell whether the host's mounts have changed: its commands would see the old ones."""
         poll = select.poll()
         poll.register(self.mounts, select.POLLPRI)
         return bool(poll.poll(0))
@@ -135,7 +135,7 @@ class PreparedParent:
                 return self.commands.pop(pid, ())
 
     def forget(self) -> tuple[bytes, ...]:
-        """The names of all its commands, after the parent has ended and its commands with it."""
+        """Return the names of all its commands, after the parent has ended and its commands with it."""
         names = tuple(name for held in self.commands.values() for name in held)
         self.commands.clear()
         self._close_child()
@@ -150,7 +150,7 @@ class PreparedParent:
             self.waiting = None
 
     def leave(self) -> None:
-        """In a new child of the launcher: close the launcher's descriptors."""
+        """Close, in a new child of the launcher, the launcher's descriptors."""
         self.channel.close()
         self._close_child()
 
@@ -197,6 +197,6 @@ def _await_namespaces(channel: socket.socket, pid: int) -> None:
 
 
 def _unless_ended(code: int | None, pid: int) -> int:
-    """ECHILD if the process has ended, since then its maps cannot be written; otherwise the error itself."""
+    """Return ECHILD if the process has ended, since then its maps cannot be written; otherwise the error itself."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return errno.ECHILD if ended else code or 0

@@ -56,7 +56,7 @@ class BrokerHandle:
             self.inside = _list()
 
     def hand_over(self, listener: int, mask: int) -> None:
-        """In a command's process 1: send the listener to the broker, which serves its calls from then on."""
+        """Send, in a command's process 1, the listener to the broker, which serves its calls from then on."""
         with contextlib.suppress(OSError):
             self.commands.sendmsg([mask.to_bytes(8, "little")], wire.descriptors_message([listener]))
 

@@ -119,8 +119,8 @@ class Abandoned(Exception):
 
 
 def abandoned(channel: int) -> bool:
-    """Whether the server has closed its end of the channel, on which it sends nothing before the start. An abandoned
-    command must not start, however long its supervisor was delayed.
+    """Tell whether the server has closed its end of the channel, on which it sends nothing before the start. An
+    abandoned command must not start, however long its supervisor was delayed.
     """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -128,7 +128,7 @@ def abandoned(channel: int) -> bool:
 
 
 def receive(commands: socket.socket) -> tuple[wire.Value, list[int]] | None:
-    """The next command from the launcher; None if there is none, or if its descriptors did not fit."""
+    """Return the next command from the launcher; None if there is none, or if its descriptors did not fit."""
     try:
         return wire.receive(commands)
     except wire.Truncated as error:
@@ -150,13 +150,13 @@ def report(channel: int, value: wire.Value) -> None:
 
 
 def watch_children() -> int:
-    """A descriptor that becomes readable when a child changes its state."""
+    """Return a descriptor that becomes readable when a child changes its state."""
     signal.signal(signal.SIGCHLD, _ignore_signal)
     return new_wakeup()
 
 
 def new_wakeup() -> int:
-    """The same in a child of a process that has called `watch_children`."""
+    """Make a wakeup descriptor in a child of a process that has called `watch_children`."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -165,12 +165,12 @@ def new_wakeup() -> int:
 
 
 def _ignore_signal(number: int, frame: object) -> None:
-    """Python writes to the wakeup descriptor only for signals that have a handler."""
+    """Do nothing: Python writes to the wakeup descriptor only for signals that have a handler."""
 
 
 def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> int | None:
-    """The wait status of the command, or None if the channel was closed first. Bytes on the channel are signals for the
-    command's process group.
+    """Return the wait status of the command, or None if the channel was closed first. Bytes on the channel are signals
+    for the command's process group.
     """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -199,7 +199,7 @@ def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> in
 
 
 def _signals(channel: int) -> bytes:
-    """Empty if the server has closed its end."""
+    """Read the signals that the server sends; empty if it has closed its end."""
     try:
         return os.read(channel, 16)
     except ConnectionResetError:
@@ -213,7 +213,7 @@ def clear_wakeup(wakeup: int) -> None:
 
 
 def reap() -> tuple[dict[int, int], bool]:
-    """The wait status of every child that has ended, by its pid, and whether children are left."""
+    """Return the wait status of every child that has ended, by its pid, and whether children are left."""
     ended: dict[int, int] = {}
     try:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
@@ -259,7 +259,7 @@ def start(
 
 @contextlib.contextmanager
 def _standard_streams(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
-    """stdin, stdout and stderr: a terminal for all, a pipe for each, or no input and one for each output."""
+    """Give stdin, stdout and stderr: a terminal for all, a pipe for each, or no input and one for each output."""
     match stdio:
         case [terminal]:
             yield terminal, terminal, terminal
@@ -274,7 +274,7 @@ def _standard_streams(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def find_program(name: bytes, search: bytes) -> bytes:
-    """The path that execvp(3) would use for `name`. Raises the same OSError as it."""
+    """Return the path that execvp(3) would use for `name`. Raises the same OSError as it."""
     if b"/" in name:
         return name
     refused: OSError = FileNotFoundError(2, os.strerror(2))
@@ -290,7 +290,7 @@ def find_program(name: bytes, search: bytes) -> bytes:
 def _spawn(
     program: bytes, argv: list[bytes], environment: dict[bytes, bytes], stdio: tuple[int, int, int]
 ) -> int:
-    """The fast path: vfork and exec, without copying this process."""
+    """Start it on the fast path: vfork and exec, without copying this process."""
     actions = [(os.POSIX_SPAWN_DUP2, number, target) for target, number in enumerate(stdio)]
     return os.posix_spawn(
         program, argv, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET_SIGNALS
@@ -306,7 +306,9 @@ def _fork(
     channel: int,
     terminal: bool,
 ) -> int:
-    """Code has to run between fork and exec: for a controlling terminal, or for confinement without namespaces."""
+    """Fork and execute, where code has to run between the two: for a controlling terminal, or for confinement without
+    namespaces.
+    """
     reader, writer = os.pipe()
     try:
         child = os.fork()

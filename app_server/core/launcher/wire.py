@@ -43,7 +43,7 @@ def pack(value: Value) -> bytes:
 
 
 def descriptors_message(descriptors: list[int]) -> list[tuple[int, int, array.array[int]]]:
-    """The ancillary data that carries `descriptors` along with the first byte of a message."""
+    """Return the ancillary data that carries `descriptors` along with the first byte of a message."""
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
 
 

@@ -52,7 +52,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def apply(text: str) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr. Raises PatchError where the patch does not apply; nothing is written then."""
+    """Apply a patch; return exit status, stdout and stderr. Raises PatchError where the patch does not apply; nothing
+    is written then.
+    """
     plan = plan_patch(parse_patch(text), os.getcwd(), DiskFiles(None))
     if not plan.edits:
         raise PatchError("the patch is empty: no files were modified")

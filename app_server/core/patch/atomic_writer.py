@@ -67,7 +67,7 @@ class WriteError(Exception):
 
 
 def apply_document(document: bytes) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr."""
+    """Write what a document says; return exit status, stdout and stderr."""
     plan = json.loads(document)
     folders = OpenFolders()
     work = Writer(plan["token"], plan["cwd"], folders)
@@ -104,7 +104,9 @@ class Writer:
         self.doing = "Failed to write files"
 
     def failure(self, error: Exception) -> str:
-        """The message omits the reason if rights are missing: clients and models know this wording of the tool."""
+        """Return the message, without the reason if rights are missing: clients and models know this wording of the
+        tool.
+        """
         reason = ""
         if isinstance(error, WriteError):
             reason = f": {error}"

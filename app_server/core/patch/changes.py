@@ -159,7 +159,7 @@ class _TurnDiff:
         return "".join([*head, _body(old, new, f"a/{old_name}", f"b/{name}")])
 
     def _name(self, place: Place) -> str:
-        """The whole path where the file is outside of what names are relative to."""
+        """Return the whole path where the file is outside of what names are relative to."""
         root = self._repository(self._base or os.path.dirname(place.path)) or self._base
         below = root and os.path.relpath(place.path, root)
         return below if below and not below.startswith("../") else place.path
@@ -175,7 +175,7 @@ class _TurnDiff:
 
 
 def _is_repository(pointer: str) -> bool:
-    """False for an empty `.git`: while commands run, the sandbox creates one as a placeholder."""
+    """Tell whether `.git` is there, and not empty: while commands run, the sandbox creates one as a placeholder."""
     return os.path.isfile(pointer) or os.path.lexists(os.path.join(pointer, "HEAD"))
 
 
@@ -200,7 +200,7 @@ def _mode_lines(old: Snapshot | None, new: Snapshot | None) -> list[str]:
 
 
 def _object_id(found: Snapshot | None) -> str:
-    """The id of this content as a git blob."""
+    """Return the id of this content as a git blob."""
     if found is None:
         return NO_OBJECT
     digest = hashlib.sha1(b"blob %d\0" % len(found.content), usedforsecurity=False)
@@ -209,7 +209,7 @@ def _object_id(found: Snapshot | None) -> str:
 
 
 def _body(old: Snapshot | None, new: Snapshot | None, old_name: str, new_name: str) -> str:
-    """The file names and the hunks; empty for an empty file that is added or deleted."""
+    """Return the file names and the hunks; empty for an empty file that is added or deleted."""
     before, after = _snapshot_text(old), _snapshot_text(new)
     names = f"--- {old_name if old else NO_FILE}\n+++ {new_name if new else NO_FILE}\n"
     if before is None or after is None:

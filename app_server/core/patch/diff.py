@@ -31,7 +31,7 @@ class Change:
 
 
 def changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
-    """The changes in order, with at least one equal line between two neighbours."""
+    """Return the changes in order, with at least one equal line between two neighbours."""
     numbers: dict[str, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
@@ -52,7 +52,7 @@ def changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
 
 
 def _trimmed(a: list[int], b: list[int], box: Change) -> Change:
-    """The box without the equal lines at its start and end."""
+    """Return the box without the equal lines at its start and end."""
     a_start, a_stop, b_start, b_stop = box.a_start, box.a_stop, box.b_start, box.b_stop
     while a_start < a_stop and b_start < b_stop and a[a_start] == b[b_start]:
         a_start += 1
@@ -74,7 +74,7 @@ def _divided(a: list[int], b: list[int], box: Change) -> list[Change]:
 
 
 def _middle(a: list[int], b: list[int]) -> tuple[int, int] | None:
-    """A point (x, y) on a shortest edit path from (0, 0) to (n, m); None above the maximum cost.
+    """Return a point (x, y) on a shortest edit path from (0, 0) to (n, m); None above the maximum cost.
 
     A step right deletes a line of `a`, a step down inserts one of `b`, and equal lines are diagonal steps, which cost
     nothing. Diagonal `k` holds the points with x - y = k. `forward[size + k]` is the largest x on diagonal k that d
@@ -113,7 +113,7 @@ def _middle(a: list[int], b: list[int]) -> tuple[int, int] | None:
 
 
 def _furthest(reached: list[int], size: int, k: int, d: int) -> int:
-    """The x at which step `d` enters diagonal `k`: from the neighbouring diagonal that reached further.
+    """Return the x at which step `d` enters diagonal `k`: from the neighbouring diagonal that reached further.
 
     From `k + 1` the step is down and keeps x; from `k - 1` it is right and adds one. At the edges of the range, only
     one neighbour exists.
@@ -137,7 +137,7 @@ def _between_unique(a: list[int], b: list[int], box: Change) -> list[Change]:
 
 
 def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest subsequence in which both numbers increase; the first number of each pair already does.
+    """Return the longest subsequence in which both numbers increase; the first number of each pair already does.
 
     Patience sorting: `tails[i]` is the smallest end of an increasing subsequence of length i + 1, `chains[i]` the index
     of that pair, and `before` links each pair to its predecessor.
@@ -197,7 +197,7 @@ def _slid(b: list[int], length: int, boxes: list[Change]) -> list[Change]:
 
 
 def _apart(box: Change) -> list[Change]:
-    """The deletion and the insertion of a box, without empty ones."""
+    """Return the deletion and the insertion of a box, without empty ones."""
     gone = Change(box.a_start, box.a_stop, box.b_start, box.b_start)
     come = Change(box.a_stop, box.a_stop, box.b_start, box.b_stop)
     return [part for part in (gone, come) if part.a_start < part.a_stop or part.b_start < part.b_stop]
@@ -207,13 +207,13 @@ NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 def unified_hunks(old: str, new: str, context: int) -> str:
-    """The hunks from `old` to `new`, without file headers; empty where nothing changed."""
+    """Return the hunks from `old` to `new`, without file headers; empty where nothing changed."""
     a, b = _lines(old), _lines(new)
     return "".join([_hunk(a, b, group, context) for group in _groups(changes(a, b), context)])
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends. Only a newline ends a line, as for git."""
+    """Return lines with their ends. Only a newline ends a line, as for git."""
     pieces = text.split("\n")
     lines = [piece + "\n" for piece in pieces[:-1]]
     return [*lines, pieces[-1]] if pieces[-1] else lines

@@ -71,7 +71,7 @@ GIT_LAYOUT = ("HEAD", "objects", "refs")
 
 
 def git_directories(paths: Sequence[str], roots: Sequence[str], home: str) -> tuple[str, ...]:
-    """Git directories among the parents of `paths`, and targets of `.git` files there, up to the roots."""
+    """Find git directories among the parents of `paths`, and targets of `.git` files there, up to the roots."""
     found: dict[str, None] = {}
     for folder in dict.fromkeys(folder for path in paths for folder in _parents(path, roots)):
         if all(os.path.lexists(os.path.join(folder, name)) for name in GIT_LAYOUT):
@@ -83,7 +83,7 @@ def git_directories(paths: Sequence[str], roots: Sequence[str], home: str) -> tu
 
 
 def _parents(path: str, roots: Sequence[str]) -> Iterator[str]:
-    """The directories from the parent of `path` up to the outermost root that contains it."""
+    """Return the directories from the parent of `path` up to the outermost root that contains it."""
     holding = [root.rstrip("/") for root in roots if path.startswith(root.rstrip("/") + "/")]
     if not holding:
         return

@@ -49,7 +49,7 @@ class Haystack:
         return len(self._exact)
 
     def find(self, wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
-        """The index of the first of `wanted` at or after `start`, or None."""
+        """Return the index of the first of `wanted` at or after `start`, or None."""
         last = len(self) - len(wanted)
         first = max(start, last) if at_end else start
         if first > last:
@@ -124,7 +124,7 @@ class _Splice:
 
 
 def apply_hunks(text: FileText, hunks: Sequence[Hunk], path: str) -> FileText:
-    """`path` is for the messages only."""
+    """Apply the hunks of one file to its text. `path` is for the messages only."""
     haystack = Haystack([line.text for line in text.lines])
     splices: list[_Splice] = []
     below = 0
@@ -167,7 +167,7 @@ def _locate(haystack: Haystack, hunk: Hunk, below: int, path: str) -> _Splice:
 
 
 def _without_last_blank(lines: tuple[HunkLine, ...]) -> tuple[HunkLine, ...]:
-    """The hunk without its last old line; if that was blank, it is not added again either."""
+    """Return the hunk without its last old line; if that was blank, it is not added again either."""
     last = max(n for n, line in enumerate(lines) if line.mark != "+")
     kept = lines[:last] + lines[last + 1 :]
     if lines[last].mark == "-" and kept and kept[-1] == HunkLine("+", ""):

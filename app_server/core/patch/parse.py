@@ -25,7 +25,7 @@ class PatchError(CoreError):
     """The patch does not apply to the current files; nothing was changed."""
 
     def for_model(self) -> str:
-        """What the model reads in place of the tool's output."""
+        """Return what the model reads in place of the tool's output."""
         return f"apply_patch verification failed: {self}"
 
 
@@ -34,7 +34,7 @@ class PatchSyntaxError(PatchError):
 
 
 def os_reason(error: OSError) -> str:
-    """An error of the operating system in the wording that models know from this tool."""
+    """Return an error of the operating system in the wording that models know from this tool."""
     if error.errno is None:
         return str(error)
     return f"{os.strerror(error.errno)} (os error {error.errno})"

@@ -21,12 +21,12 @@ WRITER, PROGRAM = os.path.join(_HERE, "atomic_writer.py"), os.path.join(_HERE, "
 
 
 def writer_command(python: str) -> tuple[str, ...]:
-    """The writer's command line, to run with the rights of the patch; it reads `PatchPlan.document` on stdin."""
+    """Return the writer's command line, to run with the rights of the patch; it reads `PatchPlan.document` on stdin."""
     return (python, "-I", "-S", WRITER)
 
 
 def program_command(python: str) -> tuple[str, ...]:
-    """The command line of `apply_patch` without its argument. Texts and names are UTF-8 in every locale."""
+    """Return the command line of `apply_patch` without its argument. Texts and names are UTF-8 in every locale."""
     return (python, "-I", "-S", "-X", "utf8", PROGRAM)
 
 
@@ -74,11 +74,11 @@ class PatchPlan:
     """Letter and label of each operation: added first, then modified, then deleted."""
 
     def places(self) -> tuple[Place, ...]:
-        """Every path that is written or removed."""
+        """Return every path that is written or removed."""
         return tuple(place for edit in self.edits for place in (edit.place, edit.to) if place is not None)
 
     def document(self, token: str, *, recover: bool = False) -> bytes:
-        """The input of `atomic_writer.py`. `token` makes the names of temporary files unique.
+        """Return the input of `atomic_writer.py`. `token` makes the names of temporary files unique.
 
         With `recover`, the writer first undoes what a killed writer left in the same directory. Use it only where the
         writer has no more rights than the commands that ran there: they could forge such leftovers.

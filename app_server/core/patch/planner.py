@@ -39,14 +39,16 @@ class NoSnapshot:
 
 class PatchFiles(Protocol):
     def resolve_path(self, path: str) -> str:
-        """`path` without links and dots. Raises PatchError for an invalid path."""
+        """Return `path` without links and dots. Raises PatchError for an invalid path."""
         ...
 
     def read_file(self, real: str) -> Snapshot | NoSnapshot: ...
 
 
 def plan_patch(patch: Patch, cwd: str, files: PatchFiles) -> PatchPlan:
-    """`cwd` is absolute; the patch's paths are relative to it. The plan names only real paths."""
+    """Plan all operations of a patch. `cwd` is absolute; the patch's paths are relative to it. The plan names only real
+    paths.
+    """
     planner = _Planner(cwd, files)
     for operation in patch.operations:
         planner.add(operation)
@@ -148,7 +150,7 @@ class _Planner:
             self._keep(edit, "M", destination)
 
     def _destination(self, operation: UpdateFile, place: Place) -> Place | None:
-        """The target of the move; None without one, or if the target is the file itself."""
+        """Return the target of the move; None without one, or if the target is the file itself."""
         if operation.move_to is None:
             return None
         to = resolve_place(operation.move_to, self.cwd, self.files)
@@ -166,14 +168,14 @@ class _Planner:
         return to
 
     def _earlier(self, place: Place, continues: EditKind | None = None) -> FileEdit | None:
-        """The previous edit of the same file, if this one may continue from it."""
+        """Return the previous edit of the same file, if this one may continue from it."""
         earlier = self.edits.get(place.real)
         if place.real in self.taken or (earlier is not None and earlier.kind is not continues):
             raise _contradiction(place)
         return earlier
 
     def _found(self, place: Place, earlier: FileEdit | None) -> Snapshot | NoSnapshot:
-        """The file on disk, read once for all its operations."""
+        """Return the file on disk, read once for all its operations."""
         if earlier is None or earlier.old is None:
             return self.files.read_file(place.real)
         return Snapshot(earlier.old, earlier.mode or 0)

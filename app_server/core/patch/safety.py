@@ -56,7 +56,7 @@ Verdict = AutoApprove | AskUser | Reject
 
 
 def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope | None) -> Verdict:
-    """`places` are all paths of the patch; without a `scope` every path is writable."""
+    """Judge a patch by its places. `places` are all paths of the patch; without a `scope` every path is writable."""
     if not places:
         return Reject(EMPTY)
     outside = [] if scope is None else [place for place in places if not may_write(place.real, scope)]

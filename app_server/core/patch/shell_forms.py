@@ -125,7 +125,7 @@ def _cd_argument(command: Node, source: bytes) -> str | None:
 
 
 def _words(command: Node, source: bytes) -> list[str]:
-    """The words of a simple command, if the shell would expand none of them; else empty."""
+    """Return the words of a simple command, if the shell would expand none of them; else empty."""
     if command.type != "command":
         return []
     words: list[str] = []
@@ -151,7 +151,7 @@ def _literal(node: Node, source: bytes) -> str | None:
 
 
 def _heredoc_body(redirect: Node, source: bytes) -> str | None:
-    """None where the heredoc's line does more, or the heredoc feeds another descriptor."""
+    """Return the text of a heredoc; None where its line does more, or it feeds another descriptor."""
     kinds = [child.type for child in redirect.children]
     if kinds[:2] != ["<<", "heredoc_start"] or any(kind not in _HEREDOC for kind in kinds):
         return None

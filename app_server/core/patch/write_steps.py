@@ -52,11 +52,11 @@ class OpenFolders:
         """Descriptor of the parent, and name."""
 
     def __getitem__(self, path: str) -> int:
-        """The descriptor of a directory that is open."""
+        """Return the descriptor of a directory that is open."""
         return self._open[path]
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """A descriptor of the directory at `path`, opened from the root without following links."""
+        """Return a descriptor of the directory at `path`, opened from the root without following links."""
         if path in self._open:
             return self._open[path]
         fd = os.open("/", DIRECTORY)
@@ -81,7 +81,7 @@ class OpenFolders:
         return os.open(name, DIRECTORY, dir_fd=fd)
 
     def remove_created(self) -> None:
-        """Those that are empty."""
+        """Remove the created directories that are empty."""
         for fd, name in reversed(self._created):
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=fd)
@@ -113,7 +113,7 @@ class PatchJournal:
         write_all(self.fd, json.dumps(record).encode("ascii") + b"\n")
 
     def read_records(self) -> list[dict[str, Any]]:
-        """The complete lines; a killed writer may have left a partial one."""
+        """Return the complete lines; a killed writer may have left a partial one."""
         lines = read_up_to(self.fd, 1 << 24).split(b"\n")[:-1]
         return [json.loads(line) for line in lines]
 
@@ -215,5 +215,5 @@ def list_names(fd: int) -> list[str]:
 
 
 def readable(fd: int) -> int:
-    """A descriptor of the same directory that permits listing and flushing."""
+    """Return a descriptor of the same directory that permits listing and flushing."""
     return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)

@@ -29,7 +29,7 @@ EXECUTED = ("hooks", "config")
 
 
 def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRoots) -> SandboxFacts:
-    """The facts for a policy whose first root is `cwd`."""
+    """Return the facts for a policy whose first root is `cwd`."""
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
     real_home = resolved.real if resolved is not None else real_path(home)
@@ -75,8 +75,8 @@ def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts
 
 
 def _protected_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, ...]:
-    """Protected paths of other conversations of the server whose roots lie inside this one's. Their placeholders are
-    none: they go soon, and meanwhile nothing above them could be renamed.
+    """Return the protected paths of other conversations of the server whose roots lie inside this one's. Their
+    placeholders are none: they go soon, and meanwhile nothing above them could be renamed.
     """
     others = [
         real
@@ -92,8 +92,8 @@ def _names(root: str) -> list[str]:
 
 
 def _protected(path: str) -> list[str]:
-    """The path, every link that it leads over, and the targets of git's own pointers; nothing if it is missing. The
-    folder of `path` is a real path.
+    """Return the path, every link that it leads over, and the targets of git's own pointers; nothing if it is missing.
+    The folder of `path` is a real path.
     """
     try:
         kind = os.lstat(path).st_mode
@@ -114,13 +114,13 @@ def _protected(path: str) -> list[str]:
 
 
 def _followed(path: str) -> list[str]:
-    """The links that `path` leads over, and their target last. Nothing if the target is missing."""
+    """Return the links that `path` leads over, and their target last. Nothing if the target is missing."""
     resolved = resolve(path)
     return [] if resolved is None else [*resolved.links, resolved.real]
 
 
 def _git_places(pointer: str) -> list[str]:
-    """The directories that a `.git` file points to: that of the worktree or submodule, and the common one."""
+    """Return the directories that a `.git` file points to: that of the worktree or submodule, and the common one."""
     text = _first_line(pointer)
     if not text.startswith("gitdir:"):
         return []
@@ -130,8 +130,8 @@ def _git_places(pointer: str) -> list[str]:
 
 
 def _first_line(path: str) -> str:
-    """The first line of a regular file, without blocking on anything else. Raises SandboxShortage, since its target
-    must not stay unprotected.
+    """Return the first line of a regular file, without blocking on anything else. Raises SandboxShortage, since its
+    target must not stay unprotected.
     """
     try:
         with Beneath("/") as disk, disk.opened(path, follow_links=True) as (descriptor, _):

@@ -48,7 +48,7 @@ NETWORK = """\
 
 
 def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
-    """The profile's text and its parameters. Later rules win over earlier ones, so denials come last."""
+    """Return the profile's text and its parameters. Later rules win over earlier ones, so denials come last."""
     parameters: dict[str, str] = {}
 
     def name(kind: str, path: str) -> str:
@@ -72,7 +72,7 @@ def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
 
 
 def wrap(argv: tuple[str, ...], plan: SandboxPlan) -> tuple[str, ...]:
-    """The command line that runs `argv` under the profile of `plan`."""
+    """Return the command line that runs `argv` under the profile of `plan`."""
     text, parameters = profile(plan)
     defined = [f"-D{key}={value}" for key, value in parameters.items()]
     return (SANDBOX_EXEC, "-p", text, *defined, "--", *argv)

@@ -90,7 +90,7 @@ class SandboxPlan(Struct, frozen=True):
 
 
 def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
-    """The plan for `policy`; None for full access."""
+    """Return the plan for `policy`; None for full access."""
     match policy:
         case DangerFullAccess():
             return None
@@ -131,7 +131,7 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
 
 
 def _refusal(root: RootFacts, named: tuple[RootFacts, ...], home: str) -> str | None:
-    """Why a root is not granted by itself; None where it is, or where there is nothing."""
+    """Say why a root is not granted by itself; None where it is, or where there is nothing."""
     if root.replaced is not None:
         return REPLACED
     if root.real is None:
@@ -163,7 +163,7 @@ def _notices(
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Those that lie in no other, each once."""
+    """Return those that lie in no other, each once."""
     distinct = list(dict.fromkeys(paths))
     return [path for path in distinct if not any(path != other and within(path, other) for other in distinct)]
 
@@ -177,13 +177,13 @@ def _below(path: str, others: Set[str]) -> bool:
 
 
 def _between(path: str, roots: Iterable[str]) -> list[str]:
-    """The directories above `path` that lie in a root and are not the root itself."""
+    """Return the directories above `path` that lie in a root and are not the root itself."""
     root = next(root for root in roots if within(path, root))
     return [folder for folder in _above(path) if len(folder) > len(root)]
 
 
 def _above(path: str) -> list[str]:
-    """The directories above it, the nearest first, but for the whole disk."""
+    """Return the directories above it, the nearest first, but for the whole disk."""
     found = []
     while path := path.rpartition("/")[0]:
         found.append(path)
@@ -191,5 +191,5 @@ def _above(path: str) -> list[str]:
 
 
 def within(path: str, root: str) -> bool:
-    """`path` is `root` or lies below it, by whole components."""
+    """Tell whether `path` is `root` or lies below it, by whole components."""
     return path == root or path.startswith(root.rstrip("/") + "/")

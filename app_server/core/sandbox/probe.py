@@ -96,8 +96,9 @@ class SandboxLayer(Struct, frozen=True):
 def layers(
     namespaces: tuple[str, str], landlock: tuple[str, str] | None, landlock_abi: int
 ) -> tuple[SandboxLayer, ...]:
-    """The layers by two probes, each as its output and the reason if the kernel refused to confine it: in namespaces
-    without Landlock, and with Landlock without namespaces (None: the kernel has no Landlock). Both have seccomp.
+    """Return the layers by two probes, each as its output and the reason if the kernel refused to confine it: in
+    namespaces without Landlock, and with Landlock without namespaces (None: the kernel has no Landlock). Both have
+    seccomp.
     """
     alone, refused = namespaces
     problem = refused or judge_full(alone)
@@ -114,29 +115,29 @@ def layers(
 
 
 def completed(output: str) -> bool:
-    """Whether the probe tried everything; otherwise its output proves nothing."""
+    """Tell whether the probe tried everything; otherwise its output proves nothing."""
     return "done" in output.split()
 
 
 def is_refusal(code: int | None, *, limits: Sequence[str]) -> bool:
-    """Whether a failure to confine is a property of the machine. `limits` are the kernel's limits of namespaces per
-    user: a limit of 0 gives the same error as an exhausted one.
+    """Tell whether a failure to confine is a property of the machine. `limits` are the kernel's limits of namespaces
+    per user: a limit of 0 gives the same error as an exhausted one.
     """
     return code in REFUSALS or (code == errno.ENOSPC and "0" in limits)
 
 
 def judge_full(output: str) -> str | None:
-    """None if a probe in namespaces could do nothing; otherwise the reason to reject this level."""
+    """Judge a probe in namespaces: None if it could do nothing, otherwise the reason to reject this level."""
     return _judge(output, frozenset(GAPS))
 
 
 def judge_degraded(output: str) -> str | None:
-    """None if a probe without namespaces could do nothing indispensable."""
+    """Judge a probe without namespaces: None if it could do nothing indispensable."""
     return _judge(output, frozenset())
 
 
 def gaps(output: str) -> tuple[str, ...]:
-    """What the degraded level does not cover, from the probe's output and by design."""
+    """Return what the degraded level does not cover, from the probe's output and by design."""
     could = set(output.split())
     always = {"metadata", "fences", "secrets"}
     return tuple(text for name, text in GAPS.items() if name in could | always)

@@ -37,7 +37,7 @@ class ResolvedPath(Struct, frozen=True):
 
 
 def resolve(path: str) -> ResolvedPath | None:
-    """None where the path is not absolute, cannot be followed to its end or is no path at all."""
+    """Follow all links of a path; None where it is not absolute, cannot be followed to its end or is no path at all."""
     if not path.startswith("/"):
         return None
     real, links, left = "", list[str](), path.split("/")[::-1]
@@ -105,8 +105,8 @@ class NestedRepositories:
         """The root holds more than is looked at: there may be repositories that are not known."""
 
     def pointers(self) -> list[str]:
-        """What is there now of all that was ever found. Looks for more. Raises SandboxShortage; then the next call does
-        what this one should have done.
+        """Return what is there now of all that was ever found. Looks for more. Raises SandboxShortage; then the next
+        call does what this one should have done.
         """
         if self._surveyed:
             self._look_again()
@@ -117,7 +117,7 @@ class NestedRepositories:
         return there[:MAX_REPOSITORIES]
 
     def _is_there(self, pointer: str) -> bool:
-        """Still there, and not by a link that has taken the place of a folder."""
+        """Tell whether it is still there, and not by a link that has taken the place of a folder."""
         if not exists(pointer):
             return False
         folder = os.path.dirname(pointer)
@@ -164,8 +164,8 @@ class NestedRepositories:
             self._found[pointer] = None
 
     def _folders(self, folder: str, most: int) -> tuple[list[str], int]:
-        """The folders in a folder, no links, and how many entries were looked at. `.git` is none that a repository is
-        looked for in.
+        """Return the folders in a folder, no links, and how many entries were looked at. `.git` is none that a
+        repository is looked for in.
         """
         found: list[str] = []
         number = 0
@@ -207,7 +207,7 @@ class ServerRoots:
         self._known: frozenset[str] | None = None
 
     def open(self) -> ConversationRoots:
-        """For a new conversation, which is to close it."""
+        """Make the roots of a new conversation, which is to close them."""
         roots = ConversationRoots(self)
         self._conversations.add(roots)
         return roots
@@ -217,17 +217,17 @@ class ServerRoots:
         self._known = None
 
     def changed(self) -> None:
-        """A conversation was given another name."""
+        """Note that a conversation was given another name."""
         self._known = None
 
     def known(self) -> frozenset[str]:
-        """The real paths of what the clients of all open conversations named."""
+        """Return the real paths of what the clients of all open conversations named."""
         if self._known is None:
             self._known = frozenset().union(*(roots.known() for roots in self._conversations))
         return self._known
 
     def once(self) -> ConversationRoots:
-        """For a command outside of any conversation."""
+        """Make roots for a command outside of any conversation."""
         return ConversationRoots(self, lasting=False)
 
 
@@ -251,24 +251,24 @@ class ConversationRoots:
                 self.server.changed()
 
     def roots(self, policy: WorkspaceWrite, cwd: str) -> tuple[NamedRoot, ...]:
-        """The working directory first."""
+        """Return the roots of a policy, the working directory first."""
         self.learn(policy, cwd)
         return tuple(self._named[name] for name in dict.fromkeys(self._names(policy, cwd)))
 
     def temporary(self, policy: WorkspaceWrite) -> tuple[NamedRoot, ...]:
-        """/tmp and $TMPDIR, as far as the policy has them."""
+        """Return /tmp and $TMPDIR, as far as the policy has them."""
         names = [] if policy.exclude_slash_tmp else [SLASH_TMP]
         if self.server.tmpdir is not None and not policy.exclude_tmpdir_env_var:
             names.append(os.path.normpath(self.server.tmpdir))
         return tuple(self._named[name] for name in dict.fromkeys(names))
 
     def real(self, cwd: str) -> str:
-        """What a working directory stood for when the conversation was given it; else as it is named."""
+        """Return what a working directory stood for when the conversation was given it; else as it is named."""
         named = self._named.get(os.path.normpath(cwd))
         return named.resolved.real if named is not None and named.resolved is not None else cwd
 
     def known(self) -> set[str]:
-        """The real paths of what the client named."""
+        """Return the real paths of what the client named."""
         temporary = set(self._temporary_names())
         return {
             root.resolved.real
@@ -277,7 +277,7 @@ class ConversationRoots:
         }
 
     def repositories(self, real: str, *, deep: bool) -> NestedRepositories:
-        """Those inside one root, as far as they are known."""
+        """Return the repositories inside one root, as far as they are known."""
         if real not in self._repositories:
             levels = SURVEY_LEVELS if deep and self._lasting else 1
             self._repositories[real] = NestedRepositories(real, levels)

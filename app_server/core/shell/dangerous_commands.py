@@ -47,12 +47,12 @@ MAX_PATTERN = 32
 
 
 def is_dangerous(argv: Words) -> bool:
-    """A command line that is too large to be inspected counts as dangerous."""
+    """Tell whether it destroys. A command line that is too large to be inspected counts as dangerous."""
     return any(found is None or _destroys(found) for found in commands_of(argv))
 
 
 def _destroys(command: FoundCommand) -> bool:
-    """Whether this one command does, whatever it runs."""
+    """Tell whether this one command does, whatever it runs."""
     if any(_DEVICE.match(target) for target in command.written):
         return True
     if not command.words:
@@ -75,7 +75,7 @@ def _program_destroys(name: str, words: Words) -> bool:
 
 
 def _is_fetched(command: FoundCommand) -> bool:
-    """Whether the executed script comes from a download or a decoder, where this module cannot see it."""
+    """Tell whether the executed script comes from a download or a decoder, where this module cannot see it."""
     return any(words and program_name(words[0]) in _FETCHERS for words in command.fed_by)
 
 
@@ -84,7 +84,7 @@ def _find(words: Words) -> bool:
 
 
 def _deletes(run: Words) -> bool:
-    """Whether a command, perhaps in wrappers, deletes the files that it is given."""
+    """Tell whether a command, perhaps in wrappers, deletes the files that it is given."""
     for word in run:
         name = program_name(word)
         if name in _DELETERS:
@@ -103,7 +103,7 @@ def _rm(words: Words) -> bool:
 
 
 def _forces(words: Words) -> set[str]:
-    """Which options are present that make a removal recursive or suppress its prompt."""
+    """Return which options are present that make a removal recursive or suppress its prompt."""
     found = set()
     for word in map(without_expansions, words):
         if word == "--":

@@ -49,14 +49,16 @@ _PLAIN_KEYS = re.compile(
 
 
 def git_reads(words: Sequence[str]) -> bool:
-    """Whether `git` with these arguments only reads. Options before the command select other repositories: refused."""
+    """Tell whether `git` with these arguments only reads. Options before the command select other repositories:
+    refused.
+    """
     if not words or words[0] not in _READING:
         return False
     return operands_of(words[1:], _READING[words[0]]) is not None
 
 
 def is_plain_repository(read: Callable[[str], bytes | None]) -> bool:
-    """Whether git's reading commands run nothing that this repository configures.
+    """Tell whether git's reading commands run nothing that this repository configures.
 
     `read` gives the content of a file by its name below `.git`: None where there is none, empty where it cannot be
     read. The caller has made sure that this is the repository that git would find: the nearest `.git`, a folder, with
@@ -79,7 +81,7 @@ def is_plain_config(text: str) -> bool:
 
 
 def _keys(text: str) -> Iterator[str | None]:
-    """The full name of each entry; None for a line that git might parse differently."""
+    """Return the full name of each entry; None for a line that git might parse differently."""
     section = None
     for line in text.split("\n"):
         if _COMMENT.fullmatch(line):
@@ -101,7 +103,7 @@ _EXECUTING = re.compile(r"(?:-x|--exec)=?(.*)", re.DOTALL)
 
 
 def after_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of git's own `-c` options, and the words from its command on."""
+    """Return the values of git's own `-c` options, and the words from its command on."""
     configured: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -114,7 +116,7 @@ def after_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def git_scripts(words: Sequence[str]) -> Iterator[str]:
-    """Of `git` with these arguments."""
+    """Find the scripts that `git` with these arguments runs."""
     configured, rest = after_options(words)
     for each in configured:
         if match := _CONFIGURED.fullmatch(each):
@@ -136,7 +138,7 @@ _ALWAYS = frozenset({"reset", "rm", "clean", "filter-branch", "filter-repo", "pr
 
 
 def git_destroys(words: Sequence[str]) -> bool:
-    """Whether `git` with these arguments loses work."""
+    """Tell whether `git` with these arguments loses work."""
     _, rest = after_options(words)
     if not rest:
         return False
@@ -147,7 +149,7 @@ def git_destroys(words: Sequence[str]) -> bool:
 
 
 def _has(words: Sequence[str], letters: str = "", long: Sequence[str] = ()) -> bool:
-    """Whether one of these short or long options precedes `--`."""
+    """Tell whether one of these short or long options precedes `--`."""
     for word in words:
         if word == "--":
             return False

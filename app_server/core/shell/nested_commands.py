@@ -39,7 +39,7 @@ _LITERAL = frozenset({"comment", "raw_string", "ansi_c_string"})
 
 
 def parse_joined(source: bytes) -> tuple[bytes, Node] | None:
-    """The script without continued lines, and its tree; None where the parser does not finish.
+    """Return the script without continued lines, and its tree; None where the parser does not finish.
 
     Joining may change what is a comment or a string, so it goes on until nothing is left to join.
     """
@@ -65,14 +65,14 @@ def _joined(source: bytes, root: Node) -> bytes:
 
 
 def _literal_spans(source: bytes, root: Node) -> Iterator[tuple[int, int]]:
-    """Where a backslash at the end of a line stays."""
+    """Return where a backslash at the end of a line stays."""
     for node in descendants(root):
         if node.type in _LITERAL or (node.type == "heredoc_body" and is_quoted_heredoc(node, source)):
             yield node.start_byte, node.end_byte
 
 
 def is_quoted_heredoc(body: Node, source: bytes) -> bool:
-    """Whether the shell expands nothing in a here-document, because its delimiter is quoted."""
+    """Tell whether the shell expands nothing in a here-document, because its delimiter is quoted."""
     parent = body.parent
     starts = [] if parent is None else [child for child in parent.children if child.type == "heredoc_start"]
     return any(mark in text_of(start, source) for start in starts for mark in "'\"\\")
@@ -84,7 +84,7 @@ _SUBSCRIPT = re.compile(r"\[[^\]\n]{0,40}?(?=\$\(|`)")
 
 
 def substitutions(text: str) -> list[str]:
-    """The scripts of the first command substitutions in `text`."""
+    """Return the scripts of the first command substitutions in `text`."""
     found: list[str] = []
     at = 0
     while len(found) <= MAX_SCRIPTS and (match := _START.search(text, at)):
@@ -98,7 +98,7 @@ def substitutions(text: str) -> list[str]:
 
 
 def evaluated_subscripts(text: str) -> list[str]:
-    """The scripts in what may be a subscript of an array, wherever the shell evaluates names as arithmetic."""
+    """Return the scripts in what may be a subscript of an array, wherever the shell evaluates names as arithmetic."""
     match = _SUBSCRIPT.search(text)
     return [] if match is None else substitutions(text[match.end() :])
 
@@ -151,7 +151,7 @@ class FoundScript(Struct, frozen=True):
 
 
 def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | None:
-    """None where the script is too large to inspect. `parameters` are `$0`, `$1` and so on."""
+    """Find the commands of a script; None where it is too large to inspect. `parameters` are `$0`, `$1` and so on."""
     found = parse_joined(mark_braces(script).encode("utf-8", "replace"))
     nodes = [] if found is None else list(islice(descendants(found[1]), MAX_NODES))
     if found is None or len(nodes) == MAX_NODES:
@@ -182,7 +182,7 @@ class _ScriptReader:
         self._values = tuple(self._variables.all_values())
 
     def commands(self) -> tuple[FoundCommand, ...] | None:
-        """None where they can be read in too many ways."""
+        """Return the commands; None where they can be read in too many ways."""
         found: list[FoundCommand] = []
         readings = 0
         for node in self._nodes:
@@ -243,7 +243,7 @@ class _ScriptReader:
         return tuple(map(unmark_braces, dict.fromkeys(found)))
 
     def is_misread(self) -> bool:
-        """Whether the parser took more than a word for one: a here-document whose text begins with a backslash."""
+        """Tell whether the parser took more than a word for one: a here-document whose text begins with a backslash."""
         words = (node for node in self._nodes if node.type == "word")
         return any(b"\n" in self._source[node.start_byte : node.end_byte] for node in words)
 

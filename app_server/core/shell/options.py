@@ -34,7 +34,7 @@ def options(
 
 
 def operands_of(words: Sequence[str], allowed: Options) -> list[str] | None:
-    """The arguments that are not options; None where one is not allowed."""
+    """Return the arguments that are not options; None where one is not allowed."""
     operands: list[str] = []
     rest = iter(words)
     for word in rest:

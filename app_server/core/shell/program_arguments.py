@@ -43,12 +43,12 @@ def program_name(word: str) -> str:
 
 
 def programs_named(name: str, known: Iterable[str]) -> list[str]:
-    """The name itself, or those of the known programs that a glob pattern stands for."""
+    """Return the name itself, or those of the known programs that a glob pattern stands for."""
     return [each for each in known if fnmatchcase(each, name)] if _GLOB.search(name) else [name]
 
 
 def is_open_name(word: str) -> bool:
-    """Whether the name of a program is known only when the script runs."""
+    """Tell whether the name of a program is known only when the script runs."""
     if len(word) > MAX_NAME:
         return "$" in word
     name = _EXPANSIONS.sub("$", word)
@@ -62,7 +62,7 @@ def without_expansions(word: str) -> str:
 
 
 def runs_of_find(words: Words) -> Iterator[Words]:
-    """The commands that `find` and `fd` are told to run."""
+    """Return the commands that `find` and `fd` are told to run."""
     run: list[str] = []
     in_run = False
     for word in words:
@@ -79,7 +79,7 @@ def runs_of_find(words: Words) -> Iterator[Words]:
 
 
 def after_prefixes(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Without assignments, and without words of the shell's grammar: behind `!` the parser takes those for commands."""
+    """Leave out assignments, and words of the shell's grammar: behind `!` the parser takes those for commands."""
     at = 0
     while at < len(words) and (words[at] in _GRAMMAR or ASSIGNMENT.match(words[at])):
         at += 1
@@ -91,7 +91,9 @@ def operands_behind(words: Words) -> Words:
 
 
 def scripts_of(words: Words) -> Iterator[tuple[str, Words]]:
-    """The words that may be the script, if an option such as `-c` or `-lc` announces one, each with its parameters."""
+    """Return the words that may be the script, if an option such as `-c` or `-lc` announces one, each with its
+    parameters.
+    """
     for at, word in enumerate(words):
         if _SCRIPT_OPTION.fullmatch(word):
             operands = [place for place in range(at + 1, len(words)) if not words[place].startswith("-")]
@@ -101,7 +103,7 @@ def scripts_of(words: Words) -> Iterator[tuple[str, Words]]:
 
 
 def reads_input(words: Words, *, sources: bool) -> bool:
-    """Whether a shell with these arguments runs its standard input, or what a substitution gives it as a file."""
+    """Tell whether a shell with these arguments runs its standard input, or what a substitution gives it as a file."""
     rest = iter(words)
     for word in rest:
         if word in _SHELL_VALUED and not sources:
@@ -114,13 +116,13 @@ def reads_input(words: Words, *, sources: bool) -> bool:
 
 
 def names_command(last: str) -> bool:
-    """Whether `xargs` with this last word runs a command that does not come from its input."""
+    """Tell whether `xargs` with this last word runs a command that does not come from its input."""
     name = program_name(last)
     return name not in WRAPPERS and name not in INTERPRETERS and name not in ("-c", "{}")
 
 
 def fragment_words(part: str) -> Iterator[str]:
-    """The words of a part of a script, as far as they are known without its syntax. Raises TooManyWords."""
+    """Return the words of a part of a script, as far as they are known without its syntax. Raises TooManyWords."""
     for word in _QUOTED_WORD.sub(r"\2", part).split():
         expanded = expand_braces(re.sub(r"\\(.)", r"\1", word))
         yield from expanded if len(expanded) > 1 else re.sub(r"[{},]", " ", expanded[0]).split()

@@ -39,7 +39,7 @@ def _quote(word: str) -> str:
 
 
 def _longest_piece(word: str, start: int) -> tuple[int, int]:
-    """Where the piece ends that one style of quotes can hold, and the styles that can."""
+    """Return where the piece ends that one style of quotes can hold, and the styles that can."""
     styles = _BARE | _SINGLE | _DOUBLE
     for at in range(start, len(word)):
         # A caret starts a piece: after other characters some shells take it for a history substitution.
@@ -66,12 +66,12 @@ def _piece(text: str, styles: int) -> str:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """A set of words, written as one string."""
+    """Return a set of words, written as one string."""
     return frozenset(text.split())
 
 
 def split(text: str) -> list[str] | None:
-    """The words of `text`, without quotes and comments; None where a quote or an escape is not closed.
+    """Return the words of `text`, without quotes and comments; None where a quote or an escape is not closed.
 
     Not `shlex.split`: that one starts a comment at a `#` inside of a word and keeps the newline of a continued line.
     """

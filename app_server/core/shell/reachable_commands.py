@@ -44,7 +44,7 @@ _SED_SUBSTITUTION = re.compile(r"s(.)(?:(?!\1).)*\1((?:(?!\1).)*)\1\w*e")
 
 
 def embedded_scripts(program: str, words: Sequence[str]) -> Iterator[str]:
-    """The texts that a program with these arguments most likely gives to a shell."""
+    """Return the texts that a program with these arguments most likely gives to a shell."""
     for word in words:
         if len(word) > MAX_CHARACTERS:
             continue
@@ -135,7 +135,7 @@ class _Search:
         return self._left < 0
 
     def _script(self, script: str, depth: int, parameters: Words = (), *, is_certain: bool = True) -> Reached:
-        """What a script does that some shell will run, or may run: then it is not searched for fragments."""
+        """Search a script that some shell will run, or may run: then it is not searched for fragments."""
         if self._is_spent(PARSING + len(script)) or depth >= MAX_DEPTH:
             yield None
             return
@@ -153,7 +153,7 @@ class _Search:
             yield from self._suspects(found, depth + 1)
 
     def _suspects(self, found: FoundScript, depth: int) -> Reached:
-        """What the texts of a script would do. Those that are long, or no scripts, are most likely no commands."""
+        """Search the texts of a script. Those that are long, or no scripts, are most likely no commands."""
         yield from self._texts_as_scripts((*_texts_of(found.commands), *found.texts), depth)
 
     def _texts_as_scripts(self, texts: Iterable[str], depth: int) -> Reached:
@@ -164,7 +164,7 @@ class _Search:
         self._left, self._left_for_suspects = left, min(self._left, self._left_for_suspects)
 
     def _fragments(self, script: str, depth: int) -> Reached:
-        """For a script with syntax errors: its parts, as far as they can be separated."""
+        """Search a script with syntax errors: its parts, as far as they can be separated."""
         for part in _SEPARATORS.split(_REDIRECTION.sub(" ", script.replace("\\\n", ""))):
             try:
                 words = tuple(fragment_words(part))
@@ -211,7 +211,9 @@ def _texts_fed(command: FoundCommand) -> list[str]:
 
 
 def _texts_of(commands: Sequence[FoundCommand]) -> Iterator[str]:
-    """The texts that commands hold: their arguments as a line, what they print, and each argument of several words."""
+    """Return the texts that commands hold: their arguments as a line, what they print, and each argument of several
+    words.
+    """
     for command in commands:
         at = 1
         while at < len(command.words) and command.words[at].startswith("-"):
@@ -223,7 +225,7 @@ def _texts_of(commands: Sequence[FoundCommand]) -> Iterator[str]:
 
 
 def _runs_what_it_wrote(found: FoundScript) -> bool:
-    """Whether a command of the script is, or reads as a script, a file that the script writes."""
+    """Tell whether a command of the script is, or reads as a script, a file that the script writes."""
     written = {normpath(name) for name in found.written}
     for command in found.commands:
         if command.words[:1] == ("tee",):
@@ -237,5 +239,5 @@ def _runs_what_it_wrote(found: FoundScript) -> bool:
 
 
 def _split(text: str) -> str:
-    """`env -S` reads `\\_` as a blank."""
+    """Read blanks as `env -S` does, for which `\\_` is one."""
     return text.replace("\\_", " ")

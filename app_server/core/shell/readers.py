@@ -143,7 +143,7 @@ _FIND_VALUED = word_set(
 
 
 def _find(words: Sequence[str]) -> list[str] | None:
-    """Starting points, then an expression of tests and of actions that print."""
+    """Accept starting points, then an expression of tests and of actions that print."""
     rest = iter(words)
     paths: list[str] = []
     in_expression = False

@@ -55,7 +55,9 @@ class Reach:
 
 
 def _is_off_limits(path: str, *, everything: bool) -> bool:
-    """`everything`: the command reads all files below, and the kernel's folders are below the root."""
+    """Tell whether reading a path needs an approval. `everything`: the command reads all files below, and the kernel's
+    folders are below the root.
+    """
     parts = [part for part in path.split("/") if part]
     outside = [part for part in parts if part != ".."]
     is_rooted = path.startswith("/") or ".." in parts
@@ -79,7 +81,7 @@ def is_known_safe(
     git_is_plain: Callable[[], bool] | None = None,
     allowed: Callable[[Sequence[str]], bool] = _none,
 ) -> bool:
-    """Whether the command is known to only read, but for what `allowed` accepts: the user has agreed to that.
+    """Tell whether the command is known to only read, but for what `allowed` accepts: the user has agreed to that.
 
     `trusts` receives the name of each program, the shell included: whether the name resolves to the program of the
     system and not to a file of the workspace. `git_is_plain` is called for git commands: whether the repository of the
@@ -103,7 +105,9 @@ def is_known_safe(
 
 
 def _single(argv: Sequence[str]) -> Commands | None:
-    """None where an operator is an argument: the model forgot the shell, so its intent is not what would run."""
+    """Return the one command; None where an operator is an argument: the model forgot the shell, so its intent is not
+    what would run.
+    """
     if not argv or not all(word.isprintable() and not _OPERATOR_WORD.fullmatch(word) for word in argv):
         return None
     return (tuple(argv),)
@@ -122,7 +126,7 @@ def _only_reads(words: Sequence[str], reach: Reach, *, git_is_plain: Callable[[]
 
 
 def _program(word: str) -> str:
-    """The name of a program on the PATH or in a system folder; any other path stays as it is."""
+    """Return the name of a program on the PATH or in a system folder; any other path stays as it is."""
     for folder in _PROGRAM_FOLDERS:
         if word.startswith(folder):
             return word.removeprefix(folder)

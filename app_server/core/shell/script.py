@@ -32,14 +32,14 @@ _PLAIN_WORD = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*")
 
 
 def script_of(argv: Sequence[str]) -> str | None:
-    """The script, where `argv` is a known shell that runs exactly one and does nothing else."""
+    """Return the script, where `argv` is a known shell that runs exactly one and does nothing else."""
     if len(argv) == 3 and argv[0] in _SHELLS and argv[1] in ("-c", "-lc"):
         return argv[2]
     return None
 
 
 def split_script(script: str) -> Commands | None:
-    """The commands of a script that is nothing but plain ones, joined by `&&`, `||`, `;` or `|`."""
+    """Return the commands of a script that is nothing but plain ones, joined by `&&`, `||`, `;` or `|`."""
     if len(script) > MAX_CHARACTERS:
         return None
     script = script.strip(" \t\n")
@@ -105,7 +105,7 @@ class _PlainReader:
         return "".join(parts)
 
     def _part(self, node: Node) -> str | None:
-        """The value of a word or a part of one; None where the shell would do more than remove quotes."""
+        """Return the value of a word or a part of one; None where the shell would do more than remove quotes."""
         text = text_of(node, self._source)
         self._at = node.end_byte
         match node.type:
@@ -129,7 +129,7 @@ class _PlainReader:
 
 
 def split_for_display(script: str) -> Commands | None:
-    """The commands as written: without quotes, with escapes and globs."""
+    """Return the commands as written: without quotes, with escapes and globs."""
     if len(script) > MAX_DISPLAY_CHARACTERS:
         return None
     source = script.encode("utf-8", "replace")
@@ -173,7 +173,7 @@ _ERASE_WORD = "\x17"
 
 
 def as_typed(text: str) -> str:
-    """The lines that a program reads. What moves a cursor, completes or recalls is left out."""
+    """Return the lines that a program reads. What moves a cursor, completes or recalls is left out."""
     lines: list[str] = []
     line = ""
     for character in text:

@@ -50,7 +50,7 @@ class ScriptVariables:
                     pass
 
     def expanders(self, node: Node) -> Iterator[WordExpander]:
-        """One for each combination of the values of the variables that are used below `node`."""
+        """Make an expander for each combination of the values of the variables that are used below `node`."""
         names = dict.fromkeys(match[1] for match in _NAME.finditer(text_of(node, self._source)))
         open_names = [name for name in names if len(self._values.get(name, ())) > 1]
         last = {name: values[-1] for name, values in self._values.items()}

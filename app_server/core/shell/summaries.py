@@ -38,7 +38,7 @@ def summarize(words: Words) -> ParsedCommand:
 
 
 def only_formats(words: Words) -> bool:
-    """Whether a command only shapes the output of the one before it in a pipeline."""
+    """Tell whether a command only shapes the output of the one before it in a pipeline."""
     match words:
         case [
             "wc" | "tr" | "cut" | "sort" | "uniq" | "xargs" | "tee" | "column" | "awk" | "yes" | "printf",
@@ -54,7 +54,7 @@ def only_formats(words: Words) -> bool:
 
 
 def shortens_output(command: str) -> bool:
-    """Whether a command shows the first or last lines of what another one prints."""
+    """Tell whether a command shows the first or last lines of what another one prints."""
     match split(command):
         case ["head" | "tail", "-n" | "-c", count]:
             return _is_number(count.removeprefix("+"))
@@ -63,7 +63,7 @@ def shortens_output(command: str) -> bool:
 
 
 def short_path(path: str) -> str:
-    """The part of a path by which people recognise it."""
+    """Return the part of a path by which people recognise it."""
     trimmed = path.replace("\\", "/").rstrip("/")
     for part in reversed(trimmed.split("/")):
         if part and part not in _UNTELLING_FOLDERS:
@@ -206,7 +206,7 @@ def _is_number(text: str) -> bool:
 
 
 def _is_line_range(script: str) -> bool:
-    """`5p` or `5,9p`."""
+    """Tell whether it is `5p` or `5,9p`."""
     ends = script.removesuffix("p").split(",")
     return script.endswith("p") and len(ends) <= 2 and all(end and _is_number(end) for end in ends)
 
@@ -252,7 +252,7 @@ def _of_script(script: str) -> list[ParsedCommand]:
 
 
 def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> ParsedCommand:
-    """A script that does one thing is displayed as written where that is more informative."""
+    """Show a script that does one thing as it is written, where that is more informative."""
     if isinstance(summary, UnknownCommand):
         return summary
     words = split(script)
@@ -267,7 +267,7 @@ def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> Par
 
 
 def _summaries(commands: Sequence[Words]) -> list[ParsedCommand]:
-    """One for each command except `cd`, which changes the paths of the files read after it."""
+    """Summarise each command except `cd`, which changes the paths of the files read after it."""
     summaries: list[ParsedCommand] = []
     folder = ""
     for words in commands:

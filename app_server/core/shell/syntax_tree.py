@@ -22,7 +22,7 @@ MAX_SECONDS = 0.03
 def parse(
     source: bytes, clock: Callable[[], float] = time.thread_time, seconds: float = MAX_SECONDS
 ) -> Node | None:
-    """The root of the tree; None after the time limit. Invalid bash has a tree too: see `has_error`."""
+    """Return the root of the tree; None after the time limit. Invalid bash has a tree too: see `has_error`."""
     parser = _PARSER.get()
     deadline = clock() + seconds
     try:
@@ -37,7 +37,7 @@ def parse(
 
 
 def descendants(node: Node) -> Iterator[Node]:
-    """The node and all below it, in the order of the text."""
+    """Return the node and all below it, in the order of the text."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -79,7 +79,7 @@ def redirections(command: Node) -> list[Node]:
 
 
 def arguments_behind(redirection: Node) -> Iterator[Node]:
-    """`-rf d` in `rm 2>/dev/null -rf d`, which the parser takes for more targets of the redirection."""
+    """Find `-rf d` in `rm 2>/dev/null -rf d`, which the parser takes for more targets of the redirection."""
     if redirection.type == "file_redirect":
         yield from redirection.children_by_field_name("destination")[1:]
     elif redirection.type == "heredoc_redirect":
@@ -93,7 +93,7 @@ def substitutions_in(node: Node) -> Iterator[Node]:
 
 
 def stages_before(node: Node) -> Iterator[Node]:
-    """The nearest stages before `node` in its pipeline, including the reader of a here-document that starts it."""
+    """Return the nearest stages before `node` in its pipeline, with the reader of a here-document that starts it."""
     parent = node.parent
     if parent is not None and parent.type == "redirected_statement":
         node, parent = parent, parent.parent

@@ -42,7 +42,7 @@ def unmark_braces(text: str) -> str:
 
 
 def quote_braces(text: str) -> str:
-    """Text that `expand_braces` takes literally."""
+    """Mark braces so that `expand_braces` takes the text literally."""
     return text.translate(_QUOTED)
 
 
@@ -72,7 +72,7 @@ def _expanded(text: str) -> list[str]:
 
 
 def _end(text: str, start: int) -> int | None:
-    """Where the brace is closed that is opened at `start`."""
+    """Return where the brace is closed that is opened at `start`."""
     depth = 0
     for at in range(start, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")
@@ -139,7 +139,7 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def printed(words: Sequence[str]) -> str | None:
-    """What `echo` or `printf` with its arguments prints; None for other programs."""
+    """Return what `echo` or `printf` with its arguments prints; None for other programs."""
     match words:
         case ["echo", *rest]:
             while rest and re.fullmatch("-[neE]+", rest[0]):
@@ -154,7 +154,7 @@ def printed(words: Sequence[str]) -> str | None:
 
 
 def _formatted(form: str, arguments: Sequence[str]) -> str:
-    """Without widths and precisions."""
+    """Format as `printf` does, without widths and precisions."""
     form = decode_escapes(form)
     left = list(reversed(arguments))
 
@@ -191,7 +191,9 @@ class WordExpander:
         self._breaks = _field_breaks(self._variables["IFS"])
 
     def own_words(self, command: Node) -> list[str]:
-        """The words of a command, without those that the parser places behind a redirection. Raises TooManyWords."""
+        """Return the words of a command, without those that the parser places behind a redirection. Raises
+        TooManyWords.
+        """
         texts: list[str] = []
         end = -1
         for child, following in zip_longest(command.children, command.children[1:]):
@@ -235,7 +237,7 @@ class WordExpander:
         return value if quoted else self._breaks.sub(_FIELD_BREAK, value)
 
     def _value(self, text: str) -> str:
-        """Of an expansion such as `$x` or `${x:-default}`; the expansion itself where that is not known."""
+        """Return the value of `$x` or `${x:-default}`; the expansion itself where that is not known."""
         match = _EXPANSION.fullmatch(text)
         if match is None:
             return quote_braces(text)
@@ -248,7 +250,7 @@ class WordExpander:
         return quote_braces(text) if value is None else value
 
     def _output(self, substitution: Node) -> str | None:
-        """What a substitution of one simple command prints, if its words show it."""
+        """Return what a substitution of one simple command prints, if its words show it."""
         inner = substitution.named_children
         if len(inner) != 1 or inner[0].type != "command":
             return None
@@ -258,7 +260,9 @@ class WordExpander:
 
 @lru_cache(maxsize=16)
 def _field_breaks(separators: str) -> re.Pattern[str]:
-    """Cached: there is an expander for each command of a script, and hardly any sets `IFS`."""
+    """Compile what separates words. Cached: there is an expander for each command of a script, and hardly any sets
+    `IFS`.
+    """
     return re.compile(rf"[\s{re.escape(separators)}]+")
 
 
@@ -268,7 +272,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _is_descriptor(node: Node, following: Node | None) -> bool:
-    """`0` in `bash 0<<< text`, which the parser takes for an argument."""
+    """Tell whether it is the `0` in `bash 0<<< text`, which the parser takes for an argument."""
     return (
         node.type == "number"
         and following is not None
@@ -278,7 +282,7 @@ def _is_descriptor(node: Node, following: Node | None) -> bool:
 
 
 def named_program(words: Sequence[str]) -> str | None:
-    """`rm` of `which rm`, `type -P rm` and `command -v rm`."""
+    """Return `rm` of `which rm`, `type -P rm` and `command -v rm`."""
     match words:
         case [first, *_, program] if first in _NAMING:
             return program

@@ -84,7 +84,7 @@ def dynamic_tools(tools: Iterable[ClientTool]) -> list[Tool]:
 
 
 def without_namespaces(tools: Sequence[ClientTool], taken: Iterable[str]) -> list[Tool]:
-    """The same under their bare names, which some models use, where these are not `taken` and name one tool."""
+    """Offer namespaced tools under their bare names too, which some models use, unless these are taken."""
     bare = Counter(tool.name for tool in tools if tool.namespace is not None)
     names = {name for name, count in bare.items() if count == 1} - {*taken}
     return [
@@ -93,7 +93,7 @@ def without_namespaces(tools: Sequence[ClientTool], taken: Iterable[str]) -> lis
 
 
 def checked_tools(tools: Sequence[ClientTool], reserved: Iterable[str]) -> tuple[ClientTool, ...]:
-    """The tools with schemas that models accept. `reserved` are names of other tools. Raises ConversationError."""
+    """Return the tools with schemas that models accept. `reserved` are names of other tools. Raises ConversationError."""
     if len(tools) > MOST_TOOLS:
         raise ConversationError(f"there are more than {MOST_TOOLS} dynamic tools")
     if sum(len(tool.description) for tool in tools) > MAX_DESCRIPTIONS:
@@ -134,8 +134,9 @@ def _schema(tool: ClientTool) -> dict[str, Json]:
 
 
 def bounded(parts: Sequence[InputText | InputImage]) -> tuple[InputText | InputImage, ...]:
-    """The parts, with a note in place of what is too long or is no picture that a model can be sent. Slow for large
-    pictures: use a thread."""
+    """Return the parts, with a note in place of what is too long or is no picture that a model can be sent. Slow for
+    large pictures: use a thread.
+    """
     return tuple(_bounded(parts))
 
 

@@ -25,7 +25,9 @@ NOTICE: Final = "sandbox"
 
 
 async def confinement(turn: ToolTurn) -> SandboxPlan | None:
-    """None for full access. The writable root is the turn's directory, never one that the model names."""
+    """Make the plan of a command of this turn; None for full access. The writable root is the turn's directory, never
+    one that the model names.
+    """
     plan = writable_scope(turn)
     settings = turn.settings
     turn.commands.exposed_folders.update(
@@ -46,7 +48,7 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
 
 
 def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
-    """The plan for the roots of the conversation. Emits one warning for each root that cannot be granted."""
+    """Return the plan for the roots of the conversation. Emits one warning for each root that cannot be granted."""
     settings = turn.settings
     plan = turn.commands.runner.plan(settings.sandbox_policy, settings.cwd, turn.commands.roots)
     for notice in plan.notices if plan is not None else ():
@@ -57,7 +59,7 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
 
 
 def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
-    """What to tell about each configured program that commands may change. Looks at the same roots once."""
+    """Return what to tell about each configured program that commands may change. Looks at the same roots once."""
     key = f"programs in {plan.writable_roots}"
     if key in turn.shown_once:
         return
@@ -77,7 +79,9 @@ def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
 
 
 def _configured_programs(config: Config, cwd: str) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Who runs it, the folder to which its words are relative (none: they are not), the program and its arguments."""
+    """Find who runs a program, the folder to which its words are relative (none: they are not), the program and its
+    arguments.
+    """
     if config.notify:
         yield "`notify`", "", config.notify
     for name, server in config.mcp_servers.items():

@@ -25,8 +25,8 @@ Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
 
 def policy_rights(turn: ToolTurn) -> Rights:
-    """The rights that the turn's policy grants without approval, by the roots that the conversation was given: what is
-    compared is what a command will run with. Reads the disk.
+    """Return the rights that the turn's policy grants without approval, by the roots that the conversation was given:
+    what is compared is what a command will run with. Reads the disk.
     """
     return rights_of(
         turn.commands.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd, turn.commands.roots)
@@ -34,7 +34,7 @@ def policy_rights(turn: ToolTurn) -> Rights:
 
 
 async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> bool:
-    """Whether the user approves `question`, now or by an earlier approval for the session.
+    """Tell whether the user approves `question`, now or by an earlier approval for the session.
 
     Callers come here only if the policy requires approval. A policy that never asks therefore ignores session
     approvals.
@@ -95,7 +95,7 @@ async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
 
 
 def _question(text: str, terminal: Terminal) -> ExecApprovalRequestEvent:
-    """It has the id of the call that opened the terminal: clients know the running command by that id."""
+    """Ask under the id of the call that opened the terminal: clients know the running command by it."""
     without = "" if terminal.rights.confined else ", which runs without the sandbox"
     return ExecApprovalRequestEvent(
         call_id=terminal.item.id,

@@ -17,7 +17,7 @@ class EditorFiles(Protocol):
     """The client's editor. Both answer in any order, and may never answer."""
 
     async def read(self, path: str) -> str | None:
-        """The text of a file as the editor has it; None where it does not say."""
+        """Return the text of a file as the editor has it; None where it does not say."""
         ...
 
     async def write(self, path: str, text: str) -> bool:
@@ -47,7 +47,7 @@ class DiskChanges:
                 self._spans = [(first[0], second[1]), *rest]
 
     def open_end(self) -> None:
-        """From now on any file may be changed at any time."""
+        """Note that from now on any file may be changed at any time."""
         if self._since is None:
             self._since = self._now_ns() - COARSE_NS
 

@@ -62,7 +62,7 @@ class PlannedPatch:
         return [edit for edit in self.plan.edits if edit.place.real in self.unsaved]
 
     def for_disk(self) -> PatchPlan:
-        """The rest, with the summary of all: it is what the model is sent."""
+        """Return the rest, with the summary of all: it is what the model is sent."""
         edits = tuple(edit for edit in self.plan.edits if edit.place.real not in self.unsaved)
         return replace(self.plan, edits=edits)
 
@@ -105,7 +105,7 @@ async def check_unchanged(editor: EditorAccess, edits: list[FileEdit]) -> None:
 
 
 async def write_through_editor(editor: EditorAccess, edits: list[FileEdit]) -> list[FileEdit]:
-    """Those that the editor did not take."""
+    """Return those that the editor did not take."""
     failed = []
     for edit in edits:
         taken = False
@@ -119,7 +119,7 @@ async def write_through_editor(editor: EditorAccess, edits: list[FileEdit]) -> l
 async def _unsaved(
     patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess, scope: WriteScope | None
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """By real path, the texts of the editor that differ from the disk's and fit the patch; and the disk's."""
+    """Return, by real path, the texts of the editor that differ from the disk's and fit the patch; and the disk's."""
     try:
         candidates = await run_in_thread(
             _candidates, patch, cwd, disk, editor.changes, abandon_on_cancel=True
@@ -144,7 +144,7 @@ async def _unsaved(
 
 
 def _candidates(patch: Patch, cwd: str, disk: PatchFiles, changes: DiskChanges) -> list[_Candidate]:
-    """Files that the patch updates once, where they are, and that nothing of this conversation has changed last."""
+    """Return files that the patch updates once, in place, and that nothing of this conversation has changed last."""
     found, operations = list[_Candidate](), patch.operations
     if len(operations) > MOST_FILES:
         return []
@@ -162,7 +162,7 @@ def _candidates(patch: Patch, cwd: str, disk: PatchFiles, changes: DiskChanges) 
 
 
 async def _texts(files: EditorFiles, paths: list[str]) -> dict[str, str]:
-    """What the editor says of these files in time."""
+    """Return what the editor says of these files in time."""
     texts: dict[str, str] = {}
 
     async def ask(path: str) -> None:

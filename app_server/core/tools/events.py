@@ -42,15 +42,15 @@ class TurnEvents(Protocol):
     def complete(self, item: Item) -> None: ...
 
     def show(self, item: Item) -> None:
-        """An item that begins and ends at once."""
+        """Emit an item that begins and ends at once."""
         ...
 
     def detach(self, item_id: str) -> BegunItem:
-        """The item outlives the turn: `complete_detached` ends it, in whatever turn that is."""
+        """Let an item outlive the turn: `complete_detached` ends it, in whatever turn that is."""
         ...
 
     def apart(self) -> TurnEvents:
-        """For what goes on after the turn: the same, outside of all operations."""
+        """Return what emits outside of all operations, for what goes on after the turn."""
         ...
 
     def complete_detached(self, item: Item, begun: BegunItem, turn_id: str, *, cut: bool = False) -> None: ...
@@ -78,7 +78,7 @@ class OutputDeltas:
         self._left, self._left_bytes = most, most_bytes
 
     def renew(self) -> None:
-        """Somebody has looked at the command, which may go on for long: the limits begin anew."""
+        """Begin the limits anew: somebody has looked at the command, which may go on for long."""
         self._left, self._left_bytes = self._most, self._most_bytes
 
     def emit_output(self, stream: Stream, data: bytes) -> None:
@@ -95,7 +95,7 @@ def decode(data: bytes) -> str:
 
 
 def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecution:
-    """The item of a command that ran to its end."""
+    """Return the item of a command that ran to its end."""
     output = decode(result.aggregated)
     return replace(
         item,
@@ -112,7 +112,7 @@ def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecu
 def unstarted_command(
     item: CommandExecution, text: str, seconds: float, *, declined: bool
 ) -> CommandExecution:
-    """The item of a command that was rejected, did not start, or whose end is unknown."""
+    """Return the item of a command that was rejected, did not start, or whose end is unknown."""
     return replace(
         item,
         status=ItemStatus.DECLINED if declined else ItemStatus.FAILED,

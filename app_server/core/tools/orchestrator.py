@@ -81,7 +81,7 @@ class Command(Struct, frozen=True, kw_only=True):
     """The number of that terminal."""
 
     def item(self) -> CommandExecution:
-        """The item as it starts."""
+        """Return the item as it starts."""
         return CommandExecution(
             id=self.call_id,
             command=self.argv,
@@ -154,7 +154,7 @@ async def run_with_approval(
 
 
 def _request(command: Command, turn: ToolTurn, folder: str) -> CommandRequest:
-    """The user's rules are about commands of the model."""
+    """Make the request that is judged; the user's rules are about commands of the model."""
     restriction = None if command.user_shell else turn.approvals.rules.restriction(command.argv)
     return CommandRequest(command.argv, folder, command.escalated, restriction)
 
@@ -247,7 +247,7 @@ class CommandApproval:
             )
 
     def _with_folder(self, reason: str | None) -> str | None:
-        """Our part comes first: the rest may be the model's text."""
+        """Add where the directory leads. Our part comes first: the rest may be the model's text."""
         if self._folder == self._command.cwd:
             return reason
         leads = f"{self._command.cwd} leads to {self._folder}"
@@ -263,7 +263,7 @@ class CommandApproval:
         return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.commands.exposed_folders))
 
     def _spec(self, plan: SandboxPlan | None) -> CommandSpec:
-        """The spec for the runner: with the turn's environment, without credentials."""
+        """Return the spec for the runner: with the turn's environment, without credentials."""
         command, turn = self._command, self._turn
         return CommandSpec(
             argv=command.argv,
@@ -281,7 +281,7 @@ class CommandApproval:
 
 
 def _rule_reason(rule: PrefixRule, given: str | None) -> str:
-    """Our part comes first: the rest is the model's."""
+    """Say that a rule asks. Our part comes first: the rest is the model's."""
     why = f"a rule requires approval: {rule.justification}" if rule.justification else RULE_REASON
     return f"{why}; {given}" if given else why
 
@@ -306,7 +306,7 @@ def _text_of(error: ToolFailure | CoreError | OSError | Rejected) -> str:
 
 
 def command_tool_output(result: ExecResult) -> ToolOutput:
-    """The output for the model of a command that ran."""
+    """Return the output for the model of a command that ran."""
     output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
     text = command_result(output, result.exit_code, result.duration_s)
     return text_output(text, success=result.exit_code == 0)

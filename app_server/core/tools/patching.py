@@ -157,7 +157,9 @@ class PatchFlow(Struct, frozen=True):
     async def _write_planned(
         self, planned: PlannedPatch, allowed: SandboxPlan | None, approved: bool
     ) -> ExecResult:
-        """The disk first, completely or not at all; then the editor, and the disk again where the editor fails."""
+        """Write to the disk first, completely or not at all; then the editor, and the disk again where the editor
+        fails.
+        """
         edits, editor = planned.through_editor(), self.turn.commands.editor
         if not edits or editor is None:
             return await self._write_with_retry(planned.plan, allowed, approved)
@@ -210,7 +212,7 @@ class PatchFlow(Struct, frozen=True):
 
 
 def _spool(home: Path, document: bytes) -> str:
-    """The plan as a file that the writer can read from inside the sandbox."""
+    """Return the plan as a file that the writer can read from inside the sandbox."""
     folder = home / "tmp"
     folder.mkdir(mode=0o700, exist_ok=True)
     fd, path = tempfile.mkstemp(prefix="patch-", dir=folder)

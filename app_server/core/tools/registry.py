@@ -57,7 +57,7 @@ class Shell(Enum):
 
 
 def _shell(config: Config, family: ModelFamily) -> Shell:
-    """The user's features take precedence over the family's default."""
+    """Choose the shell: the user's features take precedence over the family's default."""
     if config.features.enabled("unified_exec"):
         return Shell.TERMINAL
     if config.features.enabled("shell_command_tool"):
@@ -80,7 +80,7 @@ def _where_patch_is(kind: PatchToolKind) -> Condition:
 
 
 def _where_named(name: str) -> Condition:
-    """For families that list it, or if a feature of the tool's name is enabled."""
+    """Offer it for families that list it, or if a feature of the tool's name is enabled."""
     return lambda config, family: name in config.features.names | family.extra_tools
 
 
@@ -207,8 +207,8 @@ def build_tools(
     client_tools: Sequence[ClientTool] = (),
     mode: TurnMode = TurnMode.DEFAULT,
 ) -> ToolSet:
-    """An MCP tool never replaces a built-in one. A client's tool may replace one that only reads. `goals`: the turn is
-    of an API that knows goals, in a conversation that is stored.
+    """Choose the tools of a turn. An MCP tool never replaces a built-in one. A client's tool may replace one that only
+    reads. `goals`: the turn is of an API that knows goals, in a conversation that is stored.
     """
     brought = dynamic_tools(client_tools)
     replaced = {tool.name for tool in brought}

@@ -95,7 +95,7 @@ class CallRun(Struct):
         self.output_items = [output_item(self.item, output), *output.followup_items]
 
     def items(self, now: float) -> list[ResponseItem]:
-        """The call with its output; a call that did not finish gets one."""
+        """Return the call with its output; a call that did not finish gets one."""
         if not self.output_items:
             what = aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS)
             self.finish(text_output(what, success=False))
@@ -134,8 +134,9 @@ class ToolRuntime:
         return run
 
     def _named(self, call: ToolCall) -> ToolCall:
-        """Under an id of its own where a terminal goes on that was opened under this one. The model's history keeps the
-        id that the model chose."""
+        """Give a call an id of its own where a terminal goes on that was opened under this one. The model's history
+        keeps the id that the model chose.
+        """
         if not self._turn.commands.terminals.names(call.call_id):
             return call
         return replace(call, call_id=f"{call.call_id}-{self._turn.new_id()}")

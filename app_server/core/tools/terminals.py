@@ -79,7 +79,7 @@ class Terminal:
         return self.begun is not None and self.pty.exit_code is None
 
     def detach(self) -> None:
-        """The call that opened it has ended; from now on its end is emitted when it comes."""
+        """Let it outlive the call that opened it; from now on its end is emitted when it comes."""
         self.begun = self.turn.detach(self.item.id)
         if self.pty.exit_code is not None:
             self.tell_end()
@@ -175,15 +175,15 @@ class Terminals(Struct):
         return terminal
 
     def names(self, item_id: str) -> bool:
-        """Whether the item of one has this id."""
+        """Tell whether the item of one has this id."""
         return any(terminal.item.id == item_id for terminal in self._open.values())
 
     def detached(self) -> list[Terminal]:
-        """Those that outlived the call that opened them and whose end was not emitted."""
+        """Return those that outlived the call that opened them and whose end was not emitted."""
         return [terminal for terminal in self._open.values() if terminal.begun is not None]
 
     def running_on(self) -> list[Terminal]:
-        """Those that run between the model's calls, by number."""
+        """Return those that run between the model's calls, by number."""
         found = [terminal for terminal in self._open.values() if terminal.runs_on]
         return sorted(found, key=lambda terminal: terminal.number)
 
@@ -197,7 +197,7 @@ class Terminals(Struct):
         return bool(killed)
 
     def cut_detached(self, turn: TurnEvents) -> None:
-        """The turn was interrupted: end the items of the commands that are killed with it."""
+        """End the items of the commands that are killed with an interrupted turn."""
         for terminal in self.detached():
             terminal.cut(turn)
 
@@ -209,7 +209,7 @@ class Terminals(Struct):
         return terminal
 
     def why_missing(self, number: int) -> str:
-        """The reason, for the model, why `find` returned None."""
+        """Return the reason, for the model, why `find` returned None."""
         if number in self._outdated:
             return f"session {number} was ended: the policy that it was opened under gave more rights than this turn's"
         return f"there is no session {number}; it has ended or never was"
@@ -258,7 +258,7 @@ class TerminalUsage(Struct, frozen=True):
 
 
 def look_at_terminals(terminals: Sequence[Terminal]) -> list[TerminalUsage | None]:
-    """None where nothing is known. Blocks."""
+    """Read what terminals use; None where nothing is known. Blocks."""
     if not terminals:
         return []
     table = descendants.listed()

@@ -51,7 +51,7 @@ class FilterRule:
 
 
 def assemble(arch: int, rules: Iterable[FilterRule], *, x32: bool) -> bytes:
-    """The program: it kills calls of foreign architectures, applies the rules, and allows the rest.
+    """Make the program: it kills calls of foreign architectures, applies the rules, and allows the rest.
 
     The rules become a binary tree over the numbers. When a filter is installed, the kernel runs it once for every
     possible system call, so the time of a linear list would be added to the start of each command.
@@ -66,7 +66,7 @@ def assemble(arch: int, rules: Iterable[FilterRule], *, x32: bool) -> bytes:
 
 
 def _tree(groups: list[list[FilterRule]]) -> list[bytes]:
-    """The code for these numbers, which are sorted. Every path through it ends in a RETURN."""
+    """Return the code for these numbers, which are sorted. Every path through it ends in a RETURN."""
     if len(groups) <= LEAF:
         code: list[bytes] = []
         for rule in (rule for group in groups for rule in group):
@@ -81,7 +81,7 @@ def _tree(groups: list[list[FilterRule]]) -> list[bytes]:
 
 
 def _body(rule: FilterRule) -> list[bytes]:
-    """The code of a rule after its number has matched.
+    """Return the code of a rule after its number has matched.
 
     It is assembled backwards, because each test jumps over everything behind it when it fails, and the length of that
     must be known. A test overwrites the accumulator, so the system call's number is loaded again at the end: that is

@@ -119,7 +119,7 @@ def with_namespaces(
 
 
 def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:
-    """The function that a command without namespaces runs between fork and exec."""
+    """Return the function that a command without namespaces runs between fork and exec."""
 
     def apply() -> None:
         privileges.forgo_new_privileges()

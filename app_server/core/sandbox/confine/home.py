@@ -58,7 +58,7 @@ class ShownHome:
     """Device and inode of the mount at the path."""
 
     def current(self, confine: dict[str, Any]) -> bool:
-        """Whether the view is valid for this command. Call it before the roots are opened."""
+        """Tell whether the view is valid for this command. Call it before the roots are opened."""
         path: bytes = confine["home"]
         now = _changed(os.fstat(self.folder))
         if self.racy or now != self.changed or (path, confine["secrets"]) != (self.path, self.secrets):

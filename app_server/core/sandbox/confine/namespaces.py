@@ -49,7 +49,7 @@ GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 def open_unlinked(paths: list[bytes]) -> list[int]:
-    """A descriptor for each root that exists; the caller closes them before the command runs."""
+    """Return a descriptor for each root that exists; the caller closes them before the command runs."""
     opened: list[int] = []
     for path in paths:
         try:
@@ -73,7 +73,7 @@ SHARED_MEMORY = b"mode=1777,size=25%"
 
 
 def unshare(network: bool) -> None:
-    """New user, mount and uts namespaces, and a network namespace if the network is off."""
+    """Make new user, mount and uts namespaces, and a network namespace if the network is off."""
     call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS | (0 if network else CLONE_NEWNET))
 
 
@@ -118,7 +118,7 @@ def prepare_mounts() -> None:
 
 
 def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
-    """In a new process 1: mount its own /proc, terminals and shared memory, and the home without secrets."""
+    """Mount, in a new process 1, its own /proc, terminals and shared memory, and the home without secrets."""
     # Read-only like the rest: for /proc/sys, user 0 of this namespace counts as user 0 of the host.
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     if os.geteuid() == 0:

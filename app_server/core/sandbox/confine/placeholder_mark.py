@@ -10,8 +10,8 @@ MARK_NS = 318_398_706 * 1_000_000_000
 
 
 def is_placeholder(path: str) -> bool:
-    """Whether the path is an empty directory with the mark. One that holds something is not, whatever its time stamp:
-    a command can set that.
+    """Tell whether the path is an empty directory with the mark. One that holds something is not, whatever its time
+    stamp: a command can set that.
     """
     try:
         status = os.lstat(path)

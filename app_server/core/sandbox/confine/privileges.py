@@ -49,7 +49,7 @@ def become_reaper() -> None:
 
 
 def forgo_new_privileges() -> None:
-    """No program executed from here on gains a privilege. Only file capabilities remain in the bounding set."""
+    """Let no program executed from here on gain a privilege. Only file capabilities remain in the bounding set."""
     with contextlib.suppress(OSError):  # without SETPCAP there are no capabilities to be gained either
         for number in range(LAST_CAPABILITY + 1):
             if not FILE_CAPABILITIES >> number & 1:

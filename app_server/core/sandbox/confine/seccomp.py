@@ -131,7 +131,7 @@ class Filter:
 
 @functools.cache
 def filter_bytes(machine: str, kind: Filter) -> bytes:
-    """The program for one machine and policy."""
+    """Return the program for one machine and policy."""
     column = 0 if machine == X86_64 else 1
     rules = [
         FilterRule(
@@ -171,7 +171,7 @@ def _refuse(table: dict[str, tuple[int, int]], column: int) -> list[FilterRule]:
 
 
 def _set_id_rules(column: int) -> list[FilterRule]:
-    """A setuid file would be the user for everybody who can reach it, and root where the server is root."""
+    """Refuse to make setuid files: such a file would be the user for everybody who can reach it, or root."""
     rules = [
         FilterRule(row[column], ERRNO | EPERM, (_any_of(row[2], SET_ID_BITS),)) for row in MODES.values()
     ]
@@ -202,12 +202,12 @@ def _socket_rules(kind: Filter, column: int) -> list[FilterRule]:
 
 
 def _any_of(argument: int, bits: int) -> Test:
-    """At least one of these bits is set."""
+    """Test that at least one of these bits is set."""
     return Test(argument, (0,), mask=bits, negate=True)
 
 
 def program(kind: Filter) -> Program:
-    """The program for this machine. Raises OSError on an unknown machine."""
+    """Return the program for this machine. Raises OSError on an unknown machine."""
     if MACHINE not in ARCHITECTURES:
         raise OSError(ENOSYS, f"no filter for {MACHINE}")
     code = filter_bytes(MACHINE, kind)
@@ -220,12 +220,12 @@ def install(kind: Filter) -> None:
 
 
 def install_program(filtering: Program) -> None:
-    """The same for a program that was made before."""
+    """Filter this thread with a program that was made before."""
     call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(filtering), 0, 0)
 
 
 def install_listening(filtering: Program) -> int:
-    """The same; returns the descriptor on which the calls arrive that `NOTIFY` is for. Raises OSError where this kernel
-    cannot do that (before 5.0), or where something around the server listens already.
+    """Filter this thread; return the descriptor on which the calls arrive that `NOTIFY` is for. Raises OSError where
+    this kernel cannot do that (before 5.0), or where something around the server listens already.
     """
     return call("seccomp", SECCOMP_SET_MODE_FILTER, NEW_LISTENER, ctypes.addressof(filtering))

@@ -38,7 +38,7 @@ class Call:
 
 
 def receive_call(listener: int) -> Call:
-    """The next call. Raises OSError if its process has ended."""
+    """Return the next call. Raises OSError if its process has ended."""
     buffer = bytearray(CALL.size)
     fcntl.ioctl(listener, RECEIVE, buffer, True)
     id, thread, _, number, _, _, *arguments = CALL.unpack(buffer)
@@ -46,7 +46,7 @@ def receive_call(listener: int) -> Call:
 
 
 def is_waiting(listener: int, notified: Call) -> bool:
-    """Whether the thread still waits. Check it after opening the caller: it proves that the pid was not reused."""
+    """Tell whether the thread still waits. Check it after opening the caller: it proves that the pid was not reused."""
     try:
         fcntl.ioctl(listener, IS_VALID, notified.id.to_bytes(8, "little"))
     except OSError:
@@ -91,7 +91,7 @@ class Caller:
             os.close(memory)
 
     def descriptor(self, number: int) -> int:
-        """A duplicate of one of its descriptors."""
+        """Return a duplicate of one of its descriptors."""
         process = os.pidfd_open(self._process())
         try:
             return call("pidfd_getfd", process, number, 0)
@@ -115,8 +115,8 @@ class Caller:
             os.close(root)
 
     def filesystem_of(self, descriptor: int) -> int | None:
-        """The device number of the mount that the descriptor is on, from the caller's mount table. None if it is not
-        there.
+        """Return the device number of the mount that the descriptor is on, from the caller's mount table. None if it is
+        not there.
 
         fstat(2) does not give it on all file systems: on btrfs and overlayfs st_dev differs from the mount's device.
         """

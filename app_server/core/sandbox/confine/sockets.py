@@ -46,14 +46,14 @@ File = tuple[int, int]
 
 
 def open_list() -> socket.socket:
-    """A way to ask about the network namespace that this process is in, now and for ever. OSError where the kernel does
-    not report.
+    """Open a way to ask about the network namespace that this process is in, now and for ever. OSError where the
+    kernel does not report.
     """
     return socket.socket(AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG)
 
 
 def listening(asked: socket.socket) -> set[File]:
-    """The files of all sockets that listen. OSError where the kernel does not report them."""
+    """Return the files of all sockets that listen. OSError where the kernel does not report them."""
     wanted = WANTED.pack(socket.AF_UNIX, 0, 0, LISTENING, 0, SHOW_FILE, INODE_BITS, INODE_BITS)
     asked.send(HEADER.pack(HEADER.size + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_ALL, 0, 0) + wanted)
     found: set[File] = set()
@@ -116,7 +116,7 @@ class NetworkNamespaces:
     _lock: _thread.LockType = field(default_factory=_thread.allocate_lock)
 
     def leads_inside(self, caller: Caller, found: int) -> bool:
-        """Whether a command listens at this file. Raises PermissionError if a process outside does."""
+        """Tell whether a command listens at this file. Raises PermissionError if a process outside does."""
         if self.inside is None or self.outside is None:
             raise PermissionError(errno.EACCES, "the kernel does not say where the socket leads")
         with self._lock:
@@ -200,7 +200,7 @@ def _connect_to(sock: socket.socket, name: bytes, caller: Caller, networks: Netw
 
 
 def _path(name: bytes) -> bytes:
-    """The path of an address. Raises OSError for an abstract name, which could belong to another command."""
+    """Return the path of an address. Raises OSError for an abstract name, which could belong to another command."""
     if not FAMILY.size < len(name) <= UNIX_ADDRESS_LIMIT or FAMILY.unpack_from(name)[0] != socket.AF_UNIX:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     path = name[FAMILY.size :].partition(b"\0")[0]

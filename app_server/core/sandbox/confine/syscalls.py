@@ -63,7 +63,7 @@ class OpenHow(ctypes.Structure):
 
 
 def call(name: str, *arguments: object) -> int:
-    """One system call; OSError where it fails. Integers are passed as longs, bytes and pointers as they
+    """Make one system call; OSError where it fails. Integers are passed as longs, bytes and pointers as they
     are.
     """
     number = NUMBERS[name][0 if MACHINE == X86_64 else 1]
@@ -85,21 +85,21 @@ def mount(source: bytes, target: bytes, kind: bytes | None, flags: int, data: by
 
 
 def set_attributes(path: bytes, *, add: int = 0, clear: int = 0, flags: int = 0, at: int = AT_FDCWD) -> None:
-    """mount_setattr(2) on the mount at `path`, or on the one that the descriptor `at` stands for."""
+    """Call mount_setattr(2) on the mount at `path`, or on the one that the descriptor `at` stands for."""
     attributes = Attributes(add, clear, 0, 0)
     call("mount_setattr", at, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
 
 
 def open_place(path: bytes, flags: int = 0) -> int:
-    """A descriptor of what is at the absolute `path`, for use as a place only. OSError with ELOOP where a component
-    before the last is a symbolic link; a last one is opened as the link that it is.
+    """Return a descriptor of what is at the absolute `path`, for use as a place only. OSError with ELOOP where a
+    component before the last is a symbolic link; a last one is opened as the link that it is.
     """
     how = OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0, RESOLVE_NO_SYMLINKS)
     return call("openat2", AT_FDCWD, path, ctypes.byref(how), ctypes.sizeof(how))
 
 
 def open_tree(path: bytes, flags: int = 0, at: int = AT_FDCWD) -> int:
-    """A detached copy of the mount at `path`, from the folder `at` where it is relative; as a descriptor."""
+    """Return a detached copy of the mount at `path`, from the folder `at` where it is relative; as a descriptor."""
     return call("open_tree", at, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | flags)
 
 
@@ -120,5 +120,5 @@ def attach_at(tree: int, place: int) -> None:
 
 
 def clone(flags: int) -> int:
-    """fork(2) into new namespaces: 0 in the child. Sound only in a process of one thread."""
+    """Fork into new namespaces: 0 in the child. Sound only in a process of one thread."""
     return call("clone", flags | SIGCHLD, 0, 0, 0, 0)

@@ -70,7 +70,7 @@ async def poll_terminal(terminal: Terminal, yield_ms: float) -> TerminalSnapshot
 
 
 async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, turn: ToolTurn) -> ToolOutput:
-    """The output for the model. If the command has ended, its item ends and the terminal is closed."""
+    """Return the output for the model. If the command has ended, its item ends and the terminal is closed."""
     if snapshot.exit_code is not None:
         await turn.commands.terminals.drop(snapshot.terminal.number)
         snapshot.terminal.tell_end()

@@ -29,7 +29,7 @@ from protocol.structs import replace
 async def request_as_item(
     turn: ToolTurn, call_id: str, invocation: McpInvocation, request: Callable[[], Awaitable[str]]
 ) -> str:
-    """The result of `request`, with its item. Raises ToolFailure if the server answers with an error."""
+    """Return the result of `request`, with its item. Raises ToolFailure if the server answers with an error."""
     item = McpToolCall(id=call_id, invocation=invocation)
     turn.items.start(item)
     began = turn.clock()
@@ -45,7 +45,7 @@ async def request_as_item(
 
 
 def finished_item(item: McpToolCall, seconds: float, result: McpResult) -> McpToolCall:
-    """The item with its result; a result that the server marks as an error is a failure."""
+    """Return the item with its result; a result that the server marks as an error is a failure."""
     failed = isinstance(result, ErrResult) or bool(result.ok.is_error)
     status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
     return replace(item, status=status, seconds=seconds, result=result)
@@ -89,7 +89,7 @@ async def _call_server(call: ToolCall, turn: ToolTurn) -> ToolOutput:
 
 
 def _listing(call: ToolCall) -> ListArguments:
-    """Null means no arguments, as with the servers' own tools."""
+    """Parse the arguments of a listing. Null means no arguments, as with the servers' own tools."""
     text = "" if parse_json(call.arguments) is None else call.arguments
     given = parse_arguments(text, ListingArguments)
     return list_arguments(given.server, given.cursor)

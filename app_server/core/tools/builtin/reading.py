@@ -39,13 +39,13 @@ TIMEOUT_MS = 30_000
 
 
 async def read_text(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
-    """The reader's output as text. Raises ToolFailure with the reader's error."""
+    """Return the reader's output as text. Raises ToolFailure with the reader's error."""
     result = await _run_reader(do, turn, lambda stream, chunk: None, request)
     return text_output(shorten(decode(result.stdout)))
 
 
 async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
-    """The reader's output as bytes; the request limits its size. Raises ToolFailure as `read_text` does."""
+    """Return the reader's output as bytes; the request limits its size. Raises ToolFailure as `read_text` does."""
     pieces: list[bytes] = []
 
     def keep(stream: Stream, chunk: bytes) -> None:
@@ -78,7 +78,7 @@ async def _run_reader(
 
 
 def positive(given: int | None, default: int, problem: str) -> int:
-    """The model's number, or the default. Raises ToolFailure if it is below 1."""
+    """Return the model's number, or the default. Raises ToolFailure if it is below 1."""
     value = default if given is None else given
     if value < 1:
         raise ToolFailure(problem)
@@ -86,7 +86,7 @@ def positive(given: int | None, default: int, problem: str) -> int:
 
 
 def absolute(name: str, path: str) -> str:
-    """The path that the model gave as the argument `name`. Raises ToolFailure if it is relative."""
+    """Return the path that the model gave as the argument `name`. Raises ToolFailure if it is relative."""
     if not os.path.isabs(path):
         raise ToolFailure(f"{name} must be an absolute path")
     return path
