@@ -58,17 +58,17 @@ class ApprovalReply(Struct, frozen=True):
     result: WireModel
 
 
-class InThread(Protocol):
+class AskedInThread(Protocol):
     @property
     def thread_id(self) -> str: ...
 
 
-class WithReason(InThread, Protocol):
+class WithReason(AskedInThread, Protocol):
     @property
     def reason(self) -> str | None: ...
 
 
-P = TypeVar("P", bound=InThread)
+P = TypeVar("P", bound=AskedInThread)
 R = TypeVar("R", bound=WithReason)
 
 
