@@ -236,6 +236,75 @@ MOST_LINES, FEW_LINES, MOST_SMALL = 400, 60, 90
 PRIVATE = {"app_server.core.telemetry": "OpenTelemetry's logs have no public names yet"}
 """Modules that use names of libraries that begin with an underscore, and why."""
 
+
+LONGEST_CLASS = 200
+"""Lines: whatever needs more does more than one thing."""
+
+LONG_CLASSES = {
+    "Beneath": "each name of a path is opened by the one before, so that none of its steps is of use alone",
+    "RolloutWriter": "holds one file in one state from its lock to its last line",
+}
+
+FACES = {
+    "app_server.core.auth.accounts",
+    "app_server.core.config.settings",
+    "app_server.core.host",
+    "app_server.core.opening",
+    "app_server.core.rollout.stored_conversations",
+    "app_server.core.session.handle",
+}
+"""What APIs do things with in the engine."""
+
+VALUES = {
+    *("app_server.core.errors", "app_server.core.goals", "app_server.core.config.types"),
+    *("app_server.core.model.families", "app_server.core.rollout.thread_query"),
+    *("app_server.core.rollout.turn_query", "app_server.core.session.commands"),
+    *("app_server.core.session.review_texts", "app_server.core.turn.items", "app_server.core.turn.settings"),
+}
+"""What is handed to a face or comes from it."""
+
+TOOLS = {f"app_server.core.{name}" for name in ("bounds", "lazy", "real_path", "remedies", "threads")}
+"""What anybody may use."""
+
+BESIDE_THE_FACES = {
+    f"app_server.core.{name}"
+    for name in (
+        "auth.home_login",
+        "client_files.files",
+        "client_files.opening",
+        "client_files.watching",
+        "config.effective",
+        "config.features",
+        "config.fence",
+        "config.load",
+        "config.table",
+        "config.toml_file",
+        "config.write",
+        "exec.command",
+        "exec.process",
+        "exec.run",
+        "exec.streams",
+        "files.search",
+        "git.repository",
+        "mcp.interfaces",
+        "mcp.launch",
+        "mcp.mcp_manager",
+        "mcp.statuses",
+        "patch.diff",
+        "rollout.rollout_names",
+        "rollout.stored_events",
+        "rollout.stored_items",
+        "rollout.turn_fold",
+        "rollout.turn_pages",
+        "shell.quote",
+        "shell.script",
+        "shell.summaries",
+        "skills.skill",
+        "skills.skill_catalog",
+    )
+}
+"""What APIs import of the engine besides. Each that goes is a step; none is added."""
+
 OPENS_FILES = {
     "app_server.beneath": "the opener",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
@@ -609,6 +678,27 @@ def test_no_private_names_of_libraries_are_used() -> None:
     users = {module for module in modules() if list(private_names(module))}
     assert {module for module in users if not any(inside(module, each) for each in PRIVATE)} == set()
     assert {each for each in PRIVATE if not any(inside(module, each) for module in users)} == set()
+
+
+def test_classes_are_small() -> None:
+    classes = [
+        node
+        for module in modules()
+        if inside(module, "app_server")
+        for node in nodes(module)
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert {each.name for each in classes if lines_of(each) > LONGEST_CLASS} == LONG_CLASSES.keys()
+
+
+def lines_of(node: ast.ClassDef) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_apis_use_the_engine_by_its_faces() -> None:
+    used = {imported for _, imported in edges("app_server.apis") if inside(imported, "app_server.core")}
+    found = {each for each in used if each in modules()}  # and not the names in them
+    assert {each for each in found if each != "app_server.core"} - FACES - VALUES - TOOLS == BESIDE_THE_FACES
 
 
 def test_a_class_name_stands_for_one_thing() -> None:

@@ -7,7 +7,7 @@ them. What has to be waited for, the words, comes before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -23,8 +23,9 @@ from app_server.core.session.services import Services, SessionState
 from app_server.core.session.session import Session
 from app_server.core.session.user_input import user_words
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
-from app_server.core.tools.editor_access import EditorAccess
-from app_server.core.tools.terminals import Terminals
+from app_server.core.threads import run_in_thread
+from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
+from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.settings import UNCHANGED, Settings, SettingsChange
 from protocol.base import Json
@@ -171,17 +172,26 @@ class SessionHandle:
     @property
     def busy(self) -> bool:
         """Whether something runs or is about to, or a command goes on."""
-        return self.running or len(self._session.queue) > 0 or len(self.terminals) > 0
+        terminals = self._services.commands.terminals
+        return self.running or len(self._session.queue) > 0 or len(terminals) > 0
 
     async def settled(self) -> None:
         """Wait for the end of what runs now."""
         if (active := self._session.tasks.active) is not None:
             await active.ended.wait()
 
-    @property
-    def terminals(self) -> Terminals:
-        """The commands that outlive their calls."""
-        return self._services.commands.terminals
+    # --- commands that outlive their calls
+    def terminals(self) -> list[Terminal]:
+        """Return those that run between the model's calls, by number."""
+        return self._services.commands.terminals.running_on()
+
+    async def usage_of(self, terminals: Sequence[Terminal]) -> list[TerminalUsage | None]:
+        """Return what the processes of each use; None where nothing is known."""
+        return await run_in_thread(look_at_terminals, terminals, abandon_on_cancel=True)
+
+    def kill_terminals(self, numbers: Collection[int] | None = None) -> bool:
+        """Kill those of these numbers, or all of them; False where there are none."""
+        return self._services.commands.terminals.kill(numbers)
 
     # --- the goal
     def set_goal(self, change: GoalChange) -> Goal:
@@ -201,9 +211,11 @@ class SessionHandle:
         """End the MCP servers and start these. Calls that run fail."""
         self._session.servers.reload(servers)
 
-    def use_editor(self, editor: EditorAccess) -> None:
+    def use_editor(self, files: EditorFiles) -> None:
         """Let patches take into account what the client's editor has open."""
-        self._services.commands.editor = editor
+        clock = self._services.sources.wall_clock
+        changes = DiskChanges(lambda: int(clock() * 1_000_000_000))
+        self._services.commands.editor = EditorAccess(files, changes)
 
     # --- events and life
     @property

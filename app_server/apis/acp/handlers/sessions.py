@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os.path
-import time
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -30,7 +29,6 @@ from app_server.core.errors import BeyondClientRights, CoreError
 from app_server.core.host import Host
 from app_server.core.opening import NewConversation, Origin
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.tools.editor_access import DiskChanges, EditorAccess
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.session import NewSessionRequest, NewSessionResponse
 from protocol.acp.tool_calls import (
@@ -126,8 +124,7 @@ async def open_session(
     session = context.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
     client = context.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
-        editor = ClientEditor(live.id, context.outgoing)
-        live.session.use_editor(EditorAccess(editor, DiskChanges(time.time_ns)))
+        live.session.use_editor(ClientEditor(live.id, context.outgoing))
     if plan.config.provider.id in LOCAL_PROVIDERS:
         session.lists_models = plan.config
     session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))

@@ -30,8 +30,6 @@ from app_server.core.session.commands import (
     Review,
     RunShell,
 )
-from app_server.core.threads import run_in_thread
-from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
@@ -130,13 +128,21 @@ async def terminals_list(
     """By number; the cursor is that of the last one. All of them unless a limit is given."""
     live = loaded(context, params.thread_id)
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
-    rest = [each for each in live.session.terminals.running_on() if each.number > after]
+    rest = [each for each in live.session.terminals() if each.number > after]
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
     adapter = context.reading.live.adapter(live)
-    usages = await run_in_thread(look_at_terminals, page, abandon_on_cancel=True)
+    usages = await live.session.usage_of(page)
     return wire.ThreadBackgroundTerminalsListResponse(
         data=tuple(
-            _shown(each, adapter.item_id(each.turn_id, each.item.id), usage)
+            wire.ThreadBackgroundTerminal(
+                item_id=adapter.item_id(each.turn_id, each.item.id),
+                process_id=str(each.number),
+                command=each.line,
+                cwd=each.item.cwd,
+                os_pid=None if usage is None else usage.pid,
+                cpu_percent=None if usage is None else usage.cpu_percent,
+                rss_kb=None if usage is None else usage.rss_kb,
+            )
             for each, usage in zip(page, usages, strict=True)
         ),
         next_cursor=str(page[-1].number) if len(page) < len(rest) else None,
@@ -148,26 +154,14 @@ async def terminals_terminate(
 ) -> wire.ThreadBackgroundTerminalsTerminateResponse:
     live = loaded(context, params.thread_id)
     number = _number(params.process_id, "invalid background terminal process id", "processId")
-    return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.terminals.kill({number}))
+    return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.kill_terminals({number}))
 
 
 async def terminals_clean(
     context: ThreadContext, params: wire.ThreadBackgroundTerminalsCleanParams
 ) -> wire.ThreadBackgroundTerminalsCleanResponse:
-    loaded(context, params.thread_id).session.terminals.kill()
+    loaded(context, params.thread_id).session.kill_terminals()
     return wire.ThreadBackgroundTerminalsCleanResponse()
-
-
-def _shown(terminal: Terminal, item_id: str, usage: TerminalUsage | None) -> wire.ThreadBackgroundTerminal:
-    return wire.ThreadBackgroundTerminal(
-        item_id=item_id,
-        process_id=str(terminal.number),
-        command=terminal.line,
-        cwd=terminal.item.cwd,
-        os_pid=None if usage is None else usage.pid,
-        cpu_percent=None if usage is None else usage.cpu_percent,
-        rss_kb=None if usage is None else usage.rss_kb,
-    )
 
 
 def _number(text: str, problem: str, field: str) -> int:
