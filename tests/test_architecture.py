@@ -80,7 +80,7 @@ PURE_MODULES = {
     "app_server.apis": {"answers", "open_items", "route"},
     "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
-        *("approvals", "calls", "client", "commands", "diffs", "fold", "inbound", "news", "options"),
+        *("approvals", "calls", "client", "commands", "diffs", "fold", "inbound", "options"),
         *("outbound", "pacer", "text", "updates"),
     },
     "app_server.apis.v2": {
@@ -859,8 +859,7 @@ def test_a_first_prompt_over_acp_loads_no_other_api_and_no_client_of_servers() -
     )
     others = (
         *(f"{folder}.{api}" for folder in ("app_server.apis", "protocol") for api in ("v1", "v2")),
-        "protocol.acp.handshake",
-        "protocol.acp.session_requests",
+        "protocol.acp.requests",
         *(f"app_server.core.mcp.{name}" for name in ("mcp_client", "launch", "offer", "requests", "results")),
     )
     assert {name for name in loaded if any(inside(name, other) for other in others)} == set()

@@ -4,18 +4,20 @@ readers of what is said; a server loads rows as they are needed.
 
 from typing import Final
 
-from protocol.acp.handshake import AUTHENTICATE, INITIALIZE, LOGOUT
 from protocol.acp.prompt import CANCEL, CANCEL_REQUEST, PROMPT, STEERING
-from protocol.acp.session import NEW_SESSION
-from protocol.acp.session_requests import (
+from protocol.acp.requests import (
+    AUTHENTICATE,
     CLOSE_SESSION,
     DELETE_SESSION,
+    INITIALIZE,
     LIST_SESSIONS,
     LOAD_SESSION,
+    LOGOUT,
     RESUME_SESSION,
     SET_CONFIG_OPTION,
     SET_MODE,
 )
+from protocol.acp.session import NEW_SESSION
 from protocol.acp.tool_calls import (
     CREATE_ELICITATION,
     READ_TEXT_FILE,

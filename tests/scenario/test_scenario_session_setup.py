@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.apis.acp.handlers import handshake
+from app_server.apis.acp.handlers import requests
 from protocol.base import Json
 from tests.process.test_accounts import browse
 from tests.scenario.test_scenario_session_prompts import PNG, mcp_server, opened
@@ -274,7 +274,7 @@ async def test_a_session_is_refused_until_the_browser_login_is_done(
         urls.append(url)
         return True
 
-    monkeypatch.setattr(handshake, "open_browser", open_browser)
+    monkeypatch.setattr(requests, "open_browser", open_browser)
     environment = {"APP_SERVER_AUTH_ISSUER": issuer.url}
     async with world(reply(says("ok")), provider=NEEDS_LOGIN, environment=environment, acp=True) as w:
         editor = Editor(w)

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from app_server.apis.acp import approvals
 from app_server.apis.acp.client import AcpClient
-from app_server.apis.acp.fold import SessionFold
-from app_server.apis.acp.news import SessionNews
+from app_server.apis.acp.fold import SessionFold, SessionNews
 from app_server.apis.acp.pacer import LinePacer, Speaker
 from app_server.apis.acp.updates import SessionUpdates
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus

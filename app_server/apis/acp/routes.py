@@ -145,10 +145,10 @@ class AcpRoutes:
         prompting = prompts.PromptContext(opened, services.accounts, services.host)
 
         def load_others() -> Mapping[str, Route]:
-            from app_server.apis.acp.handlers import handshake, session_requests  # noqa: PLC0415  seldom before a turn
+            from app_server.apis.acp.handlers import requests  # noqa: PLC0415  seldom before a turn
 
-            requests = session_requests.SessionRequests(opening, services.stored.get())
-            return by_method((*handshake.routes(login), *session_requests.routes(requests)))
+            context = requests.SessionRequests(opening, services.stored.get())
+            return by_method((*requests.login_routes(login), *requests.session_routes(context)))
 
         self._first = by_method(
             (

@@ -7,6 +7,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
+from app_server.core.errors import CoreError
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """A larger message is not parsed; only its head is evaluated."""
@@ -56,6 +57,10 @@ HANDSHAKE = "handshaking with MCP server failed: "
 TIMED_OUT_HANDSHAKING = "timed out handshaking with MCP server"
 TRANSPORT_CLOSED = "Transport closed"
 UNEXPECTED = "Unexpected response type"
+
+
+class McpFailure(CoreError):
+    """A request to a server failed; the message is the reason, without secrets."""
 
 
 class StartFailure(Struct, frozen=True):

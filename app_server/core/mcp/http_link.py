@@ -22,8 +22,14 @@ from app_server.core.errors import AuthError
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.mcp.faults import AUTH_REQUIRED, KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
-from app_server.core.mcp.interfaces import LoadTokens, McpFailure
+from app_server.core.mcp.faults import (
+    AUTH_REQUIRED,
+    KEPT_HEAD_BYTES,
+    MAX_MESSAGE_BYTES,
+    OUTGOING_QUEUE,
+    McpFailure,
+)
+from app_server.core.mcp.interfaces import LoadTokens
 from app_server.core.mcp.launch import display_url, is_http_url, request_headers, sends_token
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse

@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from msgspec import Struct
 
-from app_server.core.errors import CoreError
 from protocol.base import Json
 from protocol.engine.events import McpServerStateChanged
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
-
-
-class McpFailure(CoreError):
-    """A request to a server failed; the message is the reason, without secrets."""
 
 
 class McpProcess(Protocol):

@@ -21,7 +21,7 @@ from app_server.core.exec.provided_programs import own_folder
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.exec.service import ServiceProcess
 from app_server.core.http.address import origin
-from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.faults import McpFailure
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
 

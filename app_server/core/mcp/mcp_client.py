@@ -26,14 +26,10 @@ from app_server.core.mcp.faults import (
     MAX_PAGES,
     TRANSPORT_CLOSED,
     UNEXPECTED,
+    McpFailure,
     timed_out,
 )
-from app_server.core.mcp.interfaces import (
-    Elicit,
-    ElicitationRequest,
-    ElicitationResult,
-    McpFailure,
-)
+from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, ElicitationResult
 from app_server.core.mcp.rpc_messages import (
     METHOD_NOT_FOUND,
     Incoming,

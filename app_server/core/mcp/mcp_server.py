@@ -22,10 +22,11 @@ from app_server.core.mcp.faults import (
     RESTARTS,
     TIMED_OUT_HANDSHAKING,
     TRANSPORT_CLOSED,
+    McpFailure,
     StartFailure,
     start_failure,
 )
-from app_server.core.mcp.interfaces import LoadTokens, McpFailure, McpRuntime, ignore_state
+from app_server.core.mcp.interfaces import LoadTokens, McpRuntime, ignore_state
 from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed, ServerIntroduction
 from app_server.core.mcp.offer import SERVER_NAME, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND

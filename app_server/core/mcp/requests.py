@@ -1,40 +1,45 @@
-"""What is asked of the servers of a conversation: calls of their tools, their resources, and who is logged in.
+"""What is asked of the servers of a conversation, or of those that are started for one request: calls of their tools,
+their resources, who is logged in, and what clients are shown of them: their states, and what they offer.
 
 Where the settings of a server want it, the user is asked before a call of the model. Nothing here emits events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from enum import StrEnum
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.config.types import McpApproval, McpHttpTransport, McpServerConfig
-from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED, tool_call_error
-from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, McpFailure, McpRuntime
+from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED, McpFailure, tool_call_error
+from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, McpRuntime
 from app_server.core.mcp.launch import sends_token
-from app_server.core.mcp.mcp_client import McpRequestFailed, entries
+from app_server.core.mcp.mcp_client import McpRequestFailed, ServerIntroduction, entries
 from app_server.core.mcp.mcp_server import McpServer
-from app_server.core.mcp.offer import McpTool, allowed
-from app_server.core.mcp.resources import (
+from app_server.core.mcp.offer import McpTool, ServerTool, allowed
+from app_server.core.mcp.results import (
     READ_RESOURCE,
     RESOURCES,
     TEMPLATES,
     Contents,
     ListArguments,
     Listed,
+    McpCallOutcome,
     ReadArguments,
     ResourceKind,
     list_output,
     parse_contents,
+    parse_result,
     read_output,
 )
-from app_server.core.mcp.results import McpCallOutcome, parse_result
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.events.tools import McpListToolsResponseEvent
-from protocol.mcp import CallToolResult, McpAuthStatus
+from protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
 from protocol.message_outline import nested_too_deeply
 
 APPROVAL_KIND = "mcp_tool_call"
@@ -49,6 +54,8 @@ class Servers(Protocol):
     runtime: Callable[[], McpRuntime]
 
     def tools(self) -> Mapping[str, McpTool]: ...
+
+    async def run_servers(self) -> None: ...
 
     async def ready(self) -> None: ...
 
@@ -251,3 +258,98 @@ def _kind(value: Json) -> str:
             return f"string {value[:40]!r}"
         case _:
             return "sequence"
+
+
+LOOK_SECONDS = 15.0
+"""For looking at all servers: one that takes longer to start or to answer is shown as far as it has come."""
+
+
+class ConnectionState(StrEnum):
+    STARTING = "starting"
+    CONNECTED = "connected"
+    LOGIN_REQUIRED = "login_required"
+    FAILED = "failed"
+    DISABLED = "disabled"
+
+
+class ServerStatus(Struct, frozen=True):
+    """One configured server, and what it offers as far as it has said."""
+
+    config: McpServerConfig
+    state: ConnectionState
+    auth: McpAuthStatus
+    introduction: ServerIntroduction = ServerIntroduction()
+    tools: tuple[ServerTool, ...] = ()
+    error: str | None = None
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
+
+
+class _Offered(Struct):
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
+
+    async def collect(self, server: McpServer) -> None:
+        """Ask the server; what it does not answer is left out."""
+        self.resources = await _entries(server, RESOURCES)
+        self.templates = await _entries(server, TEMPLATES)
+
+
+@asynccontextmanager
+async def running(servers: Servers) -> AsyncIterator[None]:
+    """Start the servers for as long as the block runs."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(servers.run_servers, name="mcp")
+        try:
+            yield
+        finally:
+            group.cancel_scope.cancel()
+
+
+async def server_statuses(
+    manager: Servers, names: Collection[str], *, with_resources: bool
+) -> list[ServerStatus]:
+    """Return the states of the servers with these names. Waits for the ones that are starting."""
+    offered = {name: _Offered() for name in names}
+    with anyio.move_on_after(LOOK_SECONDS):
+        await manager.ready()
+        if with_resources:
+            async with anyio.create_task_group() as group:
+                for name, server in manager.servers.items():
+                    if name in offered and server.running and "resources" in server.capabilities:
+                        group.start_soon(offered[name].collect, server)
+    auth = McpRequests(manager).auth_statuses()
+    return [
+        _status(config, manager.servers.get(name), auth[name], offered[name])
+        for name, config in manager.configs.items()
+        if name in offered
+    ]
+
+
+async def _entries(server: McpServer, kind: ResourceKind[Listed]) -> tuple[Listed, ...]:
+    try:
+        return kind.parse(await server.collect(kind.method, kind.key, MAX_RESOURCES))
+    except McpRequestFailed:
+        return ()
+
+
+def _status(
+    config: McpServerConfig, server: McpServer | None, auth: McpAuthStatus, offered: _Offered
+) -> ServerStatus:
+    if server is None:
+        return ServerStatus(config, ConnectionState.DISABLED, auth)
+    if not server.settled.is_set():
+        return ServerStatus(config, ConnectionState.STARTING, auth, error="it has not started yet")
+    if server.failure is not None:
+        login = server.failure.auth_required
+        state = ConnectionState.LOGIN_REQUIRED if login else ConnectionState.FAILED
+        return ServerStatus(config, state, auth, error=server.failure.message)
+    return ServerStatus(
+        config,
+        ConnectionState.CONNECTED,
+        auth,
+        server.introduction,
+        server.tools,
+        resources=offered.resources,
+        templates=offered.templates,
+    )

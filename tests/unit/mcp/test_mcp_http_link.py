@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app_server.core.bounds import MAX_VALUES
 from app_server.core.mcp.faults import MAX_BATCH, MAX_MESSAGE_BYTES
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
-from app_server.core.mcp.resources import RESOURCES
+from app_server.core.mcp.results import RESOURCES
 from app_server.core.mcp.rpc_messages import (
     Incoming,
     LineSplitter,

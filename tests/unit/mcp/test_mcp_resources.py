@@ -8,15 +8,9 @@ import anyio
 import pytest
 
 from app_server.core.config.types import McpServerConfig, McpStdioTransport
-from app_server.core.mcp.interfaces import McpFailure
-from app_server.core.mcp.resources import (
-    RESOURCES,
-    TEMPLATES,
-    ListArguments,
-    list_arguments,
-    read_arguments,
-)
-from app_server.core.mcp.statuses import ConnectionState, server_statuses
+from app_server.core.mcp.faults import McpFailure
+from app_server.core.mcp.requests import ConnectionState, server_statuses
+from app_server.core.mcp.results import RESOURCES, TEMPLATES, ListArguments, list_arguments, read_arguments
 from protocol.engine.events import McpServerState
 from protocol.mcp import McpAuthStatus
 from tests.support.waiting import until

@@ -15,13 +15,13 @@ from app_server.core.mcp.faults import (
     GITHUB_URL,
     MAX_RESULT_BLOCKS,
     MAX_RESULT_CHARS,
+    McpFailure,
     duration_text,
     start_failure,
     timed_out,
     tool_call_error,
 )
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
-from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.launch import (
     display_url,
     find_program,

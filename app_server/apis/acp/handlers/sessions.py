@@ -1,4 +1,4 @@
-"""Opening sessions, new ones and on behalf of `session_requests` stored ones."""
+"""Opening sessions, new ones and on behalf of `requests` stored ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.errors import invalid_params
 from app_server.apis.acp.inbound import UnsupportedServer, merged_servers
 from app_server.apis.acp.login import LoginContext
-from app_server.apis.acp.opening import (
+from app_server.apis.acp.options import (
     LOCAL_PROVIDERS,
     SessionFolders,
     SessionPlan,

@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -27,10 +27,10 @@ from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
-from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.faults import McpFailure
 from app_server.core.mcp.launch import sends_token
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.statuses import ConnectionState, ServerStatus, running, server_statuses
+from app_server.core.mcp.requests import ConnectionState, ServerStatus, running, server_statuses
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from protocol import mcp as engine
 from protocol.base import Json
@@ -38,9 +38,6 @@ from protocol.reading import read
 from protocol.structs import replace
 from protocol.table import NoParams
 from protocol.v2 import mcp as wire
-
-if TYPE_CHECKING:
-    pass
 
 STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {
     ConnectionState.STARTING: "starting",
@@ -120,8 +117,8 @@ class McpContext(Struct, frozen=True):
         config = self.config.load()
         chosen = {name: config.mcp_servers[name] for name in names if name in config.mcp_servers}
         alone = self.servers_alone(replace(config, mcp_servers=MappingProxyType(chosen)))
-        async with running(alone) as manager:
-            yield manager
+        async with running(alone):
+            yield alone
 
     def configured(self, thread_id: str | None) -> Mapping[str, McpServerConfig]:
         """Those of the thread, or else those of the configuration."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from app_server.core.mcp.interfaces import McpFailure
-from app_server.core.mcp.resources import (
+from app_server.core.mcp.faults import McpFailure
+from app_server.core.mcp.results import (
     RESOURCES,
     TEMPLATES,
     ListArguments,
     ResourceKind,
     list_arguments,
     read_arguments,
+    text_result,
 )
-from app_server.core.mcp.results import text_result
 from app_server.core.tools.arguments import parse_arguments, parse_json
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.schemas import ListingArguments, ReadingArguments
