@@ -852,6 +852,19 @@ def test_a_client_of_threads_does_not_load_conversations() -> None:
     } == set()
 
 
+def test_exec_loads_what_one_turn_needs() -> None:
+    loaded = modules_loaded_by(
+        "import app_server.cli, app_server.headless.exec_run, app_server.assembly\n"
+        "from app_server.apis.v2.routes import load_for; load_for('thread/start'); load_for('turn/start')"
+    )
+    others = (
+        *("app_server.chat", "app_server.demo", "app_server.inspector", "app_server.headless.output_schema"),
+        *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
+        *("jsonschema", "prompt_toolkit", "rich"),
+    )
+    assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
+
+
 def test_a_first_prompt_over_acp_loads_no_other_api_and_no_client_of_servers() -> None:
     loaded = modules_loaded_by(
         "import app_server.startup.acp_handshake, app_server.startup.full_server, app_server.apis.acp.routes\n"

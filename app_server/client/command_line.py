@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -41,6 +41,8 @@ def is_utf8(argument: str) -> bool:
     return True
 
 
+T = TypeVar("T")
+
 FAILED: Final = 1
 USAGE: Final = 2
 SIGNALLED: Final = 128
@@ -64,6 +66,18 @@ async def cancel_on_signal(
             ended_by(number)
             scope.cancel()
             return
+
+
+async def until_signal(
+    run: Callable[[], Awaitable[T]], ended_by: Callable[[int], object] = lambda number: None
+) -> T | None:
+    """Return what `run` returns; None if a signal ended it, after it has cleaned up."""
+    result: T | None = None
+    async with anyio.create_task_group() as group:
+        await group.start(cancel_on_signal, group.cancel_scope, ENDING, ended_by)
+        result = await run()
+        group.cancel_scope.cancel()
+    return result
 
 
 def printable(text: str) -> str:

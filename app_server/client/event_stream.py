@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 import anyio
@@ -16,25 +15,33 @@ from app_server.client.turn_handle import TurnHandle, TurnResult
 E = TypeVar("E", bound=ServerEvent)
 
 
-class EventSubscription(Generic[E]):
-    """Events of a thread or of the server, until it is closed. One task may read it."""
+class QueueReader:
+    """What reads events of a queue. One task may read it."""
 
-    def __init__(self, queue: EventQueue, unsubscribe: Callable[[EventQueue], None]) -> None:
-        self._queue, self._unsubscribe = queue, unsubscribe
+    def __init__(self, queue: EventQueue) -> None:
+        self._queue = queue
 
     def __aiter__(self) -> Self:
         return self
+
+    async def read_up(self) -> None:
+        """Wait until whoever reads this has handled every event so far. A handler that asks a person calls it first, so
+        that the question comes after what led to it."""
+        await self._queue.read_up()
+
+
+class EventSubscription(QueueReader, Generic[E]):
+    """Events of a thread or of the server, until it is closed."""
+
+    def __init__(self, queue: EventQueue, unsubscribe: Callable[[EventQueue], None]) -> None:
+        super().__init__(queue)
+        self._unsubscribe = unsubscribe
 
     async def __anext__(self) -> E:
         event = await self._queue.get()
         if event is None:
             raise StopAsyncIteration
         return cast("E", event)
-
-    async def read_up(self) -> None:
-        """Wait until whoever reads this has handled every event so far. A handler that asks a person calls it first, so
-        that the question comes after what led to it."""
-        await self._queue.read_up()
 
     def close(self) -> None:
         """Take no more events; what already waits can still be read."""
@@ -44,13 +51,11 @@ class EventSubscription(Generic[E]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self.close()
 
 
-class TurnStream:
+class TurnStream(QueueReader):
     """A turn and its events, from `turn/started` to `turn/completed`.
 
     The turn begins with the first event that is asked for, or with `async with`. Where the block of `async with` is
@@ -59,8 +64,8 @@ class TurnStream:
     """
 
     def __init__(self, begin: Callable[[EventQueue], Awaitable[TurnHandle]]) -> None:
+        super().__init__(EventQueue())
         self._begin = begin
-        self._queue = EventQueue()
         self._turn: TurnHandle | None = None
 
     @property
@@ -69,9 +74,6 @@ class TurnStream:
         if self._turn is None:
             raise RuntimeError("the turn has not begun: read the stream, or enter it with `async with`")
         return self._turn
-
-    def __aiter__(self) -> Self:
-        return self
 
     async def __anext__(self) -> ThreadEvent:
         if self._turn is None:
@@ -85,10 +87,6 @@ class TurnStream:
             raise StopAsyncIteration
         return cast("ThreadEvent", event)
 
-    async def read_up(self) -> None:
-        """See `EventSubscription.read_up`."""
-        await self._queue.read_up()
-
     async def result(self) -> TurnResult[None]:
         """Wait for the end of the turn, without reading what is left of the stream."""
         return await self.turn.result()
@@ -98,8 +96,6 @@ class TurnStream:
             self._turn = await self._begin(self._queue)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._queue.close()
         await self.turn.abandon()

@@ -5,7 +5,7 @@ Pure. The classes are those of `protocol.v2`; this module only chooses and joins
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
@@ -81,13 +81,7 @@ Delta: TypeAlias = (
 )
 """A piece of text of an item."""
 
-DELTAS = (
-    AgentMessageDeltaNotification,
-    PlanDeltaNotification,
-    ReasoningSummaryTextDeltaNotification,
-    ReasoningTextDeltaNotification,
-    CommandExecutionOutputDeltaNotification,
-)
+DELTAS = get_args(Delta)
 
 ThreadEvent: TypeAlias = (
     Delta

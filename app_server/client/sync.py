@@ -306,11 +306,9 @@ class SyncTurnStream(SyncFace[TurnStream]):
         self._caller.call(self._behind.__aenter__)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if not self._caller.elsewhere:
-            self._caller.call(partial(self._behind.__aexit__, kind, error, trace))
+            self._caller.call(partial(self._behind.__aexit__, *raised))
 
 
 class SyncSubscription(SyncFace[EventSubscription[E]]):
@@ -335,7 +333,5 @@ class SyncSubscription(SyncFace[EventSubscription[E]]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from app_server.demo.scripted_model import Reply, ScriptedModel, calls, reply, runs, says
+from app_server.demo.script import CHECK, PATCH
+from app_server.demo.scripted_model import Reply, ScriptedModel, reply, runs, says
 from app_server.demo.workspace import DemoWorkspace, temporary_workspace
 from protocol.base import Json
 
@@ -23,15 +24,6 @@ I am a **scripted model**: I know three things.
 
 Everything else I answer with this text.
 """
-
-PATCH: Final = """\
-*** Begin Patch
-*** Update File: greet.sh
-@@
- # Greets whoever is named.
--echo "Hello, $2!"
-+echo "Hello, $1!"
-*** End Patch"""
 
 
 @asynccontextmanager
@@ -59,13 +51,11 @@ class DemoModel:
         if "repair" in said:
             return reply(
                 *says("The script greets its second argument. I correct it.\n\n", self._id()),
-                self._patch(),
+                runs(("apply_patch", PATCH), self._id()),
                 gap=GAP,
             )
         if "check" in said:
-            return reply(
-                *says("I run the check.\n\n", self._id()), runs(("sh", "check.sh"), self._id()), gap=GAP
-            )
+            return reply(*says("I run the check.\n\n", self._id()), runs(CHECK, self._id()), gap=GAP)
         if "think" in said:
             return reply(*says(" ".join(f"{n}," for n in range(1, 400)), self._id()), gap=0.1)
         return reply(*says(WELCOME, self._id()), gap=GAP)
@@ -74,9 +64,6 @@ class DemoModel:
         passed = "passed" in output or "Success" in output or "Updated" in output
         text = "That worked." if passed else "That did not work. Say `repair`, and I propose a patch."
         return reply(*says(text, self._id()), gap=GAP)
-
-    def _patch(self) -> Json:
-        return calls("shell", {"command": ["apply_patch", PATCH]}, self._id())
 
     def _id(self) -> str:
         self._calls += 1

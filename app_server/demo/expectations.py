@@ -56,7 +56,7 @@ class Expectations:
         self.checks.expect("the tokens are counted", found == expected, (found, expected))
 
     def repair(self, seen: PlayedTurn) -> None:
-        read = seen.commands.get("call-read")
+        read = seen.command("call-read")
         self.checks.expect(
             "a command that only reads ran unasked",
             read is not None and read.exit_code == 0 and "call-read" not in seen.asked,
@@ -66,7 +66,7 @@ class Expectations:
         self._patch(seen, "call-patch")
 
     def _command(self, seen: PlayedTurn, call: str, exit_code: int, words: str) -> None:
-        ended, question = seen.commands.get(call), seen.asked.get(call)
+        ended, question = seen.command(call), seen.asked.get(call)
         asked = isinstance(question, CommandApprovalRequest) and question.command == shlex.join(script.CHECK)
         self.checks.expect("a command that could do more was asked about", asked, question)
         if seen.approved.get(call):
@@ -80,7 +80,7 @@ class Expectations:
 
     def _patch(self, seen: PlayedTurn, call: str) -> None:
         path, text = str(self.workspace.repository / "greet.sh"), self._greeting()
-        question, ended = seen.asked.get(call), seen.patches.get(call)
+        question, ended = seen.asked.get(call), seen.patch(call)
         asked = isinstance(question, PatchApprovalRequest) and [c.path for c in question.changes] == [path]
         self.checks.expect("the patch was asked about", asked, question)
         if seen.approved.get(call):
@@ -96,7 +96,7 @@ class Expectations:
             )
 
     def confinement(self, seen: PlayedTurn) -> None:
-        ended, outside = seen.commands.get("call-note"), self.workspace.outside
+        ended, outside = seen.command("call-note"), self.workspace.outside
         self.checks.expect("nobody was asked", not seen.asked, seen.asked)
         self.checks.expect("the command failed", bool(ended and ended.exit_code), ended)
         self.checks.expect(

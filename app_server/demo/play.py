@@ -25,7 +25,7 @@ from app_server import __version__
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest
-from app_server.client.command_line import INTERRUPTED, cancel_on_signal
+from app_server.client.command_line import INTERRUPTED, until_signal
 from app_server.client.failures import AppServerError
 from app_server.client.link import OWN_COMMAND
 from app_server.client.options import TurnOptions
@@ -158,7 +158,8 @@ def run_demo(*, yes: bool) -> int:
     """Play the demo; return 0 only if all checks passed."""
     screen = Screen.on(sys.stdout, os.environ)
     checks = Checks(screen)
-    if not anyio.run(_until_signal, screen, checks, who_decides(screen, sys.stdin, yes=yes)):
+    person = who_decides(screen, sys.stdin, yes=yes)
+    if not anyio.run(until_signal, lambda: _play(screen, checks, person)):
         screen.line("interrupted")
         return INTERRUPTED
     screen.title("the end")
@@ -166,18 +167,8 @@ def run_demo(*, yes: bool) -> int:
     return checks.status
 
 
-async def _until_signal(screen: Screen, checks: Checks, person: Person) -> bool:
-    """Play; return False if a signal ended it, after cleaning up."""
-    finished = False
-    async with anyio.create_task_group() as group:
-        await group.start(cancel_on_signal, group.cancel_scope)
-        await _play(screen, checks, person)
-        finished = True
-        group.cancel_scope.cancel()
-    return finished
-
-
-async def _play(screen: Screen, checks: Checks, person: Person) -> None:
+async def _play(screen: Screen, checks: Checks, person: Person) -> bool:
+    """Play all acts; return True at their end."""
     try:
         async with temporary_workspace(os.environ) as workspace:
             script = Script(workspace.outside)
@@ -188,6 +179,7 @@ async def _play(screen: Screen, checks: Checks, person: Person) -> None:
                 await _acts(Acts(workspace, screen, person, checks, expected))
     except DemoSetupError as error:
         checks.stopped(str(error))
+    return True
 
 
 async def _acts(acts: Acts) -> None:

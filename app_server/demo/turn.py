@@ -28,7 +28,12 @@ from protocol.v2.item_events import (
     ItemStartedNotification,
 )
 from protocol.v2.item_parts import PatchApplyStatus
-from protocol.v2.items import AgentMessageThreadItem, CommandExecutionThreadItem, FileChangeThreadItem
+from protocol.v2.items import (
+    AgentMessageThreadItem,
+    CommandExecutionThreadItem,
+    FileChangeThreadItem,
+    ThreadItem,
+)
 from protocol.v2.server import ErrorNotification, WarningNotification
 from protocol.v2.thread import ThreadTokenUsage, ThreadTokenUsageUpdatedNotification
 from protocol.v2.turn import TurnDiffUpdatedNotification
@@ -45,16 +50,26 @@ class PlayedTurn:
     """What happened in a turn."""
 
     deltas: list[str] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)
     asked: dict[str, ApprovalRequest] = field(default_factory=dict)
     """The approval requests by item."""
     approved: dict[str, bool] = field(default_factory=dict)
-    commands: dict[str, CommandExecutionThreadItem] = field(default_factory=dict)
-    """How commands ended, by item."""
-    patches: dict[str, FileChangeThreadItem] = field(default_factory=dict)
+    ended: dict[str, ThreadItem] = field(default_factory=dict)
+    """How items ended, by their ids."""
     diff: str = ""
     usage: ThreadTokenUsage | None = None
     result: TurnResult[None] | None = None
+
+    @property
+    def messages(self) -> list[str]:
+        return [item.text for item in self.ended.values() if isinstance(item, AgentMessageThreadItem)]
+
+    def command(self, id: str) -> CommandExecutionThreadItem | None:
+        item = self.ended.get(id)
+        return item if isinstance(item, CommandExecutionThreadItem) else None
+
+    def patch(self, id: str) -> FileChangeThreadItem | None:
+        item = self.ended.get(id)
+        return item if isinstance(item, FileChangeThreadItem) else None
 
 
 class TurnRecorder:
@@ -111,6 +126,7 @@ class TurnRecorder:
             case ItemStartedNotification(item=CommandExecutionThreadItem(command=command)):
                 screen.command(shlex.split(command))
             case ItemCompletedNotification(item=item):
+                seen.ended[item.id] = item
                 self._item(item)
             case TurnDiffUpdatedNotification(diff=diff):
                 seen.diff = diff
@@ -123,18 +139,13 @@ class TurnRecorder:
             case _:
                 pass
 
-    def _item(self, item: object) -> None:
-        seen, screen = self._seen, self._screen
+    def _item(self, item: ThreadItem) -> None:
         match item:
-            case AgentMessageThreadItem(text=text):
-                seen.messages.append(text)
             case CommandExecutionThreadItem():
-                seen.commands[item.id] = item
                 ending = "was not run" if item.exit_code is None else f"exit code {item.exit_code}"
-                screen.output(item.aggregated_output or "", ending)
+                self._screen.output(item.aggregated_output or "", ending)
             case FileChangeThreadItem():
-                seen.patches[item.id] = item
                 applied = item.status is PatchApplyStatus.COMPLETED
-                screen.output("", "applied" if applied else "not applied")
+                self._screen.output("", "applied" if applied else "not applied")
             case _:
                 pass

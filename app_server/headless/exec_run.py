@@ -18,14 +18,13 @@ import anyio
 
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import (
-    ENDING,
     FAILED,
     INTERRUPTED,
     SIGNALLED,
     USAGE,
     InvalidCommandLine,
-    cancel_on_signal,
     printable,
+    until_signal,
 )
 from app_server.client.failures import AppServerError
 from app_server.client.link import Connector
@@ -62,16 +61,8 @@ def run_exec(args: argparse.Namespace) -> int:
     stdout = take_stdout()
     report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr)
     turn = _demonstrated if args.demo else reported_status
-    return anyio.run(_until_signal, turn, options, report)
-
-
-async def _until_signal(turn: Turn, options: ExecOptions, report: TurnReport) -> int:
-    status = INTERRUPTED
-    async with anyio.create_task_group() as group:
-        await group.start(cancel_on_signal, group.cancel_scope, ENDING, _leave_soon)
-        status = await turn(options, report, sys.stderr)
-        group.cancel_scope.cancel()
-    return status
+    status = anyio.run(until_signal, lambda: turn(options, report, sys.stderr), _leave_soon)
+    return INTERRUPTED if status is None else status
 
 
 def _leave_soon(number: int) -> None:
