@@ -30,7 +30,7 @@ class Model(BaseModel):
             return self.escaped_json()
 
     def to_value(self) -> Json:
-        """The same as `to_json`, as plain dicts, lists and scalars."""
+        """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
         return self.model_dump(mode="json", by_alias=True)
 
     def escaped_json(self) -> bytes:
@@ -49,7 +49,7 @@ class WireModel(Model):
 
 
 def tag_of(raw: Json) -> str | None:
-    """The `type` of a union's member, be it raw or a model already; None if it has none."""
+    """Return the `type` of a union's member, be it raw or a model already; None if it has none."""
     match raw:
         case Mapping():
             kind = raw.get("type")
@@ -61,7 +61,7 @@ def tag_of(raw: Json) -> str | None:
 
 
 def requires(*names: str) -> Callable[[dict[str, Any]], None]:
-    """For `json_schema_extra`: fields that are always written, though they have a default in Python."""
+    """Mark fields for `json_schema_extra` that are always written, though they have a default in Python."""
 
     def mark(schema: dict[str, Any]) -> None:
         schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
@@ -86,5 +86,5 @@ def is_none(value: object) -> bool:
 
 
 def omit_none(description: str | None = None) -> Any:
-    """An optional field that is left out, rather than null, when it has no value."""
+    """Declare an optional field that is left out, rather than null, when it has no value."""
     return Field(default=None, exclude_if=is_none, description=description)

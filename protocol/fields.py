@@ -43,7 +43,7 @@ Count = Annotated[StrictInt, Field(ge=0, lt=2**64)]
 
 
 def usual_spelling(raw: Json) -> Json:
-    """A sandbox policy as some client wrote it, with tag, names and fields in the usual spelling."""
+    """Return a sandbox policy as some client wrote it, with tag, names and fields in the usual spelling."""
     if not isinstance(raw, Mapping):
         return raw
     fields = {snake(key): value for key, value in raw.items() if isinstance(key, str)}
@@ -52,7 +52,7 @@ def usual_spelling(raw: Json) -> Json:
 
 
 def _written(policy: Json, write: SerializerFunctionWrapHandler) -> Json:
-    """Without an empty list of roots."""
+    """Write a policy without an empty list of roots."""
     written = write(policy)
     if isinstance(written, dict) and not written.get("writable_roots", True):
         del written["writable_roots"]

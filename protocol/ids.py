@@ -22,7 +22,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECA
 
 
 def uuid_text(version: int, fill: bytes) -> str:
-    """A UUID of that version in its usual spelling, made of 16 given bytes."""
+    """Return a UUID of that version in its usual spelling, made of 16 given bytes."""
     if len(fill) != 16:
         raise ValueError("a UUID needs 16 bytes")
     bits = bytearray(fill)
@@ -32,7 +32,7 @@ def uuid_text(version: int, fill: bytes) -> str:
 
 
 def new_conversation_id(clock_ms: int, random: bytes) -> ConversationId:
-    """A UUIDv7: 48 bits of milliseconds, so that ids sort by birth, then at least 10 random bytes."""
+    """Return a UUIDv7: 48 bits of milliseconds, so that ids sort by birth, then at least 10 random bytes."""
     if len(random) < 10:
         raise ValueError("a conversation id needs 10 random bytes")
     return ConversationId(uuid_text(7, (clock_ms % (1 << 48)).to_bytes(6, "big") + random[:10]))
@@ -43,14 +43,14 @@ def hyphenated(digits: str) -> str:
 
 
 def parse_conversation_id(text: str) -> ConversationId | None:
-    """The id in its usual spelling, or None if `text` is no UUID."""
+    """Return the id in its usual spelling, or None if `text` is no UUID."""
     if not _UUID.fullmatch(text):
         return None
     return ConversationId(hyphenated(text.replace("-", "").lower()))
 
 
 def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can encode it: it has no lone surrogate."""
+    """Tell whether UTF-8 can encode it: it has no lone surrogate."""
     if text.isascii():
         return True
     try:

@@ -97,7 +97,7 @@ class _DuplicateKeyError(ValueError):
 
 
 def parse_message(line: bytes) -> Message:
-    """The message in one line (without its line end). Raises `ParseError` and nothing else."""
+    """Return the message in one line (without its line end). Raises `ParseError` and nothing else."""
     try:
         text = line.removeprefix(_BOM).decode("utf-8")
     except UnicodeDecodeError:
@@ -144,7 +144,7 @@ def _classify(value: dict[str, Json]) -> Message:
 
 
 def _read_id(value: dict[str, Json]) -> RequestId | None:
-    """The id, None if there is none; an id of null is refused, as it could be a request or a notification."""
+    """Return the id, None if there is none; an id of null is refused, as it could be a request or a notification."""
     if "id" not in value:
         return None
     match value["id"]:
@@ -158,7 +158,7 @@ def _read_id(value: dict[str, Json]) -> RequestId | None:
 
 
 def _refuse_undecodable(text: str, message: str) -> ErrorAnswer:
-    """Handles a line that may be JSON and exceeds what can be decoded: like one with a duplicate key, under its id."""
+    """Handle a line that may be JSON and exceeds what can be decoded: like one with a duplicate key, under its id."""
     outline = read_outline(text)
     try:
         id_ = None if outline.id is None else _read_id({"id": outline.id})
@@ -170,7 +170,7 @@ def _refuse_undecodable(text: str, message: str) -> ErrorAnswer:
 
 
 def _refuse_ambiguous(text: str) -> ErrorAnswer:
-    """Handles a message with a duplicate key: rejects a request, and treats a response as an error response."""
+    """Handle a message with a duplicate key: rejects a request, and treats a response as an error response."""
     try:
         pairs = _decode_pairs(text)
     except RecursionError:
@@ -223,7 +223,7 @@ _decode_pairs: Final[Callable[[str], Json]] = json.JSONDecoder(
 
 
 def dump_request(id: RequestId, method: str, params: bytes | None = None) -> bytes:
-    """A request of ours. Like all dumps: one line without its end, `params` being JSON already."""
+    """Return a request of ours. Like all dumps: one line without its end, `params` being JSON already."""
     tail = b"}" if params is None else b',"params":' + params + b"}"
     return b'{"id":' + _dump_id(id) + b',"method":' + _dump_text(method) + tail
 
@@ -238,7 +238,7 @@ def dump_response(id: RequestId, result: bytes = b"{}") -> bytes:
 
 
 def dump_error(id: RequestId | None, code: int, message: str, data: Json = None) -> bytes:
-    """An error response; `id` is null if that of the request is not readable."""
+    """Return an error response; `id` is null if that of the request is not readable."""
     body = b'{"code":' + str(code).encode()
     if data is not None:
         body += b',"data":' + json.dumps(data, separators=(",", ":"), default=str).encode()

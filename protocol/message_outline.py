@@ -36,7 +36,7 @@ class MessageOutline:
 
 
 def read_outline(text: str) -> MessageOutline:
-    """The outline of one line. Never raises."""
+    """Return the outline of one line. Never raises."""
     ids: list[str | int | None] = []
     has_method = False
     depth = 0

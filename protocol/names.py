@@ -20,5 +20,5 @@ _BEGIN: Final = b'{"jsonrpc":"2.0",'
 
 
 def with_version(message: bytes) -> bytes:
-    """The message, which is no empty object, with the member in front of its others."""
+    """Return the message, which is no empty object, with the member in front of its others."""
     return _BEGIN + message[1:]

@@ -115,7 +115,9 @@ FURTHER_EFFORTS: Final = ("xhigh", "max", ULTRA)
 
 
 def known_effort(word: str | None) -> ReasoningEffort | None:
-    """An effort in a word of the conversation API: its highest for one beyond that, None for one that nobody knows."""
+    """Return an effort in a word of the conversation API: its highest for one beyond that, None for one that nobody
+    knows.
+    """
     if word in FURTHER_EFFORTS:
         return ReasoningEffort.HIGH
     return next((each for each in ReasoningEffort if each.value == word), None)
@@ -179,12 +181,12 @@ def with_roots(
 
 
 def roots_beside(cwd: str, roots: Iterable[str]) -> tuple[str, ...]:
-    """The other folders of a workspace, each once."""
+    """Return the other folders of a workspace, each once."""
     return tuple(root for root in dict.fromkeys(map(normpath, roots)) if root != normpath(cwd))
 
 
 def snake(name: str) -> str:
-    """`writableRoots`, `writable-roots` or `writable_roots` as `writable_roots`."""
+    """Spell `writableRoots`, `writable-roots` or `writable_roots` as `writable_roots`."""
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).replace("-", "_")
 
 

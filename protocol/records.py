@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, order=False, **options):
-        """The standard decorator's parameters; what is rare is left to it."""
+        """Take the standard decorator's parameters, and leave what is rare to it."""
 
         def decorate(cls):
             # Without a text of its own, the standard decorator writes one from a signature that takes long to find.

@@ -48,7 +48,7 @@ FunctionCallOutputContentItem = TypeAliasType(
 
 
 def _unwritten_id(default: str | None = None) -> Any:
-    """The model's own id of an item: kept in memory, never serialised."""
+    """Return the model's own id of an item: kept in memory, never serialised."""
     return Field(default=default, exclude=True, json_schema_extra={"writeOnly": True})
 
 
@@ -203,7 +203,7 @@ class OtherAction(EngineModel):
 
 
 def _web_search_tag(raw: object) -> str:
-    """A search for several queries, or for none, keeps its fields as an `OtherAction`."""
+    """Return the kind of a search; one for several queries, or for none, keeps its fields as an `OtherAction`."""
     if not isinstance(raw, Mapping):
         return "search" if isinstance(raw, SearchAction) else "other"
     is_plain = tag_of(raw) == "search" and isinstance(raw.get("query"), str) and "queries" not in raw
@@ -220,7 +220,7 @@ WebSearchAction = TypeAliasType(
 
 
 def searched_query(action: WebSearchAction) -> str | None:
-    """The query of a search; None for an action without one."""
+    """Return the query of a search; None for an action without one."""
     if isinstance(action, SearchAction):
         return action.query
     query = (action.model_extra or {}).get("query")
@@ -330,16 +330,15 @@ class _Tagged(EngineModel):
 
 
 def checked_response_item(raw: Json) -> ResponseItem:
-    """The item that a client gave. An unknown type comes back as an `OtherItem`; raises ValidationError for what is
-    damaged.
+    """Return the item that a client gave. An unknown type comes back as an `OtherItem`; raises ValidationError for what
+    is damaged.
     """
     model = _KINDS.get(_Tagged.model_validate(raw).type)
     return parse_response_item(raw) if model is None else model.model_validate(raw)
 
 
 def parse_response_item(raw: Json) -> ResponseItem:
-    """The item that `raw` describes. What is unknown or damaged comes back as an `OtherItem`; nothing
-    raises."""
+    """Return the item that `raw` describes. What is unknown or damaged comes back as an `OtherItem`; nothing raises."""
     if not isinstance(raw, Mapping):
         return OtherItem()
     kind = tag_of(raw)

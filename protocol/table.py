@@ -48,7 +48,7 @@ class ClientRequest(Struct, Generic[P, R], frozen=True):
     """Served only for clients that opted in with `capabilities.experimentalApi`."""
 
     def parse(self, raw: Json) -> P:
-        """The parameters as a model; absent and null ones count as `{}`. Raises pydantic's `ValidationError`."""
+        """Return the parameters as a model; absent and null ones count as `{}`. Raises pydantic's `ValidationError`."""
         return self.params.model_validate({} if raw is None or self.params is NoParams else raw)
 
 
@@ -101,7 +101,7 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 def by_method(rows: Iterable[AnyRow]) -> Mapping[str, AnyRow]:
-    """Raises ValueError where two rows have the same method."""
+    """Map rows by their methods. Raises ValueError where two rows have the same method."""
     found: dict[str, AnyRow] = {}
     for row in rows:
         if row.method in found:

@@ -36,12 +36,12 @@ _EXPECTED: Final = {
 
 
 def unknown_method(method: str) -> str:
-    """The error message for a method that has no row; clients look for both of its phrases."""
+    """Return the error message for a method that has no row; clients look for both of its phrases."""
     return f"{PREFIX}unknown variant `{shortened(method)}`: Method not found"
 
 
 def describe_validation_error(error: ValidationError) -> tuple[str, str]:
-    """The message for the first thing that is wrong, and the dotted name of its field (empty: the whole)."""
+    """Return the message for the first thing that is wrong, and the dotted name of its field (empty: the whole)."""
     first = error.errors(include_url=False, include_input=False)[0]
     kind = first["type"]
     place = [str(part) for part in first["loc"]]

@@ -60,7 +60,7 @@ class Goal(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_left(self) -> int | None:
-        """None: without a bound."""
+        """Return the tokens that are left; None without a bound."""
         return None if self.token_budget is None else max(self.token_budget - self.tokens_used, 0)
 
 

@@ -214,7 +214,7 @@ def item_to_value(item: Item) -> Json:
 
 
 def item_from_value(value: Json) -> Item | None:
-    """None where it is of no known kind, or damaged."""
+    """Read an item; None where it is of no known kind, or damaged."""
     if not isinstance(value, dict):
         return None
     kind = KINDS.get(str(value.get("kind")))

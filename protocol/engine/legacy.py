@@ -38,12 +38,14 @@ NOT_RUN = -1
 
 
 def has_query(search: WebSearch) -> bool:
-    """The older vocabulary has searches for a query only, and none for opened pages."""
+    """Tell whether a search has a query; the older vocabulary has words for no other."""
     return search.action is None or searched_query(search.action) is not None
 
 
 def legacy_events(item: Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
-    """In the order in which they follow the item's end; empty where the older vocabulary has no word for it."""
+    """Return the older events in the order in which they follow the item's end; empty where the older vocabulary has no
+    word for it.
+    """
     match item:
         case UserMessage():
             text = "".join(part.text for part in item.content if isinstance(part, TextInput))

@@ -177,7 +177,7 @@ class Event(Struct, frozen=True):
 
 
 def parse_event_msg(raw: Json) -> EventMsg | None:
-    """The event that `raw` describes; None if its type is unknown or its shape is damaged."""
+    """Return the event that `raw` describes; None if its type is unknown or its shape is damaged."""
     kind = tag_of(raw)
     model = None if kind is None else EVENTS.get(kind)
     if model is None:

@@ -47,7 +47,7 @@ becomes stricter), `denied` (the turn goes on), `abort` (the turn ends). `declin
 
 
 def page(definitions: Mapping[str, Schema]) -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page, in Markdown."""
     return re.sub(r"\n{3,}", "\n\n", "\n".join(_parts(definitions))).rstrip() + "\n"
 
 
@@ -99,7 +99,7 @@ def _events(definitions: Mapping[str, Schema]) -> Iterator[str]:
 
 
 def _types(definitions: Mapping[str, Schema]) -> Iterator[str]:
-    """Every type that a field names and that has no place of its own above."""
+    """Return every type that a field names and that has no place of its own above."""
     shown = {published_name(model) for model in (*EVENTS.values(), *OPERATIONS)}
     fields = [inner for schema in definitions.values() for inner in _properties(schema).values()]
     named = {ref for field in fields for ref in references(field)} - shown
@@ -115,7 +115,7 @@ def _tagged(definitions: Mapping[str, Schema], model: type[Written]) -> Iterator
 
 
 def _fields(definitions: Mapping[str, Schema], model: type[Written], title: str) -> str:
-    """The fields of a definition as a list; nothing for one without fields."""
+    """Return the fields of a definition as a list; nothing for one without fields."""
     definition = definitions.get(published_name(model), {})
     omitted = _omitted(model)
     required = definition.get("required", [])
@@ -129,7 +129,7 @@ def _fields(definitions: Mapping[str, Schema], model: type[Written], title: str)
 
 
 def _omitted(kind: type[Written]) -> Set[str]:
-    """The fields, as they are spelled on the wire, that are left out where they have no value."""
+    """Return the fields, as they are spelled on the wire, that are left out where they have no value."""
     if issubclass(kind, Model):
         return {field.alias or name for name, field in kind.model_fields.items() if field.exclude_if}
     if issubclass(kind, Struct) and kind.__struct_config__.omit_defaults:
@@ -138,7 +138,7 @@ def _omitted(kind: type[Written]) -> Set[str]:
 
 
 def _properties(definition: Schema) -> dict[str, Schema]:
-    """All fields but the tag; those of every alternative where there are some."""
+    """Return all fields but the tag; those of every alternative where there are some."""
     found: dict[str, Schema] = {}
     for part in (definition, *definition.get("anyOf", ())):
         found |= part.get("properties", {})

@@ -29,12 +29,12 @@ _FILE_NAME: Final = re.compile(r"\w+")
 
 
 def schema_files() -> dict[str, str]:
-    """Every schema file of the conversation API: its text by its name."""
+    """Return every schema file of the conversation API: its text by its name."""
     return _files_of(schemas.bundle())
 
 
 def thread_schema_files(*, experimental: bool = False) -> dict[str, str]:
-    """Every schema file of the thread API; what is experimental is in a bundle of its own, or everywhere."""
+    """Return every schema file of the thread API; what is experimental is in a bundle of its own, or everywhere."""
     whole = thread_schemas.bundle(experimental=True)
     if experimental:
         return _files_of(whole)
@@ -54,13 +54,13 @@ def _files_of(whole: Schema) -> dict[str, str]:
 
 
 def write_schemas(folder: Path, *, experimental: bool = False) -> list[Path]:
-    """Writes one JSON Schema per type and the bundle, for each API; answers what was written."""
+    """Write one JSON Schema per type and the bundle, for each API; return what was written."""
     threads = thread_schema_files(experimental=experimental)
     return _write(folder, schema_files()) + _write(folder / THREADS, threads)
 
 
 def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
-    """Writes one TypeScript file per type and an index, for each API; answers what was written."""
+    """Write one TypeScript file per type and an index, for each API; return what was written."""
     threads = typescript.files(thread_schemas.definitions(experimental=experimental))
     return _write(folder, typescript.files(schemas.definitions())) + _write(folder / THREADS, threads)
 
@@ -70,14 +70,14 @@ def documentation() -> str:
 
 
 def generated_files() -> dict[Path, str]:
-    """Every generated file of a checkout: its text by its path, relative to the checkout."""
+    """Return every generated file of a checkout: its text by its path, relative to the checkout."""
     made = {SCHEMA_FOLDER / name: text for name, text in schema_files().items()}
     made |= {SCHEMA_FOLDER / THREADS / name: text for name, text in thread_schema_files().items()}
     return made | {DOCUMENTATION: documentation()}
 
 
 def stale_files(root: Path, wanted: Mapping[Path, str]) -> list[Path]:
-    """The generated files below `root`, relative to it, that are missing, outdated or no longer generated."""
+    """Return the generated files below `root`, relative to it, that are missing, outdated or no longer generated."""
     there = (path.relative_to(root) for path in (root / SCHEMA_FOLDER).rglob("*.json"))
     left_over = {path for path in there if path not in wanted}
     differing = {path for path, text in wanted.items() if _read(root / path) != text}

@@ -65,7 +65,7 @@ _EXTRA: Final[Mapping[str, Json]] = {
 
 @cache
 def definitions() -> Mapping[str, Schema]:
-    """Every published type by name, in alphabetical order."""
+    """Return every published type by name, in alphabetical order."""
     found = generated(_models(), _EXTRA)
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}
     found |= envelopes() | _events() | _unions()
@@ -79,7 +79,7 @@ def bundle() -> Schema:
 
 
 def alone(name: str, all_definitions: Mapping[str, Schema]) -> Schema:
-    """One definition as a document of its own, with all that it refers to."""
+    """Return one definition as a document of its own, with all that it refers to."""
     needed: dict[str, Schema] = {}
     waiting = [name]
     while waiting:
@@ -94,7 +94,7 @@ def alone(name: str, all_definitions: Mapping[str, Schema]) -> Schema:
 
 
 def references(schema: Json) -> Iterator[str]:
-    """The names of the definitions that a schema refers to."""
+    """Return the names of the definitions that a schema refers to."""
     match schema:
         case dict():
             if isinstance(ref := schema.get("$ref"), str):
@@ -118,7 +118,7 @@ def _models() -> list[type[BaseModel]]:
 
 
 def generated(models: Iterable[type[BaseModel]], extra: Mapping[str, Json]) -> dict[str, Schema]:
-    """The definitions of these types and of all that they are made of, by their published names."""
+    """Return the definitions of these types and of all that they are made of, by their published names."""
     adapters = {model.__name__: TypeAdapter(model) for model in models}
     adapters |= {name: TypeAdapter(kind) for name, kind in extra.items()}
     generator = GenerateJsonSchema(by_alias=True, ref_template=REF + "{model}")
@@ -129,7 +129,7 @@ def generated(models: Iterable[type[BaseModel]], extra: Mapping[str, Json]) -> d
 
 
 def envelopes() -> dict[str, Schema]:
-    """What every message is, whatever its method."""
+    """Return what every message is, whatever its method."""
     any_value: Schema = {}
     request_id: Schema = {"$ref": f"{REF}RequestId"}
     text: Schema = {"type": "string"}
@@ -191,7 +191,7 @@ def _unions() -> dict[str, Schema]:
 
 
 def bare_call(method: str, doc: str) -> Schema:
-    """A notification without parameters."""
+    """Return a notification without parameters."""
     return _object({"method": {"type": "string", "const": method}}, "method") | {"description": doc}
 
 

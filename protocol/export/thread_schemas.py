@@ -28,7 +28,7 @@ from protocol.v2.methods import TABLE
 
 @cache
 def definitions(*, experimental: bool) -> Mapping[str, Schema]:
-    """Every published type by name, in alphabetical order."""
+    """Return every published type by name, in alphabetical order."""
     requests = [row for row in TABLE.client_requests.values() if experimental or not row.experimental]
     models = list(_models(TABLE, requests))
     found = {name: tidy(_fields(schema, experimental)) for name, schema in generated(models, {}).items()}

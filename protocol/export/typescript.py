@@ -20,7 +20,7 @@ _SCALARS: Final = {
 
 
 def files(definitions: Mapping[str, Json]) -> dict[str, str]:
-    """Every file's text by its name."""
+    """Return every file's text by its name."""
     named = {name: schema for name, schema in definitions.items() if _IDENTIFIER.fullmatch(name)}
     made = {f"{name}.ts": module(name, schema) for name, schema in named.items()}
     made["index.ts"] = _HEADER + "".join(f'export type {{ {name} }} from "./{name}";\n' for name in named)
@@ -35,7 +35,7 @@ def module(name: str, schema: Json) -> str:
 
 
 def type_of(schema: Json) -> str:
-    """A schema as a type expression."""
+    """Return a schema as a type expression."""
     match schema:
         case {"$ref": str(ref)}:
             return ref.removeprefix(REF)

@@ -264,5 +264,5 @@ EVENT_PREFIX: Final = "codex/event/"
 
 
 def event_method(event_type: str) -> str:
-    """The notification's method for an event of a conversation."""
+    """Return the notification's method for an event of a conversation."""
     return EVENT_PREFIX + event_type

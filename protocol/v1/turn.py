@@ -126,7 +126,7 @@ Decision = Annotated[ReviewDecision, BeforeValidator(_either_vocabulary)]
 
 
 def parse_decision(result: Json) -> ReviewDecision | None:
-    """The decision in a client's answer, or None where there is no such word in the right place."""
+    """Return the decision in a client's answer, or None where there is no such word in the right place."""
     match result:
         case {"decision": str(word)}:
             return _DECISIONS.get(word)

@@ -117,7 +117,7 @@ _WORDS: Final[Mapping[str, FileChangeApprovalDecision]] = {
 
 
 def parse_decision(result: Json) -> CommandExecutionApprovalDecision | None:
-    """The decision in a client's answer, or None where there is none in the right place.
+    """Return the decision in a client's answer, or None where there is none in the right place.
 
     The conversation API's words for no are understood, its words for yes are not.
     """

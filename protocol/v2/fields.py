@@ -44,7 +44,7 @@ Experimental: Final = Field(json_schema_extra={EXPERIMENTAL: True})
 
 
 def experimental(default: Any = None, *, alias: str | None = None, omit: bool = False) -> Any:
-    """An optional field of the experimental API, null or (with `omit`) left out when it has no value."""
+    """Declare an optional field of the experimental API, null or (with `omit`) left out when it has no value."""
     return Field(
         default=default,
         alias=alias,
@@ -54,7 +54,7 @@ def experimental(default: Any = None, *, alias: str | None = None, omit: bool = 
 
 
 def experimental_fields(model: type[BaseModel]) -> Mapping[str, str]:
-    """The experimental fields of a model: their name in Python, and on the wire."""
+    """Return the experimental fields of a model: their name in Python, and on the wire."""
     found: dict[str, str] = {}
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
@@ -64,7 +64,7 @@ def experimental_fields(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def experimental_fields_in_use(params: BaseModel) -> tuple[str, ...]:
-    """The experimental fields that a client gave a value, as they are spelled on the wire."""
+    """Return the experimental fields that a client gave a value, as they are spelled on the wire."""
     values: Mapping[str, Json] = vars(params)
     return tuple(
         spelled
@@ -87,7 +87,7 @@ class WireUnion(WireModel, RootModel[U], Generic[U]):
 
 
 def without(*names: str) -> Callable[[dict[str, Any]], None]:
-    """For `json_schema_extra`: fields that the schema of the surrounding shape declares instead."""
+    """Remove fields for `json_schema_extra` that the schema of the surrounding shape declares instead."""
 
     def remove(schema: dict[str, Any]) -> None:
         schema["properties"] = {key: one for key, one in schema["properties"].items() if key not in names}

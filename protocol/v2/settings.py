@@ -124,8 +124,9 @@ SANDBOX_TYPES: Final = tuple(
 
 
 def _usual_spelling(raw: Json) -> Json:
-    """A policy as some client wrote it, with its type and its fields as this API spells them. One that has the tag of
-    the conversation API is none: a policy that is not understood grants nothing."""
+    """Return a policy as some client wrote it, with its type and its fields as this API spells them. One that has the
+    tag of the conversation API is none: a policy that is not understood grants nothing.
+    """
     if not isinstance(raw, Mapping):
         return raw
     fields = {to_camel(snake(key)): value for key, value in raw.items() if isinstance(key, str)}

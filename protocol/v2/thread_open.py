@@ -62,7 +62,7 @@ class NamespaceDynamicToolSpec(WireModel):
 
 
 def _with_type(raw: Json) -> Json:
-    """Without a type it is a function."""
+    """Make a tool without a type a function."""
     return {"type": "function", **raw} if isinstance(raw, dict) else raw
 
 
@@ -104,7 +104,7 @@ class ThreadStartParams(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_id(cls, raw: Json) -> Json:
-        """A client that chose the id would look for its thread under that in vain."""
+        """Refuse an id: a client that chose the id would look for its thread under that in vain."""
         if isinstance(raw, dict) and raw.get("threadId") is not None:
             raise ValueError("a new thread gets its own id: leave `threadId` out, or use thread/resume")
         return raw

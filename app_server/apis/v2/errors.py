@@ -24,8 +24,8 @@ def turn_error(error: TurnError) -> wire.TurnError:
 
 
 def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnError:
-    """What clients show while a request is made anew: the count as the message, the failure as its details. Whatever
-    it was, its class is that of a stream which is taken up again.
+    """Return what clients show while a request is made anew: the count as the message, the failure as its details.
+    Whatever it was, its class is that of a stream which is taken up again.
     """
     details = error.message if error.details is None else f"{error.message}\n{error.details}"
     cut = replace(error, error_class=ErrorClass.RESPONSE_STREAM_DISCONNECTED)
@@ -37,7 +37,7 @@ def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnErr
 
 
 def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:  # noqa: C901 - one case for each class
-    """None where nothing but the text is known."""
+    """Return the class of the error for clients; None where nothing but the text is known."""
     http = wire.HttpErrorStatus(http_status_code=error.http_status)
     match error.error_class:
         case None:
@@ -79,13 +79,13 @@ def account_error(message: str) -> RpcError:
 
 
 def login_required(purpose: str, method: AuthMethod | None) -> RpcError:
-    """For what only an account of the provider has: no login is not enough, and neither is a key."""
+    """Return the error for what only an account of the provider has: no login is not enough, and neither is a key."""
     wanted = "codex account" if method is None else "chatgpt"
     return invalid_request(f"{wanted} authentication required to {purpose}", "login_required")
 
 
 def parse_thread_id(text: str, field: str = "threadId") -> ConversationId:
-    """Raises RpcError."""
+    """Read the id of a thread. Raises RpcError."""
     parsed = parse_conversation_id(text)
     if parsed is None:
         raise invalid_request(f"invalid thread id: {text[:100]!r} is no UUID", "invalid_params", field)
@@ -93,27 +93,27 @@ def parse_thread_id(text: str, field: str = "threadId") -> ConversationId:
 
 
 def thread_not_found(id: str) -> RpcError:
-    """Where a thread has to be loaded."""
+    """Return the error where a thread has to be loaded."""
     return invalid_request(f"thread not found: {id}", "thread_not_found")
 
 
 def rollout_not_found(id: str) -> RpcError:
-    """Where a thread has to be stored."""
+    """Return the error where a thread has to be stored."""
     return invalid_request(f"no rollout found for thread id {id}", "rollout_not_found")
 
 
 def thread_archived(id: str) -> RpcError:
-    """Where a thread has to be stored outside of the archive."""
+    """Return the error where a thread has to be stored outside of the archive."""
     return invalid_request(f"session {id} is archived; bring it back with thread/unarchive first", "archived")
 
 
 def archived_not_found(id: str) -> RpcError:
-    """Where a thread has to be in the archive."""
+    """Return the error where a thread has to be in the archive."""
     return invalid_request(f"no archived rollout found for thread id {id}", "rollout_not_found")
 
 
 def thread_not_loaded(id: str) -> RpcError:
-    """Where it has to be either."""
+    """Return the error where a thread has to be loaded or stored."""
     return invalid_request(f"thread not loaded: {id}", "thread_not_found")
 
 
@@ -123,7 +123,7 @@ Entry = TypeVar("Entry")
 def page_by_position(
     entries: Sequence[Entry], cursor: str | None, limit: int | None
 ) -> tuple[tuple[Entry, ...], str | None]:
-    """The entries of the page, and the cursor of the next one. Without a limit, all. Raises RpcError."""
+    """Return the entries of the page, and the cursor of the next one. Without a limit, all. Raises RpcError."""
     start = 0
     if cursor is not None:
         if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9 or int(cursor) > len(entries):

@@ -20,7 +20,7 @@ class UnsupportedInput(ValueError):
 
 
 def user_inputs(items: Sequence[wire.UserInput]) -> tuple[engine.SentInput, ...]:
-    """Raises UnsupportedInput for sounds."""
+    """Convert the client's inputs. Raises UnsupportedInput for sounds."""
     return tuple(_engine_input(item) for item in items)
 
 
@@ -66,7 +66,7 @@ def _engine_input(item: wire.UserInput) -> engine.SentInput:
 
 
 def _shown_input(item: engine.SentInput) -> wire.UserInput:
-    """Not validated: what is stored must not keep an item from being shown."""
+    """Show an input, unvalidated: what is stored must not keep an item from being shown."""
     match item:
         case engine.TextInput():
             return wire.TextUserInput.model_construct(

@@ -63,7 +63,7 @@ class NotificationLines:
             self._lines.append(head + params + self._stamp())
 
     def delta_head(self, method: str, turn_id: str, item_id: str) -> bytes:
-        """All that is the same for every delta of one kind and item."""
+        """Return all that is the same for every delta of one kind and item."""
         place = f'{{"threadId":{self._thread},"turnId":{json.dumps(turn_id)},"itemId":{json.dumps(item_id)}'
         return f'{{"method":{json.dumps(method)},"params":{place},"delta":'.encode()
 
@@ -115,7 +115,7 @@ class ItemLines:
         self._thread_id, self._lines, self._open = thread_id, lines, open_items
 
     def take(self, turn_id: str, event: ItemEvent) -> Ended:
-        """Gives the items that ended by the event."""
+        """Write what the event says; return the items that ended by it."""
         match event:
             case AgentMessageDelta():
                 self._message_delta(turn_id, event)
@@ -141,7 +141,7 @@ class ItemLines:
         return ()
 
     def end_turn(self, turn_id: str, at_ms: int) -> Ended:
-        """Completes what the turn left open, but for a command that goes on."""
+        """Complete what the turn left open, but for a command that goes on."""
         left = [each for each in self._open.of_turn(turn_id) if not _goes_on(each.item)]
         return tuple(self._end(each, _cut(each, at_ms)) for each in left)
 

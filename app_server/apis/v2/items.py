@@ -37,7 +37,7 @@ _PHASES: Final = {phase.value: phase for phase in wire.MessagePhase}
 
 
 def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | None) -> wire.ThreadItem:  # noqa: C901 - one case for each kind
-    """`completed_ms` None: it goes on. Times of 0 stand for what old files do not say."""
+    """Show an item; it goes on where `completed_ms` is None. Times of 0 stand for what old files do not say."""
     at: dict[str, Json] = {
         "id": item.id,
         "started_at_ms": started_ms or None,
@@ -81,15 +81,15 @@ def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | N
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """A command as one line that a shell would read back."""
+    """Return a command as one line that a shell would read back."""
     return quote.join(argv)
 
 
 def command_actions(
     parsed: Sequence[commands.ParsedCommand], argv: Sequence[str], cwd: str
 ) -> tuple[parts.CommandAction, ...]:
-    """What the command does, part by part; one part that is unknown makes the whole an unknown one, so that nothing of
-    it goes unseen. What only shortens output does not count.
+    """Return what the command does, part by part; one part that is unknown makes the whole an unknown one, so that
+    nothing of it goes unseen. What only shortens output does not count.
     """
     parsed = [each for each in parsed if not shortens_output(each.cmd)] or parsed
     if any(isinstance(each, commands.UnknownCommand) for each in parsed):
@@ -206,7 +206,7 @@ def _dynamic_call(item: engine.DynamicToolCall, at: Mapping[str, Json]) -> wire.
 
 
 def _tool_content(raw: Json) -> parts.DynamicToolCallOutputContentItem:
-    """What is of no known kind is shown as the text that it is on the wire."""
+    """Show a part of a result; what is of no known kind is shown as the text that it is on the wire."""
     match raw:
         case {"type": "inputText", "text": str(text)}:
             return parts.InputTextDynamicToolCallOutputContentItem(text=text)

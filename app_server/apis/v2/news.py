@@ -138,7 +138,7 @@ class ThreadNews:
         self._usage: TokenUsageInfo | None = None
 
     def turn_started(self) -> None:
-        """A new turn has changed nothing yet."""
+        """Forget the diff: a new turn has changed nothing yet."""
         self._diff = ""
 
     def take(self, turn_id: str | None, event: Notice, *, raw: bool) -> None:

@@ -43,7 +43,7 @@ class ConfigWarnings:
         self._sent: set[str] = set()
 
     def send(self, source: UserSettings) -> None:
-        """Settings with which no thread can begin are reported here too: a client may ask for no thread for long."""
+        """Send warnings, also of settings with which no thread can begin: a client may ask for no thread for long."""
         try:
             warnings = source.load().notices.warnings
         except ConfigError as error:
@@ -77,6 +77,6 @@ def _of_error(error: ConfigError) -> wire.ConfigWarningNotification:
 
 
 def _range(position: FilePosition) -> wire.TextRange:
-    """Where the value begins; nothing here knows where it ends."""
+    """Return where the value begins; nothing here knows where it ends."""
     at = wire.TextPosition(line=position.line, column=position.column)
     return wire.TextRange(start=at, end=at)

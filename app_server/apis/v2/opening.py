@@ -39,8 +39,8 @@ ASKS = "approval_policy"
 def with_last_settings(
     given: RequestOverrides, last: TurnContextItem | None, *, rights: bool = True
 ) -> RequestOverrides:
-    """What the request leaves open is as it was in the thread's last turn; None: there was none. Without `rights` what
-    the thread may do is as the user has configured it.
+    """Fill what the request leaves open as it was in the thread's last turn; None: there was none. Without `rights`
+    what the thread may do is as the user has configured it.
     """
     if last is None:
         return given
@@ -106,9 +106,9 @@ def overrides_of(
 def reopened(
     source: UserSettings, stored: StoredConversations, path: Path, given: RequestOverrides
 ) -> Config:
-    """What the request leaves open is as it was in the thread's last turn. Rights are not, where they are more than the
-    user leaves to clients; and neither they nor the folder are, where the file is none of the server's own. Reads the
-    disk. Raises ConfigError.
+    """Load the settings of a stored thread; what the request leaves open is as it was in its last turn. Rights are not,
+    where they are more than the user leaves to clients; and neither they nor the folder are, where the file is none of
+    the server's own. Reads the disk. Raises ConfigError.
     """
     last = stored.last_settings(path)
     if not stored.has(path):
@@ -121,7 +121,7 @@ def reopened(
 
 
 def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence[str]) -> dict[str, Json]:
-    """The settings that the next turn starts from."""
+    """Return the settings that the next turn starts from."""
     return {
         "model": settings.model,
         "model_provider": provider_id,
@@ -137,8 +137,8 @@ def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence
 
 
 def client_tools(specs: Sequence[wire.DynamicToolSpec]) -> tuple[ClientTool, ...]:
-    """All of them, without the groups. Every tool is offered from the beginning, also one that may be loaded later.
-    Raises RpcError for an empty group.
+    """Return all tools, without the groups. Every tool is offered from the beginning, also one that may be loaded
+    later. Raises RpcError for an empty group.
     """
     return tuple(tool for spec in specs for tool in _tools(spec))
 

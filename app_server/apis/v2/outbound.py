@@ -96,11 +96,11 @@ class ThreadAdapter:
     # --- what runs
     @property
     def running(self) -> TurnRecord | None:
-        """The turn that runs, with the items that have ended."""
+        """Return the turn that runs, with the items that have ended."""
         return self._fold.running
 
     def running_turn(self) -> turn.Turn | None:
-        """The same for somebody who joins, with the items that go on as far as they have come."""
+        """Return the running turn for a client that joins, with partial items."""
         record = self.running
         if record is None:
             return None
@@ -110,7 +110,7 @@ class ThreadAdapter:
         return shown_turn(record, turn.TurnItemsView.FULL, going_on)
 
     def item_id(self, turn_id: str, engine_id: str) -> str:
-        """The id under which clients know an item that goes on."""
+        """Return the id under which clients know an item that goes on."""
         opened = self._open.latest(turn_id, engine_id)
         return engine_id if opened is None else opened.item.id
 
@@ -143,7 +143,7 @@ class ThreadAdapter:
         return self._lines.take()
 
     def continues_elsewhere(self) -> None:
-        """This API does not show the end of a session."""
+        """Do nothing: this API does not show the end of a session."""
 
     # --- events
     def _take(self, event: SessionEvent, *, raw: bool) -> None:
@@ -172,7 +172,7 @@ class ThreadAdapter:
                     self._keep(turn_id, self._items.take(turn_id, of_item))
 
     def _keep(self, turn_id: str, ended: Ended) -> None:
-        """A turn that is over is read from the disk."""
+        """Keep ended items of the turn that runs; a turn that is over is read from the disk."""
         for each in ended:
             if self._is_running(turn_id):
                 self._fold.apply(SessionEvent("", turn_id, each))

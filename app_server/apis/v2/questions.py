@@ -59,7 +59,7 @@ def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> wi
 def user_input_params(
     thread_id: str, turn_id: str, asked: UserInputQuestion
 ) -> wire.ToolRequestUserInputParams:
-    """Another answer than the ones to choose from may always be given."""
+    """Return the questions; another answer than the ones to choose from may always be given."""
     questions = tuple(
         wire.ToolRequestUserInputQuestion(
             id=each.id,
@@ -83,7 +83,7 @@ def user_input_params(
 
 
 def tool_call_answer(result: Json) -> ToolCallAnswer | None:
-    """None for an error. Parts that are not understood make the whole answer invalid."""
+    """Read the answer of a tool; None for an error. Parts that are not understood make the whole answer invalid."""
     if result is None:
         return None
     match result:
@@ -137,8 +137,9 @@ _NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
 
 def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int) -> ClientQuestion | None:
-    """What the client is asked; None for an event that asks nothing. `item` is the one that the question is about,
-    under the id that the client knows."""
+    """Return what the client is asked; None for an event that asks nothing. `item` is the one that the question is
+    about, under the id that the client knows.
+    """
     asking = event.event
     if not isinstance(asking, Question):
         return None
@@ -161,13 +162,13 @@ def _kind(event: Question) -> QuestionKind:
 
 
 def decision(result: Json) -> ReviewDecision:
-    """Of the result that the client answered with, or None for an error."""
+    """Parse the client's decision; an invalid one, or None for an error, is a denial."""
     parsed = parse_decision(result)
     return _DECISIONS[parsed] if isinstance(parsed, FileChangeApprovalDecision) else ReviewDecision.DENIED
 
 
 def accepted_rule(result: Json) -> KeepRule | None:
-    """The rule for which the client says yes for good. The engine keeps none but the one that it proposed."""
+    """Return the rule for which the client says yes for good. The engine keeps none but the one that it proposed."""
     parsed = parse_decision(result)
     if not isinstance(parsed, AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision):
         return None
@@ -175,7 +176,7 @@ def accepted_rule(result: Json) -> KeepRule | None:
 
 
 def _offered(proposed: tuple[str, ...] | None) -> tuple[CommandExecutionApprovalDecision, ...]:
-    """Everything that is taken as an answer, and nothing else."""
+    """Return everything that is taken as an answer, and nothing else."""
     if proposed is None:
         return OFFERED
     amendment = ExecpolicyAmendment(execpolicy_amendment=proposed)
@@ -236,7 +237,7 @@ def _request(
 
 
 def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
-    """Whether the question is about text for a command that goes on, and not about the command."""
+    """Tell whether the question is about text for a command that goes on, and not about the command."""
     return (
         isinstance(item, CommandExecution)
         and item.source is CommandSource.TERMINAL

@@ -39,7 +39,7 @@ PERMISSION_PROFILES: Final[Mapping[str, SandboxMode]] = {
 
 
 def profile_mode(name: str, *, beside: str, given: object) -> SandboxMode:
-    """The sandbox of a profile. `beside` is the parameter that says the same in other words, `given` its value.
+    """Return the sandbox of a profile. `beside` is the parameter that says the same in other words, `given` its value.
     Raises RpcError where both are given, or the name is unknown.
     """
     if given is not None:
@@ -58,7 +58,7 @@ def profile_mode(name: str, *, beside: str, given: object) -> SandboxMode:
 
 
 def profile_policy(mode: SandboxMode, configured: SandboxPolicy) -> SandboxPolicy:
-    """The policy of that kind; a writable workspace has the settings that the thread was opened with."""
+    """Return the policy of that kind; a writable workspace has the settings that the thread was opened with."""
     match mode:
         case SandboxMode.READ_ONLY:
             return ReadOnly()
@@ -86,7 +86,7 @@ _APPROVAL_MODES: Final = {
 
 
 def approval_policy(policy: wire.AskForApproval) -> tuple[engine.AskForApproval, engine.QuestionKinds | None]:
-    """The policy, and the kinds of questions that reach the user if not all do."""
+    """Return the policy, and the kinds of questions that reach the user if not all do."""
     if isinstance(policy, wire.GranularAskForApproval):
         return engine.AskForApproval.ON_REQUEST, engine.QuestionKinds(**dict(policy.granular))
     return _APPROVAL[policy], None
@@ -131,7 +131,7 @@ Workspace = TypeVar("Workspace", engine.WorkspaceWrite, wire.WorkspaceWriteSandb
 def _copied(
     policy: engine.WorkspaceWrite | wire.WorkspaceWriteSandboxPolicy, kind: type[Workspace]
 ) -> Workspace:
-    """The same settings, which both have under the same names."""
+    """Return the same settings, which both have under the same names."""
     return kind(
         writable_roots=policy.writable_roots,
         network_access=policy.network_access,
@@ -177,7 +177,7 @@ class SettingsInForce(Protocol):
 def settings_change(
     params: TurnStartParams | wire.ThreadSettingsUpdateParams, facts: SettingsInForce
 ) -> SettingsChange:
-    """Raises RpcError, and ConfigError for rights that are not given."""
+    """Return what the request changes. Raises RpcError, and ConfigError for rights that are not given."""
     sandbox, policy, kinds = params.sandbox_policy, None, None
     if params.approval_policy is not None:
         policy, kinds = approval_policy(params.approval_policy)
@@ -215,7 +215,7 @@ def settings_change(
 
 
 def _effort(word: str, field: str) -> str:
-    """As the client says it: models have efforts of their own."""
+    """Check the length only: models define their own efforts."""
     if not 1 <= len(word) <= engine.MAX_EFFORT_LENGTH:
         raise invalid_request(
             f"a reasoning effort must have 1 to {engine.MAX_EFFORT_LENGTH} characters",

@@ -26,7 +26,7 @@ from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 
 
 def pending_turn(id: str) -> Turn:
-    """A turn that was taken in and has not started: what the answer to `turn/start` shows."""
+    """Return a turn that was taken in and has not started: what the answer to `turn/start` shows."""
     return Turn(
         id=id,
         root_turn_id=id,
@@ -37,13 +37,13 @@ def pending_turn(id: str) -> Turn:
 
 
 def review_turn(id: str, target: str) -> Turn:
-    """The same of a review, with what is reviewed in place of the user's words."""
+    """Return a review that was taken in, with what is reviewed in place of the user's words."""
     words = UserMessageThreadItem(id=id, content=(TextUserInput(text=target),))
     return replace(pending_turn(id), items=(words,))
 
 
 def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[ThreadItem] = ()) -> Turn:
-    """`open_items`: those that have begun and not ended, which only the full view shows."""
+    """Show a turn; `open_items` are those that have begun and not ended, which only the full view shows."""
     match view:
         case TurnItemsView.NOT_LOADED:
             return _turn(record, view, ())
@@ -57,7 +57,7 @@ def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[Thr
 
 
 def ended_turn(record: TurnRecord) -> Turn:
-    """What `turn/completed` shows: the last message, where the turn came to one."""
+    """Return what `turn/completed` shows: the last message, where the turn came to one."""
     last = last_message(record) if record.state is TurnState.COMPLETED else None
     if last is None:
         return _turn(record, TurnItemsView.NOT_LOADED, ())
@@ -65,7 +65,7 @@ def ended_turn(record: TurnRecord) -> Turn:
 
 
 def last_message(record: TurnRecord) -> EndedItem | None:
-    """The last message that was not cut and has words, and is more than a commentary."""
+    """Return the last message that was not cut and has words, and is more than a commentary."""
     return next((each for each in reversed(_items(record)) if not each.cut and _answers(each.item)), None)
 
 
@@ -74,8 +74,9 @@ def _answers(item: Item) -> bool:
 
 
 def review_message(ended: EndedItem) -> EndedItem | None:
-    """What a review found, or that it had no result, as a message behind the item that says so: many clients show
-    messages only. Its id is made of the item's, so that it is the same live and read again."""
+    """Return what a review found, or that it had no result, as a message behind the item that says so: many clients
+    show messages only. Its id is made of the item's, so that it is the same live and read again.
+    """
     review = ended.item
     if not isinstance(review, ExitedReview):
         return None
@@ -84,7 +85,7 @@ def review_message(ended: EndedItem) -> EndedItem | None:
 
 
 def shown_items(ended: EndedItem) -> tuple[ThreadItem, ...]:
-    """The item, and the message of a review behind it."""
+    """Return the item, and the message of a review behind it."""
     message = review_message(ended)
     return (shown_item(ended),) if message is None else (shown_item(ended), shown_item(message))
 
@@ -94,7 +95,7 @@ def shown_item(ended: EndedItem) -> ThreadItem:
 
 
 def _items(record: TurnRecord) -> list[EndedItem]:
-    """With the messages of reviews."""
+    """Return the items with the messages of reviews."""
     pairs = ((each, review_message(each)) for each in record.items)
     return [each for pair in pairs for each in pair if each is not None]
 
@@ -137,7 +138,7 @@ ORIGINS = {
 def thread_view(
     summary: ThreadSummary, status: wire.ThreadStatus, turns: tuple[Turn, ...] = ()
 ) -> wire.Thread:
-    """`turns` only where the client asked for them."""
+    """Show a thread, with turns only where the client asked for them."""
     git = summary.git_info
     return wire.Thread(
         id=summary.id,

@@ -35,7 +35,7 @@ class AccountContext(Struct, frozen=True):
 
 
 async def account_read(context: AccountContext, params: wire.GetAccountParams) -> wire.GetAccountResponse:
-    """Where the configured provider needs no login, there is no account, whatever is stored."""
+    """Show the account; there is none where the configured provider needs no login, whatever is stored."""
     status = await context.accounts.status(refresh=params.refresh_token)
     return wire.GetAccountResponse(
         account=_account(context.accounts, status.method), requires_openai_auth=status.requires_openai_auth
@@ -45,7 +45,7 @@ async def account_read(context: AccountContext, params: wire.GetAccountParams) -
 async def account_rate_limits_read(
     context: AccountContext, params: wire.GetAccountRateLimitsParams
 ) -> wire.GetAccountRateLimitsResponse:
-    """As the provider sent them with its last answer here; it is not asked for them alone."""
+    """Show the limits as the provider sent them with its last answer here; it is not asked for them alone."""
     method = context.accounts.method()
     if method is not AuthMethod.CHATGPT:
         raise login_required("read rate limits", method)
@@ -72,7 +72,7 @@ def _account(accounts: Accounts, method: AuthMethod | None) -> wire.Account | No
 
 
 def plan_type(word: str | None) -> PlanType:
-    """As the login calls it; plans come and go."""
+    """Return the plan that the login names; plans come and go."""
     try:
         return PlanType((word or "").lower())
     except ValueError:
@@ -98,7 +98,7 @@ class LoginContext(Struct, frozen=True):
             self.updated(method)
 
     def updated(self, method: AuthMethod | None) -> None:
-        """Sends how the user is logged in now."""
+        """Send how the user is logged in now."""
         claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
         changed = wire.AccountUpdatedNotification(
             auth_mode=None if method is None else MODES[method],

@@ -58,7 +58,7 @@ class ClientProcess(Struct):
     _opened: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def opened(self, command: Process | None) -> None:
-        """It has started, or it will not."""
+        """Note that the command has started, or that it will not."""
         if command is not None:
             self.command = command
         self._opened.set()
@@ -75,7 +75,7 @@ class ClientProcesses(Struct):
     _running: int = 0
 
     def add(self, id: str | None, process: ClientProcess) -> None:
-        """Raises RpcError. The caller removes it."""
+        """Count a command; the caller removes it. Raises RpcError."""
         if id in self._named:
             raise invalid_request(
                 f"duplicate active command/exec process id: {_quoted(id)}", "duplicate_process"
@@ -98,7 +98,9 @@ class ClientProcesses(Struct):
         return process
 
     async def started(self, id: str) -> Process:
-        """Raises RpcError where there is no such command, or it could not be started."""
+        """Return a command once it has started. Raises RpcError where there is no such command, or it could not be
+        started.
+        """
         command = await self.get(id).wait_opened()
         if command is None:
             raise no_process(id)
@@ -129,7 +131,7 @@ class KeptOutput:
             self._cut.add(stream)
 
     def text(self, stream: Stream) -> str:
-        """A character that the cap cut in two is left out."""
+        """Return what was kept, without a character that the cap cut in two."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return decoder.decode(bytes(self._kept[stream]), final=stream not in self._cut)
 
@@ -184,7 +186,7 @@ class ClientCommandContext(Struct, frozen=True):
 async def command_exec(
     context: ClientCommandContext, params: wire.CommandExecParams
 ) -> wire.CommandExecResponse:
-    """The name is taken before anything is awaited, so that requests that follow find the command."""
+    """Take the name before anything is awaited, so that requests that follow find the command."""
     _check(params)
     id = params.process_id
     process = ClientProcess(stdin=params.stream_stdin or params.tty, terminal=params.tty)
@@ -330,7 +332,7 @@ def _invalid(text: str, field: str | None = None) -> RpcError:
 
 
 def _not_spawned(error: LaunchError) -> RpcError:
-    """In the words of the system that clients know, where it said anything."""
+    """Return the error in the words of the system that clients know, where it said anything."""
     if error.code is None or error.code in SHORTAGES:
         return internal_error(f"failed to spawn command: {error}", "exec")
     return internal_error(

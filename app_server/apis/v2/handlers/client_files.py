@@ -143,7 +143,7 @@ async def fs_watch(
 
 
 async def fs_unwatch(context: ClientFileContext, params: wire.FsUnwatchParams) -> wire.FsUnwatchResponse:
-    """Also for a watch that is not there."""
+    """End a watch; one that is not there is no error."""
     context.watcher.unwatch(params.watch_id)
     return wire.FsUnwatchResponse()
 
@@ -155,7 +155,7 @@ async def _run(work: Callable[[], T]) -> T:
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Errors of the system in the words that clients of this API know."""
+    """Raise errors of the system in the words that clients of this API know."""
     try:
         yield
     except FileRefused as error:
@@ -205,14 +205,14 @@ class SearchSessions(Struct):
     _sessions: dict[str, SearchSession] = msgspec.field(default_factory=dict)
 
     def start(self, id: str, roots: tuple[str, ...]) -> None:
-        """In place of one of the same name. Raises RpcError."""
+        """Begin a session, in place of one of the same name. Raises RpcError."""
         self.stop(id)
         if len(self._sessions) >= MOST:
             raise invalid_request(f"no more than {MOST} file searches can be open", "too_many_sessions")
         self._sessions[id] = SearchSession(roots)
 
     def get(self, id: str) -> SearchSession:
-        """Raises RpcError."""
+        """Return a session. Raises RpcError."""
         session = self._sessions.get(id)
         if session is None:
             raise invalid_request(f"fuzzy file search session not found: {id}", "session_not_found")
@@ -243,7 +243,7 @@ class FileSearchContext(Struct, frozen=True):
 async def fuzzy_file_search(
     context: FileSearchContext, params: wire.FuzzyFileSearchParams
 ) -> wire.FuzzyFileSearchResponse:
-    """A second search with the same token cancels the first, which then returns no files."""
+    """Search once; a second search with the same token cancels the first, which then returns no files."""
     found = await context.search.search(
         params.query, params.roots, params.cancellation_token, names_count=True
     )
@@ -253,7 +253,7 @@ async def fuzzy_file_search(
 async def session_start(
     context: FileSearchContext, params: wire.FuzzyFileSearchSessionStartParams
 ) -> HandlerResult[wire.FuzzyFileSearchSessionStartResponse]:
-    """The first notification has no query and no files."""
+    """Begin a session; its first notification has no query and no files."""
     id = params.session_id
     if not id:
         raise invalid_request("sessionId must not be empty", "invalid_params", "sessionId")
@@ -284,7 +284,7 @@ async def session_update(
 async def session_stop(
     context: FileSearchContext, params: wire.FuzzyFileSearchSessionStopParams
 ) -> wire.FuzzyFileSearchSessionStopResponse:
-    """Also for a session that is not there."""
+    """End a session; one that is not there is no error."""
     context.sessions.stop(params.session_id)
     return wire.FuzzyFileSearchSessionStopResponse()
 

@@ -45,7 +45,7 @@ MODES = (
 
 
 async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wire.ConfigReadResponse:
-    """Settings that no thread could begin with are an error here, too. Raises ConfigError."""
+    """Show the settings; those that no thread could begin with are an error here, too. Raises ConfigError."""
     source.load(RequestOverrides(cwd=params.cwd))
     found = source.file.shown()
     layers = tuple(
@@ -65,14 +65,14 @@ async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wi
 async def config_requirements_read(
     source: UserSettings, params: NoParams
 ) -> wire.ConfigRequirementsReadResponse:
-    """There is no administrator's file that this server reads, so nothing is required."""
+    """Show that nothing is required: this server reads no administrator's file."""
     return wire.ConfigRequirementsReadResponse(requirements=None)
 
 
 async def permission_profile_list(
     source: UserSettings, params: PermissionProfileListParams
 ) -> PermissionProfileListResponse:
-    """The three kinds of sandboxes; all can be chosen."""
+    """List the three kinds of sandboxes; all can be chosen."""
     profiles = [PermissionProfileSummary(id=id, allowed=True) for id in PERMISSION_PROFILES]
     page, next_cursor = page_by_position(profiles, params.cursor, params.limit)
     return PermissionProfileListResponse(data=page, next_cursor=next_cursor)
@@ -85,8 +85,8 @@ async def collaboration_mode_list(
 
 
 def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:
-    """The settings in the shape that clients know. What has another shape there, as `tools.web_search` which is a
-    switch here, is left out.
+    """Return the settings in the shape that clients know. What has another shape there, as `tools.web_search` which is
+    a switch here, is left out.
     """
     fitting: dict[str, Json] = deepcopy({**settings})
     while True:
@@ -98,7 +98,7 @@ def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:
 
 
 def _leave_out(table: dict[str, Json], path: list[str]) -> None:
-    """The innermost setting that this path leads to."""
+    """Remove the innermost setting that this path leads to."""
     parent, key = table, path[0]
     for part in path[1:]:
         inner = parent.get(key)

@@ -49,7 +49,7 @@ STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {
 
 
 def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStatus:
-    """A connection that was only made to look has no state of its own."""
+    """Show a server; a connection that was only made to look has no state of its own."""
     return wire.McpServerStatus(
         name=status.config.name,
         runtime_status=STATES[status.state] if of_thread else None,
@@ -88,7 +88,7 @@ def _info(raw: Json) -> wire.McpServerInfo | None:
 
 
 def _origin(config: McpServerConfig) -> str | None:
-    """Of the address: a path or a query may hold a credential."""
+    """Return the address without path and query, which may hold a credential."""
     if not isinstance(config.transport, McpHttpTransport):
         return None
     try:
@@ -105,12 +105,12 @@ class McpContext(Struct, frozen=True):
     servers_alone: Callable[[Config], McpManager]
 
     def of_thread(self, thread_id: str) -> McpManager:
-        """Those of a loaded thread. Raises RpcError."""
+        """Return the MCP manager of a loaded thread. Raises RpcError."""
         return self._thread(thread_id).session.mcp
 
     @asynccontextmanager
     async def of(self, thread_id: str | None, names: Sequence[str]) -> AsyncIterator[McpManager]:
-        """Those of the thread, or else these of the configuration."""
+        """Yield the servers of the thread, or else these of the configuration."""
         if thread_id is not None:
             yield self.of_thread(thread_id)
             return
@@ -121,7 +121,7 @@ class McpContext(Struct, frozen=True):
             yield alone
 
     def configured(self, thread_id: str | None) -> Mapping[str, McpServerConfig]:
-        """Those of the thread, or else those of the configuration."""
+        """Return the servers of the thread, or else those of the configuration."""
         return self.config.load().mcp_servers if thread_id is None else self.of_thread(thread_id).configs
 
     def names(self, thread_id: str | None) -> list[str]:
@@ -137,7 +137,7 @@ class McpContext(Struct, frozen=True):
 async def mcp_server_status_list(
     context: McpContext, params: wire.ListMcpServerStatusParams
 ) -> wire.ListMcpServerStatusResponse:
-    """Only the servers of the page are started."""
+    """List the servers by pages; only those of the page are started."""
     names = [name for name in context.names(params.thread_id) if params.server_name in (None, name)]
     page, next_cursor = page_by_position(names, params.cursor, params.limit)
     full = params.detail != "toolsAndAuthOnly"
@@ -152,7 +152,7 @@ async def mcp_server_status_list(
 async def mcp_server_tool_call(
     context: McpContext, params: wire.McpServerToolCallParams
 ) -> wire.McpServerToolCallResponse:
-    """Without a question: the client is who would be asked."""
+    """Call a tool without a question: the client is who would be asked."""
     servers = context.of_thread(params.thread_id).requests
     try:
         result = await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
@@ -175,7 +175,9 @@ async def mcp_server_resource_read(
 
 
 async def config_mcp_server_reload(context: McpContext, params: NoParams) -> wire.McpServerRefreshResponse:
-    """All threads or, where the settings of one cannot be read any more, none. Raises ConfigError."""
+    """Reload the servers of all threads or, where the settings of one cannot be read any more, none. Raises
+    ConfigError.
+    """
     live = context.conversations.all()
     configs = [context.config.load(each.session.facts.config.request) for each in live]
     for each, config in zip(live, configs, strict=True):
@@ -202,7 +204,9 @@ class McpLoginContext(Struct, frozen=True):
 async def mcp_server_oauth_login(
     context: McpLoginContext, params: wire.McpServerOauthLoginParams
 ) -> HandlerResult[wire.McpServerOauthLoginResponse]:
-    """A pending login at the same server is cancelled; `account/login/cancel` cancels this one by its `loginId`."""
+    """Begin a login, and cancel a pending one at the same server; `account/login/cancel` cancels this one by its
+    `loginId`.
+    """
     transport = _transport(context.servers, params)
     seconds = _seconds(params.timeout_secs)
     _check_scopes(params.scopes)

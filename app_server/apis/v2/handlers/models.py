@@ -35,7 +35,7 @@ class FeatureContext(Struct, frozen=True):
     conversations: ConversationManager
 
     def of_thread(self, thread_id: str) -> Features:
-        """Those with which a loaded thread began. Raises RpcError."""
+        """Return the features with which a loaded thread began. Raises RpcError."""
         id = parse_thread_id(thread_id)
         live = self.conversations.find(id)
         if live is None:
@@ -46,7 +46,7 @@ class FeatureContext(Struct, frozen=True):
 async def experimental_feature_list(
     context: FeatureContext, params: wire.ExperimentalFeatureListParams
 ) -> wire.ExperimentalFeatureListResponse:
-    """Of a thread, or those with which one would begin now."""
+    """List the features of a thread, or those with which one would begin now."""
     on = context.config.load().features if params.thread_id is None else context.of_thread(params.thread_id)
     features = [_shown(feature, on) for feature in FEATURES.values()]
     page, next_cursor = page_by_position(features, params.cursor, params.limit)
@@ -56,7 +56,9 @@ async def experimental_feature_list(
 async def experimental_feature_enablement_set(
     context: FeatureContext, params: wire.ExperimentalFeatureEnablementSetParams
 ) -> wire.ExperimentalFeatureEnablementSetResponse:
-    """For threads that begin from now on, where the settings say nothing of a feature. Unknown ones are passed over."""
+    """Switch features for threads that begin from now on, where the settings say nothing of a feature. Unknown ones are
+    passed over.
+    """
     known = {canonical_feature(name): on for name, on in params.enablement.items()}
     accepted = {name: on for name, on in known.items() if name is not None}
     context.config.switches.update(accepted)
@@ -75,7 +77,7 @@ def _shown(feature: Feature, on: Features) -> wire.ExperimentalFeature:
 async def model_provider_list(
     source: UserSettings, params: wire.ModelProviderListParams
 ) -> wire.ModelProviderListResponse:
-    """Providers are changed with the other settings, so none can be edited by a method of its own."""
+    """List the providers; they are changed with the other settings, so none can be edited by a method of its own."""
     config = source.load()
     return wire.ModelProviderListResponse(
         data=tuple(_summary(config.providers[id]) for id in sorted(config.providers)),
@@ -87,13 +89,13 @@ async def model_provider_list(
 async def model_provider_capabilities_read(
     source: UserSettings, params: wire.ModelProviderCapabilitiesReadParams
 ) -> wire.ModelProviderCapabilitiesReadResponse:
-    """Searches of the provider's own are a tool of one of the two APIs; pictures are never made."""
+    """Show what the provider can do: searches of its own are a tool of one of the two APIs; pictures are never made."""
     responses = source.load().provider.wire_api is WireApi.RESPONSES
     return wire.ModelProviderCapabilitiesReadResponse(image_generation=False, web_search=responses)
 
 
 def _summary(provider: ProviderConfig) -> wire.ModelProviderSummary:
-    """An address with a credential in it is not shown."""
+    """Show a provider, without an address that has a credential in it."""
     url = provider.base_url
     return wire.ModelProviderSummary(
         id=provider.id,
@@ -107,7 +109,7 @@ def _summary(provider: ProviderConfig) -> wire.ModelProviderSummary:
 
 
 def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
-    """How requests to the provider are authenticated, without any secret."""
+    """Return how requests to the provider are authenticated, without any secret."""
     if provider.env_key is not None:
         return wire.EnvironmentVariableGatewayAuth(env_key=provider.env_key)
     elsewhere = (
@@ -120,7 +122,7 @@ def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
 
 
 async def model_list(context: ModelContext, params: wire.ModelListParams) -> wire.ModelListResponse:
-    """None of them is hidden, so `includeHidden` changes nothing."""
+    """List the models; none is hidden, so `includeHidden` changes nothing."""
     page = page_of_models(await context.offered(params.model_provider), params.cursor, params.limit)
     return wire.ModelListResponse(
         data=tuple(_model(model, default=page.first and n == 0) for n, model in enumerate(page.models)),

@@ -71,7 +71,7 @@ async def thread_items_list(
 async def thread_loaded_list(
     context: ReadingContext, params: wire.ThreadLoadedListParams
 ) -> wire.ThreadLoadedListResponse:
-    """By pages; a cursor is the last id of the page before."""
+    """List loaded threads by pages; a cursor is the last id of the page before."""
     ids = context.live.loaded()
     start = 0
     if params.cursor is not None:
@@ -85,7 +85,7 @@ async def thread_loaded_list(
 
 
 def _require_turns(thread: FoundThread, asked: str) -> None:
-    """Of an ephemeral thread nothing is stored. Raises RpcError."""
+    """Refuse an ephemeral thread, of which nothing is stored. Raises RpcError."""
     if thread.loaded is not None and thread.loaded.ephemeral:
         raise invalid_request(f"ephemeral threads do not support {asked}", "ephemeral")
 
@@ -117,7 +117,7 @@ def _entries(row: ItemRow, *, newest_first: bool) -> tuple[wire.ThreadItemEntry,
 
 
 def _fitting(rows: Sequence[Sequence[Written]]) -> int:
-    """How many of these rows fit into a page; one at least."""
+    """Return how many of these rows fit into a page; one at least."""
     size = 0
     for count, row in enumerate(rows):
         size += sum(len(entry.to_json()) for entry in row)

@@ -145,7 +145,7 @@ def _notified(
 
 
 def _git_changes(update: wire.ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:
-    """The fields that the request names; null clears one. Raises RpcError."""
+    """Return the fields that the request names; null clears one. Raises RpcError."""
     changes: dict[str, str | None] = {}
     for name, stored in GIT_FIELDS.items():
         if name not in update.model_fields_set:
@@ -188,7 +188,7 @@ async def _shown(context: ThreadContext, thread: FoundThread) -> Thread:
 
 @contextmanager
 def _failures(id: ConversationId, verb: str) -> Iterator[None]:
-    """What the file system refuses, as errors of this API."""
+    """Raise what the file system refuses as errors of this API."""
     try:
         yield
     except RolloutBusy:

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> HandlerResult[ThreadForkResponse]:
-    """The copy has the name, and the turns under their ids; one that runs is interrupted there."""
+    """Copy a thread with its name, and its turns under their ids; one that runs is interrupted there."""
     if params.before_turn_id is not None and params.last_turn_id is not None:
         raise invalid_request("`beforeTurnId` cannot be combined with `lastTurnId`", "invalid_params")
     if params.ephemeral and not params.exclude_turns:
@@ -76,7 +76,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
 async def thread_revert(
     context: ThreadContext, params: ThreadRevertParams
 ) -> HandlerResult[ThreadRevertResponse]:
-    """The thread ends and is loaded again without the turn and what came behind it; files stay as they are."""
+    """End the thread and load it again without the turn and what came behind it; files stay as they are."""
     before = loaded(context, params.thread_id)
     path = before.rollout_path
     if path is None:
@@ -111,7 +111,7 @@ async def thread_revert(
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
-    """The id and the file of what is copied."""
+    """Return the id and the file of what is copied."""
     if params.path is not None:
         path = context.config.home / params.path
         name = parse_rollout_name(path.name)
@@ -127,7 +127,7 @@ async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str
 
 
 async def _copy_name(context: ThreadContext, source: str, copy: LiveConversation) -> None:
-    """A copy whose name cannot be written goes on without one."""
+    """Give the copy the name; where it cannot be written, the copy goes on without one."""
     name = await context.reading.stored.name(source)
     if name is None:
         return
@@ -141,7 +141,7 @@ async def _copy_name(context: ThreadContext, source: str, copy: LiveConversation
 
 
 async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str, path: Path) -> int | None:
-    """None: all of them."""
+    """Return how many lines of the file the copy has; None for all."""
     if params.before_turn_id is not None:
         return (await _cut(context, id, path, params.before_turn_id)).keeps
     if params.last_turn_id is None:
@@ -161,7 +161,7 @@ async def _cut(context: ThreadContext, id: str, path: Path, turn_id: str, *, beh
 
 
 async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | None, str | None]:
-    """Cursors from which a client goes back through the turns and the items."""
+    """Return cursors from which a client goes back through the turns and the items."""
     newest = PageRequest(limit=1, newest_first=True)
     thread = await context.reading.find(live.id)
     return await context.reading.read(

@@ -93,7 +93,7 @@ async def thread_list(
 
 
 def list_sources(kinds: tuple[wire.ThreadSourceKind, ...] | None) -> frozenset[str]:
-    """The stored sources of these kinds, or of the usual ones."""
+    """Return the stored sources of these kinds, or of the usual ones."""
     return frozenset(source for kind in kinds or INTERACTIVE for source in SOURCES[kind])
 
 
@@ -102,7 +102,7 @@ def _view(context: ReadingContext, summary: ThreadSummary) -> Thread:
 
 
 async def _cwds(config: UserSettings, params: wire.ThreadListParams) -> frozenset[str] | None:
-    """The directories as threads may have them: as they are named, and without links."""
+    """Return the directories as threads may have them: as they are named, and without links."""
     if params.cwd is None:
         return None
     named = (params.cwd,) if isinstance(params.cwd, str) else params.cwd

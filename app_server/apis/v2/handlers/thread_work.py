@@ -46,7 +46,7 @@ from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 async def thread_compact_start(
     context: ThreadContext, params: wire.ThreadCompactStartParams
 ) -> wire.ThreadCompactStartResponse:
-    """A turn of its own; it ends the one that runs."""
+    """Begin a turn that compacts; it ends the one that runs."""
     live = loaded(context, params.thread_id)
     live.subscriptions.preferred = context.make_adapter
     live.session.do(Compact())
@@ -80,7 +80,9 @@ async def thread_shell_command(
 async def thread_settings_update(
     context: ThreadContext, params: ThreadSettingsUpdateParams
 ) -> ThreadSettingsUpdateResponse:
-    """They hold from the next turn on; `thread/settings/updated` says what is in force where something changed."""
+    """Change settings from the next turn on; `thread/settings/updated` says what is in force where something
+    changed.
+    """
     live = loaded(context, params.thread_id)
     change = settings_change(params, live.session.facts)
     live.session.do(ChangeSettings(change))
@@ -88,7 +90,7 @@ async def thread_settings_update(
 
 
 async def review_start(context: ThreadContext, params: ReviewStartParams) -> ReviewStartResponse:
-    """A turn of its own; it ends the one that runs."""
+    """Begin a turn that reviews; it ends the one that runs."""
     live = loaded(context, params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
     live.subscriptions.preferred = context.make_adapter
@@ -125,7 +127,7 @@ MOST_DIGITS = 18
 async def terminals_list(
     context: ThreadContext, params: wire.ThreadBackgroundTerminalsListParams
 ) -> wire.ThreadBackgroundTerminalsListResponse:
-    """By number; the cursor is that of the last one. All of them unless a limit is given."""
+    """List terminals by number, all of them unless a limit is given; the cursor is the number of the last one."""
     live = loaded(context, params.thread_id)
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
     rest = [each for each in live.session.terminals() if each.number > after]
@@ -198,7 +200,7 @@ async def thread_goal_set(
 async def thread_goal_get(
     context: ThreadContext, params: wire.ThreadGoalGetParams
 ) -> wire.ThreadGoalGetResponse:
-    """Also of a thread that is stored only."""
+    """Show the goal of a thread, also of one that is stored only."""
     thread_id = parse_thread_id(params.thread_id)
     live = context.conversations.find(thread_id)
     if live is not None:
@@ -215,13 +217,13 @@ async def thread_goal_get(
 async def thread_goal_clear(
     context: ThreadContext, params: wire.ThreadGoalClearParams
 ) -> wire.ThreadGoalClearResponse:
-    """A turn that runs for it goes on to its end."""
+    """Remove the goal; a turn that runs for it goes on to its end."""
     live = _with_goals(loaded(context, params.thread_id))
     return wire.ThreadGoalClearResponse(cleared=live.session.clear_goal())
 
 
 def _with_goals(live: LiveConversation) -> LiveConversation:
-    """The thread, if it can have a goal: an ephemeral one ends with its process. Raises RpcError."""
+    """Return the thread, if it can have a goal: an ephemeral one ends with its process. Raises RpcError."""
     if live.rollout_path is None:
         raise invalid_request(f"ephemeral thread does not support goals: {live.id}", "ephemeral")
     return live

@@ -121,7 +121,7 @@ async def thread_unsubscribe(
 
 
 def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
-    """The open thread. Raises RpcError where there is none."""
+    """Return the open thread. Raises RpcError where there is none."""
     live = context.conversations.find(parse_thread_id(thread_id))
     if live is None:
         raise thread_not_found(thread_id)
@@ -129,12 +129,12 @@ def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
 
 
 def _resumed_id(params: ThreadResumeParams) -> ConversationId:
-    """A file that is named counts more than an id. Its name has the id of its thread."""
+    """Return the id of the thread to resume: a named file, whose name has the id of its thread, counts more."""
     return parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
 
 
 def _require_joinable(context: ThreadContext, live: LiveConversation, params: ThreadResumeParams) -> None:
-    """An open thread goes on with what it has. Raises RpcError where it is not stored or another history is named."""
+    """Refuse to join a thread that is not stored, or with another history: it goes on with what it has."""
     if live.rollout_path is None:
         raise rollout_not_found(live.id)
     if params.history is not None:
@@ -149,7 +149,9 @@ def _require_joinable(context: ThreadContext, live: LiveConversation, params: Th
 async def _reopen(
     context: ThreadContext, id: ConversationId, params: ThreadResumeParams
 ) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
-    """With the turns that are stored. A thread that begins with the given history is a new one."""
+    """Open a thread; return it with the turns that are stored. A thread that begins with the given history is a new
+    one.
+    """
     given = overrides_of(params)
     with settings_errors():
         if params.history is not None:
@@ -179,7 +181,7 @@ def settings_in_force(live: LiveConversation) -> dict[str, Json]:
 
 @contextmanager
 def settings_errors() -> Iterator[None]:
-    """Turns settings that cannot be used into an error whose beginning clients know."""
+    """Turn settings that cannot be used into an error whose beginning clients know."""
     try:
         yield
     except BeyondClientRights:
@@ -192,8 +194,8 @@ def settings_errors() -> Iterator[None]:
 async def usage_so_far(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None
 ) -> wire.ThreadTokenUsageUpdatedNotification | None:
-    """What a thread that was there before cost, under its last turn; None where that is not known. `stored`: the turns,
-    where they were read already.
+    """Return what a thread that was there before cost, under its last turn; None where that is not known. `stored`: the
+    turns, where they were read already.
     """
     usage = live.session.facts.usage
     if usage is None or live.rollout_path is None:
@@ -221,7 +223,9 @@ async def shown_thread(
 async def all_turns(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None = None
 ) -> tuple[Turn, ...]:
-    """Oldest first; one that runs is the last, with the items that go on. `stored`: what was read already."""
+    """Return all turns, oldest first; one that runs is the last, with the items that go on. `stored`: what was read
+    already.
+    """
     if stored is None:
         thread = await context.reading.find(live.id)
         turns = await context.reading.read(thread, lambda history: whole_turns(history.all_turns()))

@@ -75,7 +75,7 @@ async def turn_interrupt(
 
 
 def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
-    """The thread that runs the turn, for clients that name no thread."""
+    """Return the thread that runs the turn, for clients that name no thread."""
     parse_thread_id(turn_id)
     for live in context.conversations.all():
         if live.session.current_turn == turn_id:
@@ -104,7 +104,7 @@ def _check_length(items: tuple[UserInput, ...]) -> None:
 
 
 def _refused(error: CoreError) -> RpcError:
-    """Clients match these texts."""
+    """Return the refusal of a turn; clients match these texts."""
 
     match error:
         case NoActiveTurn():
