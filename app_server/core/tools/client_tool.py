@@ -93,7 +93,7 @@ def without_namespaces(tools: Sequence[ClientTool], taken: Iterable[str]) -> lis
 
 
 def checked_tools(tools: Sequence[ClientTool], reserved: Iterable[str]) -> tuple[ClientTool, ...]:
-    """Return the tools with schemas that models accept. `reserved` are names of other tools. Raises ConversationError."""
+    """Return the tools with schemas that models accept; `reserved` are other names. Raises ConversationError."""
     if len(tools) > MOST_TOOLS:
         raise ConversationError(f"there are more than {MOST_TOOLS} dynamic tools")
     if sum(len(tool.description) for tool in tools) > MAX_DESCRIPTIONS:
