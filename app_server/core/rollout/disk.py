@@ -7,9 +7,10 @@ whatever the umask is.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,6 +97,32 @@ def make_private_folders(folder: Path) -> None:
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
         one.chmod(0o700)
+
+
+def append_line(fd: int, line: bytes) -> int:
+    """Append a line, on a line of its own behind a torn one; return the file's size then. Raises OSError; of a line
+    that does not fit nothing is left.
+    """
+    size = os.fstat(fd).st_size
+    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+    data = (b"\n" if torn else b"") + line + b"\n"
+    if os.write(fd, data) < len(data):
+        os.ftruncate(fd, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return size + len(data)
+
+
+def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Replace a file by one with these lines at once. Raises OSError."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    new = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(new, "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.writelines(line + b"\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
 
 
 def size_and_links(fd: int) -> tuple[int, int]:

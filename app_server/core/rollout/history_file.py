@@ -7,7 +7,6 @@ Sessions use it by `SharedMessages`, in threads and in order.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import zlib
@@ -21,7 +20,14 @@ from msgspec import Struct
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append, open_for_reading
+from app_server.core.rollout.disk import (
+    REAL_DISK,
+    append_line,
+    make_private_folders,
+    open_for_append,
+    open_for_reading,
+    replace_lines,
+)
 from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread
@@ -86,17 +92,10 @@ class MessageHistory(Struct, frozen=True):
         if self.config.persistence is HistoryPersistence.NONE:
             return
         fields = {"session_id": entry.conversation_id, "ts": entry.ts, "text": entry.text}
-        line = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(fields, separators=(",", ":")).encode()
         with _locked(self.path) as fd:
-            size = os.fstat(fd).st_size
-            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-            data = b"\n" + line if torn else line
-            written = os.write(fd, data)
-            if written < len(data):
-                os.ftruncate(fd, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            limit = self.config.max_bytes
-            if limit is not None and size + written > limit:
+            size, limit = append_line(fd, line), self.config.max_bytes
+            if limit is not None and size > limit:
                 _cut(self.path, fd, limit)
 
     def metadata(self) -> tuple[int, int]:
@@ -136,17 +135,12 @@ def _locked(path: Path) -> Iterator[int]:
 
 def _cut(path: Path, fd: int, max_bytes: int) -> None:
     """Replaces the file by one with the newest lines; keeps at least the last one."""
-    lines = read_log(fd).splitlines(keepends=True)
-    kept, size = len(lines) - 1, len(lines[-1])
-    while kept and size + len(lines[kept - 1]) <= max_bytes * KEPT_SHARE:
+    lines = read_log(fd).removesuffix(b"\n").split(b"\n")
+    kept, size = len(lines) - 1, len(lines[-1]) + 1
+    while kept and size + len(lines[kept - 1]) + 1 <= max_bytes * KEPT_SHARE:
         kept -= 1
-        size += len(lines[kept])
-    beside = path.with_name(f".{FILE_NAME}.new")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.writelines(lines[kept:])
-    os.replace(beside, path)
+        size += len(lines[kept]) + 1
+    replace_lines(path, lines[kept:])
 
 
 STORE_SECONDS = 2 * LOCK_SECONDS

@@ -8,7 +8,6 @@ file shows whether it grew, was replaced or is gone.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import threading
@@ -21,7 +20,14 @@ from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.disk import REAL_DISK, open_for_append, open_for_reading
+from app_server.core.rollout.disk import (
+    REAL_DISK,
+    append_line,
+    open_for_append,
+    open_for_reading,
+    replace_lines,
+)
+from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.locks import lines_lock
 from app_server.core.rollout.record import parse_object, text_of
 
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 1024 * 1024
 """So much of a file is read; what lies behind it does not count."""
 LOCK_SECONDS = 2.0
-_CHUNK = 1 << 20
 
 _Place = tuple[int, int]
 """Device and inode of a file."""
@@ -64,16 +69,11 @@ class LatestLines:
 
     def append(self, id: str, fields: Mapping[str, Json]) -> None:
         """Raises `OSError`."""
-        line = json.dumps({"id": id, **fields}, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps({"id": id, **fields}, separators=(",", ":")).encode()
         with lines_lock(self.path.parent, LOCK_SECONDS):
             fd = open_for_append(REAL_DISK, self.path, create=True)
             try:
-                size = os.fstat(fd).st_size
-                torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-                data = b"\n" + line if torn else line
-                if os.write(fd, data) < len(data):
-                    os.ftruncate(fd, size)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                append_line(fd, line)
                 os.fsync(fd)
             finally:
                 os.close(fd)
@@ -85,18 +85,10 @@ class LatestLines:
         with lines_lock(self.path.parent, LOCK_SECONDS):
             fd = open_for_reading(self.path)
             try:
-                kept = [line for line in _lines(fd) if _id(parse_object(line)) != id.lower()]
+                kept = [line for line in _whole_lines(fd, 0) if _id(parse_object(line)) != id.lower()]
             finally:
                 os.close(fd)
-            beside = self.path.with_name(f".{self.path.name}.new")
-            beside.unlink(missing_ok=True)
-            new = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(new, "wb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.writelines(line + b"\n" for line in kept)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path)
+            replace_lines(self.path, kept)
 
     # --- with the mutex held
     def _catch_up(self, fd: int) -> None:
@@ -108,7 +100,7 @@ class LatestLines:
             return
         self._stamp = status.st_mtime_ns
         changed: dict[str, dict[str, Json]] = {}
-        for line in _lines(fd, self._read_to):
+        for line in _whole_lines(fd, self._read_to):
             self._read_to += len(line) + 1
             fields = parse_object(line)
             id = _id(fields)
@@ -122,13 +114,10 @@ class LatestLines:
         self._place, self._read_to, self._stamp = place, 0, 0
 
 
-def _lines(fd: int, start: int = 0) -> Iterator[bytes]:
-    """The complete lines from `start` on; one without an end is still being written, or torn."""
-    rest = b""
-    while start < MAX_BYTES and (chunk := os.pread(fd, _CHUNK, start)):
-        start += len(chunk)
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from lines
+def _whole_lines(fd: int, start: int) -> Iterator[bytes]:
+    """Yield the lines from `start` on; one without an end is still being written, or torn."""
+    end = min(os.fstat(fd).st_size, MAX_BYTES)
+    return (raw.data for raw in raw_lines(fd, 1, start, end) if raw.whole)
 
 
 def _id(fields: Mapping[str, Json] | None) -> str | None:

@@ -33,6 +33,42 @@ BATCH_BYTES = 1024 * 1024
 """Approximate size of one write from a long backlog, so that a retry on a full disk is cheap."""
 
 
+class _Backlog:
+    """Lines that are not written yet, as many as fit."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def add(self, line: bytes) -> None:
+        if self._size + len(line) > MAX_BACKLOG_BYTES:
+            self.lost += 1
+        else:
+            self._lines.append(line)
+            self._size += len(line)
+
+    def batch(self) -> Iterator[bytes]:
+        """Yield the first lines, for one write."""
+        size = 0
+        for line in self._lines:
+            yield line
+            size += len(line)
+            if size >= BATCH_BYTES:
+                return
+
+    def drop(self, written: int) -> int:
+        """Drop the lines of which so many bytes were written; return the size of the whole ones."""
+        whole = 0
+        while self._lines and whole + len(self._lines[0]) <= written:
+            whole += len(self._lines.popleft())
+        self._size -= whole
+        return whole
+
+
 class RolloutWriter:
     """The one writer of one rollout. Appending belongs to one thread; `flush` may run in another."""
 
@@ -47,9 +83,7 @@ class RolloutWriter:
         self._fd: int | None = None
         self._lock_fd: int | None = None
         self._end = -1
-        self._backlog: deque[bytes] = deque()
-        self._backlog_bytes = 0
-        self._lost = 0
+        self._backlog = _Backlog()
         self._closed = False
         self._journal = RolloutJournal(journal_path(path), disk)
         self._journal_items: Sequence[ResponseItem] = ()
@@ -91,7 +125,10 @@ class RolloutWriter:
         """The same with lines as another rollout has them."""
         with self._lock:
             for line in lines:
-                self._keep(line + b"\n")
+                if self._closed:
+                    self._backlog.lost += 1
+                else:
+                    self._backlog.add(line + b"\n")
             self._drain()
 
     def write_journal(self, items: Sequence[ResponseItem]) -> None:
@@ -146,13 +183,6 @@ class RolloutWriter:
             yield os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._names_kept = 1 + len(journal)
 
-    def _keep(self, line: bytes) -> None:
-        if self._closed or self._backlog_bytes + len(line) > MAX_BACKLOG_BYTES:
-            self._lost += 1
-            return
-        self._backlog.append(line)
-        self._backlog_bytes += len(line)
-
     def _drain(self) -> None:
         if self._closed:
             return
@@ -171,7 +201,7 @@ class RolloutWriter:
         except RolloutBusy as error:
             self.problem = str(error)
         else:
-            self.problem = f"{self._lost} lines were lost" if self._lost else None
+            self.problem = f"{self._backlog.lost} lines were lost" if self._backlog.lost else None
 
     def _size(self) -> int:
         return size_and_links(self._fd)[0] if self._fd is not None else 0
@@ -195,7 +225,7 @@ class RolloutWriter:
     def _write_batch(self) -> None:
         assert self._fd is not None
         start = self._whole_end(self._fd)
-        data = memoryview(b"".join(self._batch()))
+        data = memoryview(b"".join(self._backlog.batch()))
         done = 0
         try:
             while done < len(data):
@@ -205,14 +235,6 @@ class RolloutWriter:
                 done += count
         finally:
             self._forget(start, done)
-
-    def _batch(self) -> Iterator[bytes]:
-        size = 0
-        for line in self._backlog:
-            yield line
-            size += len(line)
-            if size >= BATCH_BYTES:
-                return
 
     def _whole_end(self, fd: int) -> int:
         """The file's size after repairs: NULs removed, an incomplete line ended."""
@@ -229,19 +251,20 @@ class RolloutWriter:
         return end
 
     def _forget(self, start: int, done: int) -> None:
-        """Drops the lines that were written, which are the `done` bytes after `start`; truncates a partial one."""
+        """Drop the lines that were written, which are the `done` bytes after `start`; truncate a partial one."""
         assert self._fd is not None
-        whole = 0
-        while self._backlog and whole + len(self._backlog[0]) <= done:
-            whole += len(self._backlog.popleft())
-        self._backlog_bytes -= whole
+        whole = self._backlog.drop(done)
         self._end = start + whole
         if whole < done:
             # If this fails too, the size does not match, and the next append ends the incomplete line.
             self._disk.ftruncate(self._fd, self._end)
 
     def _fail(self, error: OSError) -> None:
-        self.problem = f"{describe(error)}; {self._lost} lines were lost" if self._lost else describe(error)
+        self.problem = (
+            f"{describe(error)}; {self._backlog.lost} lines were lost"
+            if self._backlog.lost
+            else describe(error)
+        )
 
 
 class NoRollout:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
+from app_server.core.rollout import lines as raw
 from app_server.core.rollout import thread_notes
 from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.last_state import goal_in, last_goal
@@ -231,7 +232,8 @@ def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_lines_are_the_same_however_the_file_is_cut_into_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_notes, "_CHUNK", 7)
+    for size in ("FIRST_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(raw, size, 7)
     lines = lines_in(tmp_path)
     for n, id in enumerate((ONE, TWO, ONE)):
         lines.append(id, {"n": n})
