@@ -101,14 +101,6 @@ async def begin(server: Served, model: ScriptedModel, answer: Reply) -> str:
     return conversation
 
 
-async def test_an_end_before_anything_was_said(tmp_path: Path) -> None:
-    for end in (stdin_closes, both_close, told(signal.SIGTERM)):
-        async with served(Place(tmp_path), initialize=False) as server:
-            await end(server)
-            # A signal may come before Python does; then nobody could have answered it.
-            assert await server.gone() in (0, -signal.SIGTERM)
-
-
 async def test_a_last_line_without_its_end_is_no_request(tmp_path: Path) -> None:
     """Half a message is not guessed at."""
     place = Place(tmp_path)

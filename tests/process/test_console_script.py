@@ -4,7 +4,6 @@ The client that is used here takes every line of stdout for a message and fails 
 """
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +11,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import anyio
 import pytest
 
 from app_server import PROTOCOL_VERSION
@@ -222,59 +220,7 @@ async def test_a_turn_with_a_command_that_is_approved(world: World) -> None:
     assert "made" in model.requests[1]["input"][-1]["output"]
 
 
-async def test_errors_are_answers(world: World) -> None:
-    async with world.server() as client:
-        for method, words in (("newConversation", "Not initialized"), ("no/such", "unknown variant")):
-            await client.notify(method)  # without an id nothing is answered, and nothing breaks
-            with pytest.raises(Exception, match=words):
-                await client.request(method, {})
-        await greet(client)
-        with pytest.raises(Exception, match="Already initialized"):
-            await greet(client)
-        with pytest.raises(Exception, match="conversation not found"):
-            await say(client, "01890000-0000-7000-8000-000000000000", "hello?")
-        assert await client.close(LEAVES_WITHIN) == 0
-
-
 # --- the end
-async def depart(client: Client, how: str) -> int:
-    if how == "eof":
-        return await client.close(LEAVES_WITHIN)
-    os.kill(client.pid, signal.Signals[how])
-    return await client.wait(LEAVES_WITHIN)
-
-
-@pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("served", [False, True], ids=["at once", "after a while"])
-async def test_it_exits_on_request(how: str, served: bool, world: World) -> None:
-    """Also while it is still being loaded behind its first answer."""
-    async with world.server() as client:
-        await greet(client)
-        if served:
-            await client.request("getUserAgent")
-        assert await depart(client, how) == 0
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
-@pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("sandbox", ["workspace-write", "danger-full-access"])
-async def test_it_takes_a_running_command_along(how: str, sandbox: str, world: World) -> None:
-    mark = f"mark-{world.root}"
-    command = ["sh", "-c", "echo begun; sleep 1000; :", mark]
-    async with world.model(in_order(reply(runs(command, "call-1"))), sandbox), world.server() as client:
-        await greet(client)
-        await say(client, await converse(client, world), "wait")
-        await client.respond(
-            (await receive_until(client, "execCommandApproval"))[-1], {"decision": "approved"}
-        )
-        await receive_until(client, "codex/event/exec_command_output_delta")
-        processes = marked(mark)
-        assert processes
-        assert await depart(client, how) == 0
-        with anyio.fail_after(LEAVES_WITHIN):
-            for process in processes:
-                await anyio.wait_readable(process)  # which a pidfd is once the process has ended
-                os.close(process)
 
 
 def marked(mark: str) -> list[int]:

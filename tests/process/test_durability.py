@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
 from tests.process.servers import Place, place_in
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import reply, says, script
@@ -145,17 +144,3 @@ async def test_one_conversation_has_one_writer_until_it_is_gone(tmp_path: Path) 
         place.model.replies[:] = [reply(says("two"))]
         await second.client.turn(conversation, "second")
         assert place.model.requests[-1].texts() == ["first", "second"]
-
-
-async def test_two_servers_on_one_home_do_not_disturb_each_other(tmp_path: Path) -> None:
-    async with place_in(tmp_path) as place, place.server() as one, place.server() as two:
-        opened: list[str] = []
-        for server, word in ((one, "from one"), (two, "from two")):
-            place.model.replies[:] = [reply(says(word))]
-            conversation = await place.open(server.client)
-            await server.client.turn(conversation, word)
-            opened.append(conversation)
-        for server in (one, two):
-            listed: Json = await server.client.call("listConversations", {})
-            assert {item["conversationId"] for item in listed["items"]} == set(opened)
-            assert {item["preview"] for item in listed["items"]} == {"from one", "from two"}

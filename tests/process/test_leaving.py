@@ -84,20 +84,6 @@ def test_it_takes_a_one_off_command_along(tmp_path: Path) -> None:
         assert alive(children) == []
 
 
-def test_nothing_outlives_a_server_that_was_killed(tmp_path: Path) -> None:
-    with Piped(tmp_path) as server:
-        server.initialize()
-        command = ["sh", "-c", "sleep 1000 & setsid sleep 1000 & echo > begun; sleep 1000"]
-        params = {"command": command, "cwd": str(server.workspace), "timeoutMs": 1_000_000}
-        params["sandboxPolicy"] = {"mode": "danger-full-access"}
-        server.write(json.dumps({"id": 1, "method": "execOneOffCommand", "params": params}).encode() + b"\n")
-        wait_until(lambda: (server.workspace / "begun").exists())
-        children = server.descendants()
-        server.tell(signal.SIGKILL)
-        server.status()
-        assert alive(children) == []
-
-
 def test_it_leaves_when_nobody_reads_any_more(tmp_path: Path) -> None:
     """At the first answer that cannot be written."""
     process = subprocess.Popen(

@@ -188,13 +188,6 @@ async def test_output_status_and_failure_of_a_command_are_distinguished(world: M
         assert empty["error"]["message"] == "command must not be empty"
 
 
-async def test_without_a_policy_a_command_has_the_configured_one(world: MakeWorld) -> None:
-    async with world(transport="process", config={"sandbox_mode": "read-only"}) as w:
-        asked = {"command": ["touch", "made"], "cwd": str(w.workspace)}
-        assert (await w.client.call("execOneOffCommand", asked))["exitCode"] != 0
-    assert os.listdir(w.workspace) == []
-
-
 async def test_a_patch_follows_no_link_out_and_applies_whole_or_not(world: MakeWorld) -> None:
     linked = "*** Begin Patch\n*** Add File: new\n+x\n*** Update File: link\n@@\n-orig\n+evil\n*** End Patch"
     async with world(

@@ -1,7 +1,5 @@
 """What existing clients of the thread API rely on, one test for each: starting, resuming, settings, lists."""
 
-import json
-
 import anyio
 import pytest
 
@@ -67,26 +65,6 @@ async def test_a_bridge_can_replay_a_thread_and_follow_its_settings(world: MakeW
         assert changed["params"]["threadSettings"]["model"] == "another"
 
 
-async def test_a_review_runs_inline_and_ends_with_its_text(world: MakeWorld) -> None:
-    """The text of the review is read from the item that ends it."""
-    findings = {
-        "findings": [],
-        "overall_correctness": "patch is correct",
-        "overall_explanation": "All is well.",
-    }
-    async with world(reply(says(json.dumps({**findings, "overall_confidence_score": 0.9}))), git=True) as w:
-        thread = await start(w.client)
-        target = {"type": "uncommittedChanges"}
-        begun = await w.client.call(
-            "review/start", {"threadId": thread, "target": target, "delivery": "inline"}
-        )
-        assert begun["reviewThreadId"] == thread
-        await ended(w.client, begun["turn"]["id"])
-        left = [m["params"]["item"] for m in w.client.received() if m.get("method") == "item/completed"]
-        [exited] = [item for item in left if item["type"] == "exitedReviewMode"]
-        assert "All is well." in exited["review"]
-
-
 async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: MakeWorld) -> None:
     """For that turn only; opting out of a notification does not touch others."""
     schema = {
@@ -107,41 +85,6 @@ async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: M
         assert "format" not in (second.get("text") or {})
         assert "thread/tokenUsage/updated" not in methods(w)
         assert methods(w).count("turn/completed") == 2
-
-
-async def test_a_thread_may_leave_nothing_behind(world: MakeWorld) -> None:
-    """Short jobs of a plugin are ephemeral: they run as usual and are found nowhere."""
-    async with world(reply(script("true")), reply(says("a"))) as w:
-        begun = (await w.client.call("thread/start", {"ephemeral": True}))["thread"]
-        assert (begun["ephemeral"], begun["path"]) == (True, None)
-        await ended(w.client, await turn(w.client, begun["id"]))
-        assert (await w.client.call("thread/list", {}))["data"] == []
-        assert (await w.client.call("thread/loaded/list", {}))["data"] == [begun["id"]]
-        assert w.rollouts() == []
-
-
-async def test_a_thread_can_be_named(world: MakeWorld) -> None:
-    """Names are what people look for in the list."""
-    async with world(reply(says("a"))) as w:
-        thread = await talk(w)
-        await w.client.call("thread/name/set", {"threadId": thread, "name": "My thread"})
-        await w.client.expect("thread/name/updated")
-        [listed] = (await w.client.call("thread/list", {"searchTerm": "my thr"}))["data"]
-        assert listed["name"] == "My thread"
-
-
-async def test_the_built_in_provider_goes_where_the_settings_say(world: MakeWorld) -> None:
-    """A client that always names the provider `openai` is used with servers of the user's own."""
-    async with world(reply(says("a")), environment={"OPENAI_API_KEY": "sk-of-tests"}) as w:
-        url = w.model.requests  # the model of this world stands in for the provider
-        config = (w.home / "config.toml").read_text(encoding="utf-8")
-        [base] = [
-            line.split("=", 1)[1].strip() for line in config.splitlines() if line.startswith("base_url")
-        ]
-        (w.home / "config.toml").write_text(f"openai_base_url = {base}\n{config}", encoding="utf-8")
-        thread = await start(w.client, modelProvider="openai", model="gpt-5-codex")
-        done = await ended(w.client, await turn(w.client, thread))
-        assert (done["status"], len(url)) == ("completed", 1)
 
 
 async def test_a_client_of_threads_gets_no_events_of_conversations(world: MakeWorld) -> None:

@@ -52,7 +52,7 @@ async def test_the_client_is_named_to_the_provider(world: MakeWorld) -> None:
     assert w.model.requests[0].headers["user-agent"] == told
 
 
-@pytest.mark.parametrize("id", [7, -7, 0, "", "text", "ünï", 2**63 - 1, "x" * 10_000])
+@pytest.mark.parametrize("id", [7, -7, 0, "", "text", "ünï", 2**63 - 1, -(2**63), "x" * 100_000])
 async def test_an_id_comes_back_as_it_was_sent(world: MakeWorld, id: int | str) -> None:
     async with world(initialize=False) as w:
         params = {"clientInfo": {"name": "t", "version": "1"}}
@@ -92,42 +92,6 @@ async def test_an_unknown_conversation_is_not_found(world: MakeWorld, method: st
         with pytest.raises(Refused, match=f"conversation not found: {NOBODY}") as refused:
             await w.client.call(method, {"conversationId": NOBODY, **params})
         assert (refused.value.code, refused.value.data["kind"]) == (-32600, "conversation_not_found")
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        {"mode": "workspace-write", "writable_roots": [], "network_access": True},
-        {"type": "workspace-write"},
-        {"type": "workspaceWrite", "writableRoots": [], "networkAccess": True},
-        {"mode": "read-only"},
-        {"type": "readOnly"},
-        {"mode": "danger-full-access"},
-        {"type": "dangerFullAccess"},
-    ],
-    ids=str,
-)
-async def test_a_sandbox_policy_is_understood_in_every_spelling(world: MakeWorld, policy: Json) -> None:
-    async with world(reply(says("ok"))) as w:
-        conversation = await w.open()
-        await w.client.call("sendUserTurn", w.user_turn(conversation, sandboxPolicy=policy))
-        await w.client.expect("task_complete")
-
-
-async def test_a_field_that_is_wrong_is_named(world: MakeWorld) -> None:
-    async with world() as w:
-        conversation = await w.open()
-        wrong: list[tuple[str, Json]] = [
-            ("sandboxPolicy", {"mode": "none"}),
-            ("approvalPolicy", "yes"),
-            ("cwd", "a\0b"),
-        ]
-        for field, value in wrong:
-            with pytest.raises(Refused) as refused:
-                await w.client.call("sendUserTurn", w.user_turn(conversation, **{field: value}))
-            assert refused.value.code == -32600
-            assert refused.value.data["field"].startswith(field)
-            assert field in refused.value.message
 
 
 async def test_without_a_listener_a_turn_runs_and_nothing_is_said(world: MakeWorld) -> None:

@@ -144,20 +144,6 @@ async def test_a_review_that_is_interrupted_is_left(world: MakeWorld) -> None:
         await w.client.turn(conversation)
 
 
-async def test_undo_takes_back_what_the_last_turn_changed(world: MakeWorld) -> None:
-    change = script("echo changed > a.txt; echo new > b.txt; rm c.txt")
-    files = {"a.txt": "one\n", "c.txt": "there\n"}
-    async with world(reply(change), reply(says("ok")), files=files, git=True) as w:
-        conversation = await w.open()
-        await w.client.turn(conversation)
-        assert (w.workspace / "a.txt").read_text() == "changed\n"
-        turn = await w.client.operate(conversation, {"type": "undo"})
-        assert [e["success"] for e in turn.of("undo_completed")] == [True]
-        assert {p.name: p.read_text() for p in w.workspace.glob("*.txt")} == files
-        again = await w.client.operate(conversation, {"type": "undo"})
-        assert [e["success"] for e in again.of("undo_completed")] == [False]
-
-
 @pytest.mark.parametrize("ends", ["in an error", "interrupted", "after a retry"])
 async def test_undo_takes_back_a_turn_whose_reply_broke_off(world: MakeWorld, ends: str) -> None:
     change = reply(script("echo changed > a.txt")).events

@@ -60,18 +60,6 @@ async def test_a_command_is_asked_about(world: MakeWorld, decision: str, status:
         assert (w.workspace / "made").exists() is made
 
 
-@pytest.mark.parametrize(
-    "answer", [{}, {"decision": "approved"}, {"decision": "ACCEPT"}, {"decision": ["accept"]}]
-)
-async def test_only_a_plain_yes_of_this_api_is_a_yes(world: MakeWorld, answer: Json) -> None:
-    replies = reply(script("echo > made")), reply(says("done"))
-    async with world(*replies, config={"approval_policy": "untrusted"}) as w:
-        id = await turn(w.client, await start(w.client))
-        await w.client.answer(await w.client.expect("item/commandExecution/requestApproval"), answer)
-        await ended(w.client, id)
-        assert not (w.workspace / "made").exists()
-
-
 async def test_an_interrupt_ends_the_turn_and_closes_the_question(world: MakeWorld) -> None:
     replies = reply(script("echo > made")), reply(says("next"))
     async with world(*replies, config={"approval_policy": "untrusted"}) as w:
