@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
-    """The resolved path of the rollout, if it belongs to this conversation.
+    """Return the resolved path of the rollout, if it belongs to this conversation.
 
     Raises `ArchiveRefused` if it does not, and `ConversationError` if archiving is impossible.
     """
@@ -51,13 +51,14 @@ def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Pa
 
 
 def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
-    """Returns the new path. Raises like `archivable`, and `RolloutBusy` while somebody writes it."""
+    """Move a rollout to the archive; return the new path. Raises like `archivable`, and `RolloutBusy` while somebody
+    writes it."""
     real = archivable(home, conversation_id, rollout)
     return _move(real, home / ARCHIVED / real.name, "archive")
 
 
 def unarchive_rollout(home: Path, rollout: Path) -> Path:
-    """Moves an archived rollout to the folder of its day, as the one that was changed last; returns the new path.
+    """Move an archived rollout to the folder of its day, as the one that was changed last; return the new path.
 
     Raises `ConversationError`, and `RolloutBusy` while somebody writes it.
     """
@@ -73,14 +74,14 @@ def unarchive_rollout(home: Path, rollout: Path) -> Path:
 
 
 def delete_rollout(rollout: Path) -> None:
-    """Raises `ConversationError`, and `RolloutBusy` while somebody writes it."""
+    """Delete a rollout with its journal. Raises `ConversationError`, and `RolloutBusy` while somebody writes it."""
     with _exclusively(rollout, "delete"):
         journal_path(rollout).unlink(missing_ok=True)
         rollout.unlink()
 
 
 def require_unused(rollout: Path) -> None:
-    """Raises `RolloutBusy` while somebody writes it."""
+    """Raise `RolloutBusy` while somebody writes it."""
     with _exclusively(rollout, "change"):
         pass
 
@@ -99,7 +100,7 @@ def _move(source: Path, target: Path, verb: str) -> Path:
 
 @contextmanager
 def _exclusively(rollout: Path, verb: str) -> Iterator[None]:
-    """Holds the lock of the rollout's writer. An `OSError` becomes a `ConversationError`."""
+    """Hold the lock of the rollout's writer. An `OSError` becomes a `ConversationError`."""
     try:
         fd = open_for_reading(rollout)
         lock: int | None = None

@@ -35,7 +35,7 @@ REAL_DISK = DiskCalls()
 
 
 def open_for_append(disk: DiskCalls, path: Path, *, create: bool) -> int:
-    """A descriptor that appends to a regular file; a new file is private to its owner."""
+    """Open a descriptor that appends to a regular file; a new file is private to its owner."""
     if create:
         make_private_folders(path.parent)
     flags = os.O_RDWR | os.O_APPEND | _SAFE | (os.O_CREAT if create else 0)
@@ -51,7 +51,7 @@ def open_for_append(disk: DiskCalls, path: Path, *, create: bool) -> int:
 
 
 def open_for_reading(path: Path) -> int:
-    """A descriptor of a regular file; raises `OSError` or `RolloutUnreadable`."""
+    """Open a regular file. Raises `OSError` or `RolloutUnreadable`."""
     fd = os.open(path, os.O_RDONLY | _SAFE)
     try:
         require_regular(fd, path)
@@ -89,7 +89,7 @@ def require_regular(fd: int, path: Path) -> None:
 
 
 def make_private_folders(folder: Path) -> None:
-    """Creates `folder` and its missing parents; the new ones are private to their owner."""
+    """Create `folder` and its missing parents; the new ones are private to their owner."""
     missing = []
     while not os.path.isdir(folder):
         missing.append(folder)
@@ -131,7 +131,7 @@ def size_and_links(fd: int) -> tuple[int, int]:
 
 
 def end_of_text(fd: int, size: int) -> int:
-    """The end of a file without NUL bytes that a power failure may have appended."""
+    """Return the end of a file without NUL bytes that a power failure may have appended."""
     while size > 0:
         start = max(0, size - 65536)
         tail = os.pread(fd, size - start, start).rstrip(b"\0")

@@ -38,7 +38,7 @@ MAX_HISTORY_BYTES = 256 * 1024 * 1024
 
 
 def log_metadata(home: Path) -> tuple[int, int]:
-    """The log id and the number of messages; zeros without a history."""
+    """Return the log id and the number of messages; zeros without a history."""
     fd = open_log(home / FILE_NAME)
     if fd is None:
         return 0, 0
@@ -50,7 +50,8 @@ def log_metadata(home: Path) -> tuple[int, int]:
 
 
 def log_id_of(fd: int, content: bytes) -> int:
-    """Fits into 53 bits, for clients with floating-point numbers. An inode alone may be reused after a truncation."""
+    """Return an id that fits into 53 bits, for clients with floating-point numbers. An inode alone may be reused after
+    a truncation."""
     first_line = content[: content.find(b"\n") + 1]
     return (os.fstat(fd).st_ino & 0x1FFFFF) << 32 | zlib.crc32(first_line)
 
@@ -88,7 +89,7 @@ class MessageHistory(Struct, frozen=True):
         return self.home / FILE_NAME
 
     def append(self, entry: HistoryEntry) -> None:
-        """Appends a message, and removes the oldest beyond the configured size. Raises `OSError`."""
+        """Append a message, and remove the oldest beyond the configured size. Raises `OSError`."""
         if self.config.persistence is HistoryPersistence.NONE:
             return
         fields = {"session_id": entry.conversation_id, "ts": entry.ts, "text": entry.text}
@@ -99,11 +100,11 @@ class MessageHistory(Struct, frozen=True):
                 _cut(self.path, fd, limit)
 
     def metadata(self) -> tuple[int, int]:
-        """See `log_metadata`."""
+        """Return the log id and the number of messages."""
         return log_metadata(self.home)
 
     def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
-        """The message at a position; None if there is none, or if the log id does not match."""
+        """Return the message at a position; None if there is none, or if the log id does not match."""
         fd = open_log(self.path)
         if fd is None:
             return None
@@ -123,7 +124,7 @@ class MessageHistory(Struct, frozen=True):
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The file under its lock: no other server appends to it or replaces it meanwhile."""
+    """Open the file under its lock: no other server appends to it or replaces it meanwhile."""
     make_private_folders(path.parent)
     with history_lock(path.parent, LOCK_SECONDS):
         fd = open_for_append(REAL_DISK, path, create=True)
@@ -134,7 +135,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _cut(path: Path, fd: int, max_bytes: int) -> None:
-    """Replaces the file by one with the newest lines; keeps at least the last one."""
+    """Replace the file by one with the newest lines; keeps at least the last one."""
     lines = read_log(fd).removesuffix(b"\n").split(b"\n")
     kept, size = len(lines) - 1, len(lines[-1]) + 1
     while kept and size + len(lines[kept - 1]) + 1 <= max_bytes * KEPT_SHARE:
@@ -153,16 +154,16 @@ class SharedMessages(Struct, frozen=True):
     """Messages are stored in the order in which they were handed over."""
 
     async def append(self, entry: HistoryEntry) -> None:
-        """Stores the message, even if the conversation ends meanwhile. Raises OSError and ConversationError."""
+        """Store the message, even if the conversation ends meanwhile. Raises OSError and ConversationError."""
         with anyio.move_on_after(STORE_SECONDS, shield=True):
             async with self._order:
                 await run_in_thread(self.file.append, entry)
 
     async def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
-        """As `MessageHistory.lookup`."""
+        """Return the message at a position, as `MessageHistory.lookup`."""
         async with self._order:
             return await run_in_thread(self.file.lookup, log_id, offset)
 
     async def metadata(self) -> tuple[int, int]:
-        """As `MessageHistory.metadata`."""
+        """Return the log id and the number of messages."""
         return await run_in_thread(self.file.metadata)

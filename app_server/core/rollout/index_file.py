@@ -62,14 +62,14 @@ class IndexFile:
         return self._path is None
 
     def connection(self) -> sqlite3.Connection:
-        """Raises `sqlite3.Error`."""
+        """Return the connection, opened if need be. Raises `sqlite3.Error`."""
         if self._connection is None:
             self._connection = self._open_file() or self._open_memory()
             weakref.finalize(self, self._connection.close)
         return self._connection
 
     def replace(self, error: sqlite3.Error) -> None:
-        """Begins anew after this error: with another file where this one was damaged, else in memory."""
+        """Begin anew after this error: with another file where this one was damaged, else in memory."""
         log.warning("the index of threads is made anew: %s", error)
         if self._connection is not None:
             self._connection.close()
@@ -117,7 +117,7 @@ class IndexFile:
 
 
 def _make_private(path: Path) -> None:
-    """Raises OSError for what is no file."""
+    """Create the file, private. Raises OSError for what is no file."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -138,7 +138,7 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    """Makes them in an empty file; False for a file of another version."""
+    """Make the tables in an empty file; return False for a file of another version."""
     connection.execute("PRAGMA page_size = 16384")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")

@@ -32,7 +32,7 @@ UNREAD, SHOWN, HIDDEN = 0, 1, 2
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Raises `sqlite3.Error`."""
+    """Run the block in a transaction. Raises `sqlite3.Error`."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -50,7 +50,7 @@ def forget(database: sqlite3.Connection, keys: Sequence[tuple[int, str, str]]) -
 def note(
     database: sqlite3.Connection, key: tuple[int, str, str], state: FileState, stored: StoredThread | None
 ) -> None:
-    """What a file said, in that state; None: nothing that is shown."""
+    """Note what a file said, in that state; None: nothing that is shown."""
     values = (None,) * 4 if stored is None else columns(stored)
     database.execute(
         "UPDATE threads SET known = ?, inode = ?, size = ?, changed = ?, moved = ?,"
@@ -77,12 +77,12 @@ def columns(stored: StoredThread) -> tuple[str, str, str, str]:
 
 
 def clean(text: str) -> str:
-    """Without what SQLite cannot hold or compare."""
+    """Return the text without what SQLite cannot hold or compare."""
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 def json_array(texts: Iterable[str]) -> str:
-    """For `json_each`."""
+    """Return the texts as SQL has them for `json_each`."""
     return json.dumps([clean(each) for each in texts])
 
 
@@ -123,7 +123,8 @@ class IndexQuery(Struct, frozen=True):
 
     @classmethod
     def of(cls, request: ListRequest, named: Sequence[str]) -> IndexQuery:
-        """`named`: ids whose names match the search. What was not read yet always matches."""
+        """Make the query of a request. `named`: ids whose names match the search. What was not read yet always
+        matches."""
         wanted, parts, values = request.filter, [], list[SqlValue]()
 
         def require(part: str, *of_it: SqlValue) -> None:
@@ -157,7 +158,7 @@ class IndexQuery(Struct, frozen=True):
         )
 
     def fetch(self, database: sqlite3.Connection, start: ListStart | None, count: int) -> list[IndexedThread]:
-        """Raises `sqlite3.Error`."""
+        """Return so many rows from a place on. Raises `sqlite3.Error`."""
         order, values = page_order(start, by_change=self.by_change, newest_first=self.newest_first)
         return _fetch(database, f"{self.condition}{order}", (*self.values, *values, count))
 
@@ -165,7 +166,7 @@ class IndexQuery(Struct, frozen=True):
 def page_order(
     start: ListStart | None, *, by_change: bool, newest_first: bool, table: str = "threads"
 ) -> tuple[str, tuple[SqlValue, ...]]:
-    """The end of a condition on rows of `table`, from this place on, and the order."""
+    """Return the end of a condition on rows of `table`, from this place on, and the order."""
     columns = [f"{table}.{column}" for column in (_CHANGES if by_change else _STARTS)]
     values: tuple[SqlValue, ...] = ()
     condition = ""
@@ -179,7 +180,7 @@ def page_order(
 
 
 def unread(database: sqlite3.Connection, count: int) -> list[IndexedThread]:
-    """The newest outside the archive of which nothing is known. Raises `sqlite3.Error`."""
+    """Return the newest outside the archive of which nothing is known. Raises `sqlite3.Error`."""
     return _fetch(database, f"archived = 0 AND known = {UNREAD} ORDER BY stamp DESC, id DESC", (count,))
 
 

@@ -37,7 +37,7 @@ class RolloutJournal:
     def hold(
         self, items: Sequence[ResponseItem], rollout_size: Callable[[], int], now: Callable[[], datetime]
     ) -> None:
-        """Ensures that the file holds these items; raises `OSError`."""
+        """Ensure that the file holds these items; raises `OSError`."""
         new = [item for item in items if id(item) not in self._held]
         if new:
             self._append(new, rollout_size(), utc_timestamp(now()))
@@ -46,15 +46,15 @@ class RolloutJournal:
             self._empty()
 
     def duplicate(self) -> list[int]:
-        """A descriptor for flushing the file, if it holds items."""
+        """Return a descriptor for flushing the file, if it holds items."""
         return [os.dup(self._fd)] if self._fd is not None and self._held else []
 
     def discard(self) -> None:
-        """Removes the items of an earlier server."""
+        """Remove the items of an earlier server."""
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Closes the file, and removes it if it holds no items."""
+        """Close the file, and remove it if it holds no items."""
         if self._fd is None:
             return
         if not self._held:
@@ -83,7 +83,7 @@ class RolloutJournal:
 
 
 def leftover_items(journal: Path, rollout_fd: int) -> list[ResponseItem]:
-    """The items that a crashed server emitted but did not record in the rollout, in order."""
+    """Return the items that a crashed server emitted but did not record in the rollout, in order."""
     try:
         fd = open_for_reading(journal)
     except (OSError, RolloutUnreadable):

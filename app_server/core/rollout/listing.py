@@ -62,7 +62,7 @@ def folders(home: Path, *, archived: bool = False, newest_first: bool = True) ->
 
 
 def names_in(folder: str) -> list[str]:
-    """The names of files that may be rollouts, sorted."""
+    """Return the names of files that may be rollouts, sorted."""
     try:
         with os.scandir(folder) as entries:
             found = [e.name for e in entries if may_be_rollout(e.name) and e.is_file(follow_symlinks=False)]
@@ -84,7 +84,7 @@ def walk(
     start: Bound | None = None,
     names_in: NamesIn = names_in,
 ) -> Iterator[tuple[RolloutName, Path]]:
-    """The rollouts in the order of their names. A folder is read when the walk comes to it."""
+    """Yield the rollouts in the order of their names. A folder is read when the walk comes to it."""
     for folder in folders(home, archived=archived, newest_first=newest_first):
         if start is not None and folder.day and _is_before(folder.day, start.name.stamp[:10], newest_first):
             continue
@@ -95,7 +95,7 @@ def walk(
 
 
 def find(home: Path, conversation_id: ConversationId, *, archived: bool = False) -> Path | None:
-    """The rollout of a conversation, also in the folder of another day."""
+    """Return the rollout of a conversation, also in the folder of another day."""
     end = f"-{conversation_id.lower()}.jsonl"
     if archived:
         return _ending(str(home / ARCHIVED), end)
@@ -153,7 +153,7 @@ def _ending(folder: str, end: str) -> Path | None:
 
 
 def _days_of(conversation_id: ConversationId) -> list[datetime]:
-    """The days, in any time zone, on which an id was made that says its time."""
+    """Return the days, in any time zone, on which an id was made that says its time."""
     try:
         made = datetime.fromtimestamp(int(conversation_id.replace("-", "")[:12], 16) / 1000, UTC)
         return [made, made + timedelta(days=1), made - timedelta(days=1)]

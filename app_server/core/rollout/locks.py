@@ -33,7 +33,7 @@ RETRY_SECONDS = 0.005
 
 
 def home_of(rollout: Path) -> Path | None:
-    """The home of a rollout; None for one that is stored elsewhere."""
+    """Return the home of a rollout; None for one that is stored elsewhere."""
     for folder in rollout.parents:
         if folder.name in (SESSIONS, ARCHIVED):
             return folder.parent
@@ -41,7 +41,7 @@ def home_of(rollout: Path) -> Path | None:
 
 
 def lock_rollout(fd: int, path: Path) -> int | None:
-    """Locks the rollout exclusively. Returns a descriptor that holds the lock, or None if `fd` itself does.
+    """Lock the rollout exclusively. Returns a descriptor that holds the lock, or None if `fd` itself does.
     Raises `BlockingIOError` if another holder exists, and another `OSError` if the file system does not support locks.
     """
     home = home_of(path)
@@ -56,7 +56,7 @@ def lock_rollout(fd: int, path: Path) -> int | None:
 
 
 def unlock_rollout(fd: int, lock: int | None) -> None:
-    """Releases the lock of `lock_rollout`, even if a duplicate of `fd` is still open."""
+    """Release the lock of `lock_rollout`, even if a duplicate of `fd` is still open."""
     if lock is not None:
         os.close(lock)
         return
@@ -65,12 +65,12 @@ def unlock_rollout(fd: int, lock: int | None) -> None:
 
 
 def history_lock(home: Path, seconds: float) -> AbstractContextManager[None]:
-    """Holds the lock of the message history. Raises `OSError` after this time."""
+    """Hold the lock of the message history. Raises `OSError` after this time."""
     return _held(home, HISTORY_OFFSET, seconds)
 
 
 def lines_lock(home: Path, seconds: float) -> AbstractContextManager[None]:
-    """Holds the lock of the files with names and metadata. Raises `OSError` after this time."""
+    """Hold the lock of the files with names and metadata. Raises `OSError` after this time."""
     return _held(home, LINES_OFFSET, seconds)
 
 

@@ -48,7 +48,7 @@ class MessageSearch:
             database.execute(statement)
 
     def use(self, term: str, also: Sequence[str]) -> None:
-        """Notes which threads may have `term`. `also`: ids of threads that are looked at in any case."""
+        """Note which threads may have `term`. `also`: ids of threads that are looked at in any case."""
         folded = clean(term.casefold())
         [version] = self._database.execute("PRAGMA data_version").fetchone()
         others_wrote, self._version = version != self._version, version
@@ -71,7 +71,7 @@ class MessageSearch:
             self._database.execute(f"{_FIND} WHERE id IN (SELECT value FROM json_each(?))", (ids,))
 
     def fetch(self, request: ListRequest, start: ListStart | None, count: int) -> list[IndexedThread]:
-        """So many of those that may have the text, in the order of the request; its sources are a filter."""
+        """Return so many of those that may have the text, in the order of the request; its sources are a filter."""
         by_change, newest_first = request.by_change, request.newest_first
 
         def rows(table: str, condition: str, *values: SqlValue) -> list[IndexedThread]:
@@ -99,7 +99,7 @@ class MessageSearch:
         return list(islice(merge(found, unread, key=key, reverse=newest_first), count))
 
     def note(self, key: Key, messages: str) -> None:
-        """What was said in a thread whose head is known."""
+        """Note what was said in a thread whose head is known."""
         folded = clean(messages.casefold())
         self._database.execute(
             "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?)",
@@ -112,7 +112,7 @@ class MessageSearch:
 
 
 def messages_of(database: sqlite3.Connection, key: Key) -> str | None:
-    """What was said, if it was read since the file changed. Raises `sqlite3.Error`."""
+    """Return what was said, if it was read since the file changed. Raises `sqlite3.Error`."""
     row = database.execute(
         "SELECT packed FROM messages JOIN threads USING (archived, stamp, id)"
         " WHERE archived = ? AND stamp = ? AND id = ? AND has_messages = 1",
@@ -125,7 +125,7 @@ def messages_of(database: sqlite3.Connection, key: Key) -> str | None:
 
 
 def without_messages(database: sqlite3.Connection, count: int) -> list[IndexedThread]:
-    """The newest outside the archive whose messages were not read. Raises `sqlite3.Error`."""
+    """Return the newest outside the archive whose messages were not read. Raises `sqlite3.Error`."""
     return _rows(
         database,
         "threads LEFT JOIN summaries USING (archived, stamp, id)"

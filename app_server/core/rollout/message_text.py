@@ -21,7 +21,7 @@ _MESSAGE: Final = b'_message"'
 
 
 def read_message_text(path: Path) -> str:
-    """The messages in their order, a line end between two. Raises `RolloutUnreadable`."""
+    """Read the messages in their order, a line end between two. Raises `RolloutUnreadable`."""
     texts, length = list[str](), 0
     with opened(path, whole=True) as fd:
         for raw in counting_lines(fd):
@@ -41,7 +41,7 @@ def read_message_text(path: Path) -> str:
 
 
 def snippet(text: str, term: str) -> str | None:
-    """The words around the first place where `text` has `term`, in whatever case; None where it is nowhere."""
+    """Return the words around the first place where `text` has `term`, in whatever case; None where it is nowhere."""
     wanted = term.casefold()
     folded = text.casefold()
     at = folded.find(wanted)
@@ -56,7 +56,7 @@ def snippet(text: str, term: str) -> str | None:
 
 
 def _place(text: str, folded_place: int) -> int:
-    """Where a place in `text.casefold()` is in `text`: some characters fold to several."""
+    """Return where a place in `text.casefold()` is in `text`: some characters fold to several."""
     folded = 0
     for place, character in enumerate(text):
         if folded >= folded_place:

@@ -64,7 +64,7 @@ class StoredRecord(Struct, gc=False):
 
     @property
     def payload(self) -> bytes:
-        """The payload as JSON, not validated."""
+        """Return the payload as JSON, not validated."""
         return escaped_json(self._value) if self._text is None else self._text
 
     def value(self) -> dict[str, Json] | None:

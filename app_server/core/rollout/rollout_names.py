@@ -33,7 +33,7 @@ class RolloutName:
 
 
 def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:
-    """The path for a new conversation."""
+    """Return the path for a new conversation."""
     name = RolloutName(local_time.strftime("%Y-%m-%dT%H-%M-%S"), conversation_id)
     return home / SESSIONS / local_time.strftime("%Y/%m/%d") / name.file_name
 
@@ -44,15 +44,15 @@ def parse_rollout_name(file_name: str) -> RolloutName | None:
 
 
 def conversation_of(file_name: str, stated: str) -> ConversationId:
-    """The id of the conversation whose rollout has this name, or the id that the file states if the name has another
-    form. The name decides: what a file states is not trusted to lead to another conversation.
+    """Return the id of the conversation whose rollout has this name, or the id that the file states if the name has
+    another form. The name decides: what a file states is not trusted to lead to another conversation.
     """
     name = parse_rollout_name(file_name)
     return ConversationId(stated) if name is None else name.conversation_id
 
 
 def stored_path(home: Path, name: RolloutName, *, archived: bool = False) -> Path:
-    """Where a rollout of that name is."""
+    """Return where a rollout of that name is."""
     folder = home / ARCHIVED if archived else home / SESSIONS / name.stamp[:10].replace("-", "/")
     return folder / name.file_name
 
@@ -62,5 +62,5 @@ def journal_path(rollout: Path) -> Path:
 
 
 def utc_timestamp(moment: datetime) -> str:
-    """A timestamp in the form of stored lines: UTC with milliseconds."""
+    """Return a timestamp in the form of stored lines: UTC with milliseconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

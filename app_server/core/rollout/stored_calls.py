@@ -49,7 +49,7 @@ _MCP_NAMES: Final = (re.compile(r"mcp__(.+?)__(.+)"), re.compile(r"(.+?)__(.+)")
 
 
 def item_of_call(payload: Mapping[str, Json], cwd: str) -> Item | None:
-    """The item as it began, under the id of the call; None where the call is shown as none."""
+    """Return the item as it began, under the id of the call; None where the call is shown as none."""
     if payload.get("type") == "web_search_call":
         action = payload.get("action")
         query = (text_of(action, "query") if isinstance(action, dict) else None) or ""
@@ -71,12 +71,12 @@ def item_of_call(payload: Mapping[str, Json], cwd: str) -> Item | None:
 
 
 def search_id(query: str) -> str:
-    """Searches are stored without their ids."""
+    """Make an id for a search: they are stored without their ids."""
     return f"search {query}"
 
 
 def ended_item(item: Item, output: Json) -> Item:
-    """The item at its end, by the output that the model was given; None: there is none."""
+    """Return the item at its end, by the output that the model was given; None: there is none."""
     text = _output_text(output)
     match item:
         case CommandExecution():

@@ -57,7 +57,7 @@ ALWAYS = (UserMessage, AgentMessage, Reasoning, EnteredReview, ExitedReview, Con
 
 
 def stored_events(event: SessionEvent, *, identity: bool) -> Sequence[StoredEvent]:
-    """The lines for one event, in order; none for most kinds."""
+    """Return the lines for one event, in order; none for most kinds."""
     inner = event.event
     match inner:
         case ItemCompleted():
@@ -87,7 +87,7 @@ def turn_started_line(turn_id: str | None, event: TurnStarted) -> StoredEvent:
 
 
 def capped(text: str, cap: int = OUTPUT_CAP) -> str:
-    """`text`, or its head and tail if it has more than `cap` characters; the result never has more."""
+    """Return `text`, or its head and tail if it has more than `cap` characters; the result never has more."""
     if len(text) <= cap:
         return text
     half = (cap - MARKER_ROOM) // 2
@@ -95,7 +95,7 @@ def capped(text: str, cap: int = OUTPUT_CAP) -> str:
 
 
 def kept_item(item: Item) -> Item:
-    """A completed item for storage and display: command output is truncated to `OUTPUT_CAP`."""
+    """Return a completed item for storage and display: command output is truncated to `OUTPUT_CAP`."""
     if isinstance(item, CommandExecution):
         return replace(item, output=capped(item.output), stdout="", stderr="", shown_output="")
     return item
@@ -133,7 +133,7 @@ def _item(event: ItemCompleted, turn_id: str | None, *, identity: bool) -> Seque
 
 
 def _is_covered_by_legacy(item: Item) -> bool:
-    """Whether the legacy events contain all of the item, so that it can be restored from them."""
+    """Tell whether the legacy events contain all of the item, so that it can be restored from them."""
     match item:
         case UserMessage():
             plain = item.client_id is None and item.sent is None

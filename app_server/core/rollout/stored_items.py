@@ -111,7 +111,7 @@ class _ItemCollector(Struct):
 
 
 def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
-    """Blocks. Raises `RolloutUnreadable`."""
+    """Read all items of a conversation. Blocks. Raises `RolloutUnreadable`."""
     with opened(path, whole=True) as fd:
         collector = _ItemCollector(TurnReader(conversation_id))
         for raw in counting_lines(fd):

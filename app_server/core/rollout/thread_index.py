@@ -64,7 +64,7 @@ class IndexChanges(Struct):
     lost_folders: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
     def store(self, database: sqlite3.Connection) -> None:
-        """Raises `sqlite3.Error`."""
+        """Write the changes to the index. Raises `sqlite3.Error`."""
         if not (self.new or self.gone or self.folders or self.lost_folders):
             return
         with transaction(database):
@@ -81,7 +81,8 @@ class IndexChanges(Struct):
 def find_changes(
     database: sqlite3.Connection, home: Path, now_ns: int, *, archived: bool, whole: bool
 ) -> IndexChanges:
-    """Of folders whose time changed, and of files that may have been used for the first time; `whole`: of all files.
+    """Find the changes of folders whose time changed, and of files that may have been used for the first time;
+    `whole`: of all files.
 
     Raises `sqlite3.Error`.
     """
@@ -108,7 +109,7 @@ def find_changes(
 
 
 def file_state(path: Path) -> FileState | None:
-    """Of a regular file."""
+    """Return the state of a regular file."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except (OSError, ValueError):
@@ -149,7 +150,7 @@ def _look_at_unused(
 
 
 def _files(folder: RolloutFolder) -> Iterator[tuple[str, tuple[int, int, int, int]]]:
-    """Names and states. This does little for each, since a home may have very many."""
+    """Yield names and states. This does little for each, since a home may have very many."""
     try:
         with os.scandir(folder.path) as entries:
             for entry in entries:
@@ -195,7 +196,7 @@ class ThreadIndex:
         self._search: tuple[sqlite3.Connection, MessageSearch] | None = None
 
     def retried(self, ask: Callable[[ThreadIndex], Result]) -> Result:
-        """What `ask` returns. It is called again, with an empty index, where this one cannot be used."""
+        """Return what `ask` returns. It is called again, with an empty index, where this one cannot be used."""
         for _ in range(ATTEMPTS):
             try:
                 return ask(self)
@@ -211,7 +212,8 @@ class ThreadIndex:
     def candidates(
         self, request: ListRequest, start: ListStart | None, named: Sequence[str]
     ) -> Iterator[tuple[ListKey, StoredThread]]:
-        """In the order of the request; more than what matches, never less. `named`: ids whose names match the search.
+        """Yield threads in the order of the request; more than what matches, never less. `named`: ids whose names
+        match the search.
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
@@ -222,7 +224,7 @@ class ThreadIndex:
     def with_messages(
         self, request: ListRequest, start: ListStart | None, term: str, also: Sequence[str]
     ) -> Iterator[tuple[ListKey, StoredThread, str]]:
-        """Threads that may have `term` in their messages, with those. `also`: ids that are looked at in any case.
+        """Yield threads that may have `term` in their messages, with those. `also`: ids that are looked at in any case.
 
         Of the filter only the sources count. Raises IndexReplaced and `sqlite3.Error`.
         """
@@ -236,8 +238,8 @@ class ThreadIndex:
             yield entry.key(by_change=request.by_change), stored, messages
 
     def read_ahead(self, count: int, *, messages: bool = False) -> bool:
-        """Reads so many heads that nobody needed yet, or also their messages. False where there are no more, or where
-        the index is in memory.
+        """Read so many heads that nobody needed yet, or also their messages. Return False where there are no more, or
+        where the index is in memory.
 
         Raises `sqlite3.Error`.
         """
@@ -262,7 +264,7 @@ class ThreadIndex:
         *,
         messages: bool = False,
     ) -> Iterator[tuple[IndexedThread, StoredThread, str]]:
-        """What `fetch` gives, as the files have it: as many as a page shows, then in chunks."""
+        """Yield what `fetch` gives, as the files have it: as many as a page shows, then in chunks."""
         with self._mutex:
             self._look(
                 archived=request.archived,
@@ -309,7 +311,7 @@ class ThreadIndex:
     def _hold_against_files(
         self, database: sqlite3.Connection, entries: Iterable[IndexedThread], *, archived: bool
     ) -> list[StoredThread | None]:
-        """What the files of these entries say; None for those that are gone or are not shown."""
+        """Return what the files of these entries say; None for those that are gone or are not shown."""
         found: list[StoredThread | None] = []
         read: list[tuple[IndexedThread, FileState | None, StoredThread | None]] = []
         for entry in entries:
@@ -339,7 +341,7 @@ class ThreadIndex:
         *,
         archived: bool,
     ) -> list[str]:
-        """What was said in these threads; of those that are gone nothing."""
+        """Return what was said in these threads; of those that are gone nothing."""
         texts: list[str] = []
         read: list[tuple[Key, str]] = []
         for entry, stored in zip(entries, found, strict=True):
@@ -370,7 +372,7 @@ def _read_messages(path: Path) -> str:
 
 
 def _read(path: Path) -> StoredThread | None:
-    """None for what is not shown."""
+    """Read a head; None for what is not shown."""
     try:
         stored = read_stored_thread(path)
     except RolloutUnreadable:

@@ -73,7 +73,7 @@ class ThreadLists:
         """Whether messages are read ahead, too."""
 
     def page(self, request: ListRequest) -> ThreadPage:
-        """Raises InvalidListCursor. Files that cannot be read are left out."""
+        """Return a page of threads. Raises InvalidListCursor. Files that cannot be read are left out."""
         if request.follows_names:
             try:
                 return self.page_by_names(request)
@@ -99,7 +99,7 @@ class ThreadLists:
         )
 
     def read_ahead(self) -> float | None:
-        """Reads some heads or messages, so that the first search finds them read. Returns for how many seconds to rest
+        """Read some heads or messages, so that the first search finds them read. Returns for how many seconds to rest
         then; None where there are no more.
         """
         begun = time.monotonic()
@@ -110,7 +110,7 @@ class ThreadLists:
         return (time.monotonic() - begun) * REST_AHEAD
 
     def page_by_names(self, request: ListRequest) -> ThreadPage:
-        """Raises TooManyPassedBy, and InvalidListCursor."""
+        """Return a page without the index. Raises TooManyPassedBy, and InvalidListCursor."""
         start = parse_list_cursor(request.cursor, by_change=False)
         return page_of(request, self._by_names(request, start), self.notes.read())
 
@@ -154,7 +154,7 @@ def matches(wanted: ThreadFilter, stored: StoredThread, name: str | None) -> boo
 
 
 def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> ThreadPage:
-    """The first candidates that the filter matches."""
+    """Return the first candidates that the filter matches."""
     limit, provider = page_limit(request.limit), request.filter.default_provider
     rows: list[tuple[ListKey, StoredThread]] = []
     more = False

@@ -54,7 +54,7 @@ class LatestLines:
         self._lines: dict[str, dict[str, Json]] = {}
 
     def read(self) -> Mapping[str, Mapping[str, Json]]:
-        """The last lines by conversation. A file that cannot be read has none."""
+        """Return the last lines by conversation. A file that cannot be read has none."""
         with self._mutex:
             try:
                 fd = open_for_reading(self.path)
@@ -68,7 +68,7 @@ class LatestLines:
             return self._lines
 
     def append(self, id: str, fields: Mapping[str, Json]) -> None:
-        """Raises `OSError`."""
+        """Append a line about a conversation. Raises `OSError`."""
         line = json.dumps({"id": id, **fields}, separators=(",", ":")).encode()
         with lines_lock(self.path.parent, LOCK_SECONDS):
             fd = open_for_append(REAL_DISK, self.path, create=True)
@@ -79,7 +79,7 @@ class LatestLines:
                 os.close(fd)
 
     def forget(self, id: str) -> None:
-        """Removes every line about this conversation. Raises `OSError`."""
+        """Remove every line about this conversation. Raises `OSError`."""
         if id.lower() not in self.read():
             return
         with lines_lock(self.path.parent, LOCK_SECONDS):
@@ -140,7 +140,7 @@ class NotedNow(Struct, frozen=True):
         return None if line is None else _name(line)
 
     def revision(self, id: str) -> Revision | None:
-        """The state of the repository that replaces the stored one."""
+        """Return the state of the repository that replaces the stored one."""
         line = self.metadata.get(id.lower())
         match None if line is None else line.get("git_info"):
             case dict() as git:
@@ -149,7 +149,7 @@ class NotedNow(Struct, frozen=True):
                 return None
 
     def named(self, wanted: Callable[[str], bool]) -> list[str]:
-        """The ids of the conversations with such a name."""
+        """Return the ids of the conversations with such a name."""
         return [id for id, line in self.names.items() if (name := _name(line)) is not None and wanted(name)]
 
 
@@ -166,11 +166,11 @@ class ThreadNotes:
         return NotedNow(self._names.read(), self._metadata.read())
 
     def set_name(self, id: str, name: str) -> None:
-        """Raises `OSError`."""
+        """Name a conversation. Raises `OSError`."""
         self._names.append(id, {"thread_name": name, "updated_at": self._stamp()})
 
     def set_revision(self, id: str, revision: Revision) -> None:
-        """Raises `OSError`."""
+        """Note another state of the repository. Raises `OSError`."""
         git: dict[str, Json] = {
             "sha": revision.commit_hash,
             "branch": revision.branch,
@@ -179,7 +179,7 @@ class ThreadNotes:
         self._metadata.append(id, {"git_info": git, "updated_at": self._stamp()})
 
     def forget(self, id: str) -> None:
-        """Removes what is noted of a conversation. Raises `OSError`."""
+        """Remove what is noted of a conversation. Raises `OSError`."""
         self._names.forget(id)
         self._metadata.forget(id)
 

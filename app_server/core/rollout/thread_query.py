@@ -37,7 +37,8 @@ class ListKey:
     thread_id: str
 
     def cursor(self, *, included: bool = False) -> str:
-        """The place behind the entry, or before it: from there the entry itself comes first, in either direction."""
+        """Return the place behind the entry, or before it: from there the entry itself comes first, in either
+        direction."""
         return f"{self.value}|{self.thread_id}" + ("|=" if included else "")
 
     @classmethod
@@ -51,7 +52,7 @@ class ListStart(Struct, frozen=True):
 
 
 def parse_list_cursor(cursor: str | None, *, by_change: bool) -> ListStart | None:
-    """Raises InvalidListCursor."""
+    """Return where a page begins. Raises InvalidListCursor."""
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)
@@ -87,12 +88,12 @@ class ListRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def follows_names(self) -> bool:
-        """Whether names give the order, and most threads are wanted."""
+        """Tell whether names give the order, and most threads are wanted."""
         return not self.by_change and self.filter.search is None and self.filter.cwds is None
 
 
 def source_word(source: SessionOrigin | dict[str, Json]) -> str:
-    """What began the thread, as one word."""
+    """Return what began the thread, as one word."""
     match source:
         case SessionOrigin():
             return source.value

@@ -68,7 +68,8 @@ def number_of(payload: Mapping[str, Json], name: str) -> float | None:
 
 
 def derived_id(conversation_id: str, name: str) -> str:
-    """The text of `uuid.uuid5(conversation, name)`; written out, since old files need thousands of them at once."""
+    """Return the text of `uuid.uuid5(conversation, name)`; written out, since old files need thousands of them at
+    once."""
     hashed = _hashed_space(conversation_id).copy()
     hashed.update(name.encode())
     digits = hashed.hexdigest()
@@ -230,7 +231,7 @@ class TurnReader(Struct):
         self._turn = None
 
     def _close(self, out: _Events) -> None:
-        """Ends a turn without a stored end."""
+        """End a turn without a stored end."""
         if self._turn is None:
             return
         status = TurnStatus.INTERRUPTED if self.explicit else TurnStatus.COMPLETED
@@ -297,7 +298,7 @@ class TurnReader(Struct):
         return SessionEvent("", self._turn, event)
 
     def _derived(self, what: str, number: int) -> str:
-        """An id that is the same for each reading, and unique to this conversation."""
+        """Return an id that is the same for each reading, and unique to this conversation."""
         return derived_id(self.conversation_id, f"{what} {number}")
 
 

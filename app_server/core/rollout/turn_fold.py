@@ -43,7 +43,7 @@ class ItemIds(Struct):
         return ItemIds(dict(self._times), dict(self._open))
 
     def begin(self, id: str) -> str:
-        """The unique id of an item that begins under `id`."""
+        """Return the unique id of an item that begins under `id`."""
         times = self._times.get(id, 0) + 1
         unique = id if times == 1 else f"{id}-{times}"
         while times > 1 and unique in self._times:  # an item of its own has that id
@@ -55,11 +55,11 @@ class ItemIds(Struct):
         return unique
 
     def of(self, id: str) -> str:
-        """The unique id of the item that began last under `id`."""
+        """Return the unique id of the item that began last under `id`."""
         return self._open.get(id, id)
 
     def end(self, id: str) -> str:
-        """The same; the item is over."""
+        """Return the unique id of the item that ends under `id`."""
         known = self._open.pop(id, None)
         return self.begin_and_end(id) if known is None else known
 
@@ -113,7 +113,7 @@ class TurnFold(Struct):
 
     @property
     def last(self) -> TurnRecord:
-        """Raises StopIteration where there is no turn."""
+        """Return the last turn. Raises StopIteration where there is none."""
         return next(reversed(self._drafts.values())).record()
 
     def apply_all(self, events: Iterable[SessionEvent | TurnRenamed]) -> None:
@@ -121,7 +121,7 @@ class TurnFold(Struct):
             self.apply(event)
 
     def apply(self, event: SessionEvent | TurnRenamed) -> None:
-        """Ignores events outside of turns."""
+        """Apply an event; one outside of turns is ignored."""
         if isinstance(event, TurnRenamed):
             self._rename(event)
             return
@@ -140,7 +140,7 @@ class TurnFold(Struct):
 
     @property
     def running(self) -> TurnRecord | None:
-        """The turn that has not ended; at most one runs at a time."""
+        """Return the turn that has not ended; at most one runs at a time."""
         last = self.last if self._drafts else None
         return last if last is not None and last.state is TurnState.IN_PROGRESS else None
 

@@ -81,7 +81,7 @@ class TurnIndex(Struct):
 
     @classmethod
     def empty(cls, conversation_id: str, taken_back: TakenBack | None = None) -> TurnIndex:
-        """`taken_back`: lines of the file that do not count."""
+        """Begin an index. `taken_back`: lines of the file that do not count."""
         return cls(conversation_id, taken_back=taken_back or TakenBack(), _reader=TurnReader(conversation_id))
 
     def take(self, raw: RawLine) -> None:
@@ -100,8 +100,8 @@ class TurnIndex(Struct):
                 self._take_event(event, raw, before)
 
     def closed(self, rest: RawLine | None) -> tuple[TurnPlace, ...]:
-        """The places as the end of the file leaves them, where `rest` is a last line without an end. This index stays
-        as it is, and can take more.
+        """Return the places as the end of the file leaves them, where `rest` is a last line without an end. This index
+        stays as it is, and can take more.
         """
         if rest is None and not self._reader.copy().finish():
             return tuple(self.places)
@@ -127,13 +127,13 @@ class TurnIndex(Struct):
 
     @property
     def ids(self) -> ItemIds:
-        """Of all items so far."""
+        """Return the ids of all items so far."""
         return self._ids.copy()
 
     def _take_event(
         self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
     ) -> None:
-        """Counts as `TurnFold` does."""
+        """Count an event as `TurnFold` does."""
         if isinstance(event, TurnRenamed):
             self._rename(event, raw)
             return
@@ -180,7 +180,7 @@ class TurnIndexes:
         self._lock = Lock()
 
     def of(self, fd: int, conversation_id: str) -> TurnPlaces:
-        """The turns of an open rollout, as it is now."""
+        """Return the turns of an open rollout, as it is now."""
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino)
         with self._lock:
@@ -241,8 +241,8 @@ def find_cut(
 
 
 def _first_line(fd: int, place: TurnPlace) -> int:
-    """The number of the first line of a turn, with what was recorded for it before it began: what the model was sent of
-    a new environment, and in files without identity the user's words.
+    """Return the number of the first line of a turn, with what was recorded for it before it began: what the model was
+    sent of a new environment, and in files without identity the user's words.
     """
     before: deque[RawLine] = deque(raw_lines(fd, 0, 0, place.begin), maxlen=LOOKS_BACK)
     number, words_may_come = place.number, place.implicit
@@ -256,7 +256,7 @@ def _first_line(fd: int, place: TurnPlace) -> int:
 
 
 def _users_text(line: bytes) -> str | None:
-    """What a message in the name of the user says; None where the line has another kind."""
+    """Return what a message in the name of the user says; None where the line has another kind."""
     record = read_record(line)
     match None if record is None or record.kind != "response_item" else record.value():
         case {"type": "message", "role": "user", "content": list(parts)}:

@@ -45,12 +45,12 @@ class TurnHistory:
         return self._records(self._ids) if found is None else found.turns
 
     def whole(self) -> WholeHistory:
-        """All turns, and the ids of all items."""
+        """Return all turns, and the ids of all items."""
         found = self._in_one_pass()
         return WholeHistory(self._records(self._ids), self._stored.ids.copy()) if found is None else found
 
     def _in_one_pass(self) -> WholeHistory | None:
-        """From the begin to the end, where an index would take another pass; None for files that need one."""
+        """Read from the begin to the end, where an index would take another pass; None for files that need one."""
         if self._fd is None:
             return None
         turns = StoredTurns(self._conversation_id)
@@ -69,7 +69,7 @@ class TurnHistory:
 
     @cached_property
     def _places(self) -> dict[str, TurnPlace | None]:
-        """By the turns' ids; None for the turn that runs."""
+        """Return the places by the turns' ids; None for the turn that runs."""
         running, places = self._running, self._stored.places
         found: dict[str, TurnPlace | None] = {place.id: place for place in places}
         if running is not None:
@@ -83,12 +83,13 @@ class TurnHistory:
         return tuple(self._places)
 
     def turns(self, request: PageRequest) -> Page[TurnRecord]:
-        """Raises `InvalidCursor`."""
+        """Return a page of turns. Raises `InvalidCursor`."""
         chosen = choose(self._ids, request)
         return with_rows(chosen, self._records(chosen.rows))
 
     def items(self, request: PageRequest, turn_id: str | None = None) -> Page[ItemRow]:
-        """Items of all turns, or of one; of none where there is no such turn. Raises `InvalidCursor`."""
+        """Return a page of items of all turns, or of one; of none where there is no such turn. Raises
+        `InvalidCursor`."""
         if turn_id is not None and turn_id not in self._places:
             return Page(())
         turns = self._ids if turn_id is None else (turn_id,)
@@ -117,7 +118,8 @@ class TurnHistory:
 def open_history(
     path: Path | None, conversation_id: str, indexes: TurnIndexes, running: TurnRecord | None = None
 ) -> Iterator[TurnHistory]:
-    """Without a file, or with one that is not there yet, there is what runs alone. Raises `RolloutUnreadable`."""
+    """Open the turns of a conversation. Without a file, or with one that is not there yet, there is what runs alone.
+    Raises `RolloutUnreadable`."""
     if path is None or not path.exists():
         yield TurnHistory(None, conversation_id, indexes, running)
     else:
@@ -126,7 +128,8 @@ def open_history(
 
 
 def _fold(fd: int, places: Sequence[TurnPlace], taken_back: TakenBack) -> dict[str, TurnRecord]:
-    """These turns, by id. What lies between them is read too, and is little: they are neighbours."""
+    """Read the given neighbouring turns in one pass; return them by id. What lies between them is read too, and is
+    little: they are neighbours."""
     if not places:
         return {}
     first = min(places, key=lambda place: place.begin)
@@ -144,14 +147,14 @@ def _fold(fd: int, places: Sequence[TurnPlace], taken_back: TakenBack) -> dict[s
 
 
 def _known(event: SessionEvent | TurnRenamed, names: AbstractSet[str]) -> SessionEvent | TurnRenamed:
-    """The index, which knows all turns, says whether another one has the name already."""
+    """Keep the name of a turn where the index, which knows all turns, says that another one has the name already."""
     if isinstance(event, TurnRenamed) and event.after not in names:
         return TurnRenamed(event.before, event.before)
     return event
 
 
 def _with_ids(record: TurnRecord, ids: Sequence[str]) -> TurnRecord:
-    """Ids depend on all items before, which only the index has seen."""
+    """Give the items their unique ids, which depend on all items before, which only the index has seen."""
     if all(ended.item.id == id for ended, id in zip(record.items, ids, strict=True)):
         return record
     items = zip(record.items, ids, strict=True)
@@ -161,7 +164,8 @@ def _with_ids(record: TurnRecord, ids: Sequence[str]) -> TurnRecord:
 
 
 def _stored_of(running: TurnRecord, places: Sequence[TurnPlace]) -> str | None:
-    """Under which id the file has the turn that runs. A file without identity ends with it, if it has words of it."""
+    """Return under which id the file has the turn that runs. A file without identity ends with it, if it has words of
+    it."""
     if any(place.id == running.id for place in places):
         return running.id
     opened = next((each for each in running.items if isinstance(each.item, ALWAYS) and not each.cut), None)

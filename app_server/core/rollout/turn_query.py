@@ -41,7 +41,7 @@ class Anchor(Struct, frozen=True):
 
 
 def parse_cursor(cursor: str) -> Anchor:
-    """Raises `InvalidCursor`."""
+    """Return where a page begins. Raises `InvalidCursor`."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         value = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -78,7 +78,7 @@ def with_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:
 
 
 def choose(ids: Sequence[str], request: PageRequest) -> Page[str]:
-    """The ids of a page out of all ids, which are in the order of the conversation."""
+    """Return the ids of a page out of all ids, which are in the order of the conversation."""
     limit = min(max(DEFAULT_LIMIT if request.limit is None else request.limit, 1), MAX_LIMIT)
     order = ids[::-1] if request.newest_first else ids
     start = 0

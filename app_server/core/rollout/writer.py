@@ -98,14 +98,14 @@ class RolloutWriter:
         items: Iterable[RolloutItem],
         disk: DiskCalls = REAL_DISK,
     ) -> RolloutWriter:
-        """Starts a rollout with these lines. Does not raise on disk errors: see `problem`."""
+        """Start a rollout with these lines. Does not raise on disk errors: see `problem`."""
         writer = cls(path, now, disk, create=True)
         writer.append(items)
         return writer
 
     @classmethod
     def resume(cls, path: Path, now: Callable[[], datetime], disk: DiskCalls = REAL_DISK) -> RolloutWriter:
-        """Continues a stored rollout. Raises `RolloutBusy` while another writer has it open."""
+        """Continue a stored rollout. Raises `RolloutBusy` while another writer has it open."""
         writer = cls(path, now, disk, create=False)
         try:
             writer._open()
@@ -115,14 +115,14 @@ class RolloutWriter:
 
     # --- storing
     def append(self, items: Iterable[RolloutItem]) -> None:
-        """Stores lines in this order. Never raises, and blocks for one write at most."""
+        """Store lines in this order. Never raises, and blocks for one write at most."""
         stamp = utc_timestamp(self._now())
         # An item of an unknown kind could never be sent to a model again, so it is not stored.
         stored = (item for item in items if not isinstance(item, OtherItem))
         self.append_lines([stored_line(stamp, item) for item in stored])
 
     def append_lines(self, lines: Sequence[bytes]) -> None:
-        """The same with lines as another rollout has them."""
+        """Store lines as another rollout has them."""
         with self._lock:
             for line in lines:
                 if self._closed:
@@ -132,18 +132,18 @@ class RolloutWriter:
             self._drain()
 
     def write_journal(self, items: Sequence[ResponseItem]) -> None:
-        """Makes the journal hold exactly these items until they are appended, so that they survive a crash."""
+        """Make the journal hold exactly these items until they are appended, so that they survive a crash."""
         with self._lock:
             self._journal_items = tuple(items)
             self._drain()
 
     def adopt(self, items: Sequence[RolloutItem]) -> None:
-        """Appends the items from the journal of a crashed server, and only then removes that journal."""
+        """Append the items from the journal of a crashed server, and only then remove that journal."""
         self._adopting = True
         self.append(items)
 
     def flush(self) -> None:
-        """Flushes everything to the disk. Slow: call it in a thread."""
+        """Flush everything to the disk. Slow: call it in a thread."""
         fds: list[int] = []
         try:
             with self._lock:
@@ -158,7 +158,7 @@ class RolloutWriter:
                 os.close(fd)
 
     def close(self) -> None:
-        """Writes the backlog and releases the file for other writers."""
+        """Write the backlog and release the file for other writers."""
         with self._lock:
             if self._closed:
                 return
@@ -172,7 +172,7 @@ class RolloutWriter:
 
     # --- with the lock held
     def _duplicates(self) -> Iterator[int]:
-        """Duplicates of the descriptors to flush, so that appending and closing are possible during the flush."""
+        """Yield duplicates of the descriptors to flush, so that appending and closing are possible during the flush."""
         if self._fd is None:
             return
         yield os.dup(self._fd)
@@ -237,7 +237,7 @@ class RolloutWriter:
             self._forget(start, done)
 
     def _whole_end(self, fd: int) -> int:
-        """The file's size after repairs: NULs removed, an incomplete line ended."""
+        """Return the file's size after repairs: NULs removed, an incomplete line ended."""
         size, links = size_and_links(fd)
         if not links:
             raise OSError(errno.ENOENT, "its file was deleted")
