@@ -32,7 +32,7 @@ from app_server.client.options import TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.demo import script
 from app_server.demo.expectations import Expectations
-from app_server.demo.screen import Checks, DemoStopped, Person, Screen, who_decides
+from app_server.demo.screen import Checks, DemoStopped, Person, Screen
 from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.turn import PlayedTurn, TurnRecorder
@@ -158,7 +158,7 @@ def run_demo(*, yes: bool) -> int:
     """Play the demo; return 0 only if all checks passed."""
     screen = Screen.on(sys.stdout, os.environ)
     checks = Checks(screen)
-    person = who_decides(screen, sys.stdin, yes=yes)
+    person = Person(screen, sys.stdin, yes)
     if not anyio.run(until_signal, lambda: _play(screen, checks, person)):
         screen.line("interrupted")
         return INTERRUPTED

@@ -9,7 +9,7 @@ import io
 import shlex
 import termios
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import anyio
 
@@ -153,56 +153,25 @@ class Checks:
         return 0 if self.passed and not self.failed and not self.denied else 1
 
 
-class Person(Protocol):
-    """Decides about approvals."""
-
-    async def decide(self, question: str) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
-class AlwaysYes:
-    """The flag `--yes`."""
+class Person:
+    """Decides about approvals: a person at the terminal, `--yes`, or nobody, who denies everything."""
 
     screen: Screen
+    stdin: TextIO | None
+    yes: bool = False
 
     async def decide(self, question: str) -> bool:
-        self.screen.question(f"{question} ")
-        self.screen.answered("yes (--yes)", typed=False)
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class AtTerminal:
-    """The person at the terminal; anything but y or yes is a denial."""
-
-    screen: Screen
-    stdin: TextIO
-
-    async def decide(self, question: str) -> bool:
+        """Ask; anything but y or yes is a denial."""
+        if self.yes or self.stdin is None or not self.stdin.isatty():
+            self.screen.question(f"{question} ")
+            nobody = "denied: there is no terminal to ask at, and no --yes"
+            self.screen.answered("yes (--yes)" if self.yes else nobody, typed=False)
+            return self.yes
         termios.tcflush(self.stdin, termios.TCIFLUSH)  # typed before there was a question
         self.screen.question(f"{question} [y/n] ")
         await anyio.wait_readable(self.stdin)  # rather than a thread: it can be interrupted
         typed = self.stdin.readline()
-        yes = typed.strip().lower() in ("y", "yes")
-        self.screen.answered("approved" if yes else "denied", typed=typed.endswith("\n"))
-        return yes
-
-
-@dataclass(frozen=True, slots=True)
-class Nobody:
-    """No terminal and no `--yes`: everything is denied."""
-
-    screen: Screen
-
-    async def decide(self, question: str) -> bool:
-        self.screen.question(f"{question} ")
-        self.screen.answered("denied: there is no terminal to ask at, and no --yes", typed=False)
-        return False
-
-
-def who_decides(screen: Screen, stdin: TextIO | None, *, yes: bool) -> Person:
-    if yes:
-        return AlwaysYes(screen)
-    if stdin is not None and stdin.isatty():
-        return AtTerminal(screen, stdin)
-    return Nobody(screen)
+        approved = typed.strip().lower() in ("y", "yes")
+        self.screen.answered("approved" if approved else "denied", typed=typed.endswith("\n"))
+        return approved

@@ -5,7 +5,7 @@ lines of JSON.
 from __future__ import annotations
 
 import json
-from typing import Final, Protocol, TextIO
+from typing import Final, TextIO, TypeAlias
 
 from app_server.client.command_line import printable
 from app_server.client.events import RawNotification, ServerEvent
@@ -29,18 +29,6 @@ METHODS: Final = {row.params: method for method, row in TABLE.server_notificatio
 
 OUTPUT_LINES = 10
 """Of a command's output so many lines are shown; the model has all of them."""
-
-
-class TurnReport(Protocol):
-    def opened(self, thread: OpenedThread) -> None: ...
-
-    def event(self, event: ServerEvent) -> None: ...
-
-    def warning(self, text: str, event: ServerEvent) -> None: ...
-
-    def ended(self, result: TurnResult[None]) -> None: ...
-
-    def problem(self, text: str) -> None: ...
 
 
 class JsonReport:
@@ -133,3 +121,6 @@ class TextReport:
 
     def _print_line(self, line: str) -> None:
         print(printable(line), file=self._stderr)
+
+
+TurnReport: TypeAlias = JsonReport | TextReport

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import TypeAlias
 
 from app_server.inspector.frames import Source, encode_frame
 
@@ -22,26 +22,8 @@ PIECE = 1 << 16
 """Bytes that are handed out at once."""
 
 
-class Backlog(Protocol):
-    def __bool__(self) -> bool:
-        """Check whether something waits."""
-        ...
-
-    def add(self, frame: bytes, *, begun: bool) -> bool:
-        """Keep a frame, or the rest of one that is `begun`. False: it was dropped, which no begun frame is."""
-        ...
-
-    def first(self) -> bytes:
-        """Return the bytes to be written next."""
-        ...
-
-    def taken(self, size: int) -> None:
-        """Forget so many bytes, which were written."""
-        ...
-
-
 class BoundedBacklog:
-    """Drops what does not fit."""
+    """Frames that wait, in memory; what does not fit is dropped."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -52,6 +34,7 @@ class BoundedBacklog:
         return bool(self._frames)
 
     def add(self, frame: bytes, *, begun: bool) -> bool:
+        """Keep a frame, or the rest of one that is `begun`; return False if it was dropped, which no begun frame is."""
         if not begun and self._size + len(frame) > self._limit:
             return False
         self._frames.append(frame)
@@ -59,9 +42,11 @@ class BoundedBacklog:
         return True
 
     def first(self) -> bytes:
+        """Return the bytes to be written next."""
         return self._frames[0]
 
     def taken(self, size: int) -> None:
+        """Forget so many bytes, which were written."""
         frame = self._frames.popleft()
         if size < len(frame):
             self._frames.appendleft(frame[size:])
@@ -69,7 +54,7 @@ class BoundedBacklog:
 
 
 class FileBacklog:
-    """Keeps everything, in a file without a name."""
+    """Frames that wait, all of them, in a file without a name."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  open as long as this process
@@ -99,6 +84,9 @@ class FileBacklog:
         if self._read == self._written:
             self._file.truncate(0)
             self._read = self._written = 0
+
+
+Backlog: TypeAlias = BoundedBacklog | FileBacklog
 
 
 class Tap:

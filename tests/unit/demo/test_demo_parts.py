@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from app_server.demo import script
-from app_server.demo.screen import AtTerminal, Checks, Nobody, Screen, who_decides
+from app_server.demo.screen import Checks, Person, Screen
 from app_server.demo.scripted_model import in_order, reply, says
 from protocol.base import Json
 
@@ -79,8 +79,7 @@ async def test_a_person_is_asked_at_a_terminal(before: str, typed: str, yes: boo
     keyboard, terminal = pty.openpty()
     with os.fdopen(terminal, encoding="utf-8") as stdin, os.fdopen(keyboard, "wb", buffering=0) as keys:
         stream = Answered(keys.fileno(), typed)
-        person = who_decides(Screen.on(stream, {}), stdin, yes=False)
-        assert isinstance(person, AtTerminal)
+        person = Person(Screen.on(stream, {}), stdin)
         keys.write(before.encode())  # which answers nothing
         with anyio.fail_after(60):
             assert await person.decide("May it?") is yes
@@ -89,8 +88,7 @@ async def test_a_person_is_asked_at_a_terminal(before: str, typed: str, yes: boo
 
 async def test_nobody_says_no() -> None:
     screen, stream = plain()
-    person = who_decides(screen, io.StringIO("y\n"), yes=False)
-    assert isinstance(person, Nobody)
+    person = Person(screen, io.StringIO("y\n"))
     assert not await person.decide("May it?")
     assert "denied" in stream.getvalue()
 
