@@ -37,7 +37,7 @@ def turn_complete(
     input_messages: Sequence[str],
     last_assistant_message: str | None,
 ) -> str:
-    """The message for a completed turn. `input_messages` are the user's texts in it."""
+    """Return the message for a completed turn. `input_messages` are the user's texts in it."""
     return _dumps(
         {
             "type": "agent-turn-complete",
@@ -51,8 +51,8 @@ def turn_complete(
 
 
 def fit(message: str, limit: int) -> str:
-    """The message in at most `limit` bytes, if its other fields permit. The last assistant message gets at most a
-    third of the space for texts, and so does each message of the user, the first ones first.
+    """Return the message in at most `limit` bytes, if its other fields permit. The last assistant message gets at
+    most a third of the space for texts, and so does each message of the user, the first ones first.
     """
     if len(message.encode()) <= limit:
         return message
@@ -74,7 +74,7 @@ def fit(message: str, limit: int) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """`text`, shortened so that its JSON has at most `limit` bytes."""
+    """Return `text`, shortened so that its JSON has at most `limit` bytes."""
     if _size(text) <= limit:
         return text
     low, high = 0, min(len(text), max(limit, 0))
@@ -89,7 +89,7 @@ def _size(value: Json) -> int:
 
 
 def _dumps(value: Json) -> str:
-    """JSON that is a valid argument: without lone surrogates, with NULs escaped."""
+    """Return JSON that is a valid argument: without lone surrogates, with NULs escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -113,12 +113,12 @@ class NotifyProgram:
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     async def notify(self, message: str) -> None:
-        """Starts the program with `message` as its last argument. Never raises; a failure is logged."""
+        """Start the program with `message` as its last argument. Never raises; a failure is logged."""
         if self.command:
             await run_in_thread(self._start, message)
 
     def _open(self, message: str) -> subprocess.Popen[bytes] | None:
-        """Starts the program with the longest message that fits: environment and other arguments share the limit."""
+        """Start the program with the longest message that fits: environment and other arguments share the limit."""
         for limit in LIMITS:
             fitted = fit(message, limit)
             if fitted != message:

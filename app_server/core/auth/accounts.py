@@ -161,7 +161,7 @@ class _OpenBrowserLogin(Protocol):
 
 
 def _load_open_login() -> _OpenBrowserLogin:
-    """Most servers are logged in already."""
+    """Load logins through the browser; most servers are logged in already."""
     from app_server.core.auth.login import open_login  # noqa: PLC0415
 
     return open_login

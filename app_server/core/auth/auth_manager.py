@@ -66,16 +66,16 @@ class AuthManager:
 
     @property
     def issuer(self) -> Issuer:
-        """Who gives logins; most servers never ask it."""
+        """Return who gives logins; most servers never ask it."""
         return self._issuer.get()
 
     @property
     def settings(self) -> LoginSettings:
-        """Which logins count."""
+        """Return which logins count."""
         return self._login.settings
 
     def under(self, settings: LoginSettings) -> AuthManager:
-        """The same logins, as far as these settings allow them."""
+        """Return the same logins, as far as these settings allow them."""
         other = copy(self)
         other.follow(settings)
         return other
@@ -87,7 +87,7 @@ class AuthManager:
     async def status(
         self, *, requires_openai_auth: bool, include_token: bool = False, refresh: bool = False
     ) -> AuthStatus:
-        """The login status for clients. Never raises: without credentials, the status has no method."""
+        """Return the login status for clients. Never raises: without credentials, the status has no method."""
         if not requires_openai_auth:
             return AuthStatus(None, None, requires_openai_auth=False)
         try:
@@ -103,7 +103,7 @@ class AuthManager:
         return AuthStatus(credentials.method, token, requires_openai_auth=True)
 
     async def credentials(self) -> Credentials | None:
-        """Valid credentials, refreshed if they expire soon; None without a login."""
+        """Return valid credentials, refreshed if they expire soon; None without a login."""
         stored = self._login.read()
         if stored.api_key is None and stored.tokens is not None and self._login.is_ending(stored):
             try:
@@ -115,7 +115,7 @@ class AuthManager:
         return self._login.credentials_of(stored)
 
     async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
-        """New credentials after the provider rejected some; None without a refreshable login.
+        """Return new credentials after the provider rejected some; None without a refreshable login.
 
         With `refused`, stored credentials that differ from it are returned without a refresh: another task or process
         has refreshed them. Raises AuthError if the refresh fails.
@@ -128,16 +128,16 @@ class AuthManager:
         raise AuthError("the login server did not answer in time")
 
     def method(self) -> AuthMethod | None:
-        """The stored login method, without any request."""
+        """Return the stored login method, without any request."""
         credentials = self.stored_credentials()
         return credentials.method if credentials else None
 
     def stored_credentials(self) -> Credentials | None:
-        """Those that can be used as they are, without any request."""
+        """Return stored credentials that can be used as they are, without any request."""
         return self._login.usable_now()
 
     def identity(self) -> IdClaims | None:
-        """The claims of a ChatGPT login; None for API keys and without a login."""
+        """Return the claims of a ChatGPT login; None for API keys and without a login."""
         stored = self._login.read()
         if stored.api_key is not None or stored.tokens is None:
             return None
@@ -145,7 +145,7 @@ class AuthManager:
         return replace(claims, account_id=stored.tokens.account_id or claims.account_id)
 
     def login_with_api_key(self, api_key: str) -> None:
-        """Replaces the stored login by an API key. Raises AuthError."""
+        """Replace the stored login by an API key. Raises AuthError."""
         require_login_allowed(self.settings, AuthMethod.API_KEY)
         key = api_key.strip()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
@@ -153,7 +153,7 @@ class AuthManager:
         write_auth(self.home, StoredAuth(api_key=key))
 
     def store_login(self, tokens: Tokens, api_key: str | None) -> None:
-        """Stores the result of a browser login. Raises AuthError if its workspace is not allowed."""
+        """Store the result of a browser login. Raises AuthError if its workspace is not allowed."""
         require_login_allowed(self.settings, AuthMethod.CHATGPT)
         account = read_id_token(tokens.id_token).account_id
         if not self._login.is_allowed_workspace(tokens):
@@ -166,7 +166,7 @@ class AuthManager:
         write_auth(self.home, auth)
 
     async def logout(self) -> bool:
-        """Deletes the login, then revokes it at the issuer if possible. Returns whether there was one."""
+        """Delete the login, then revoke it at the issuer if possible. Return whether there was one."""
         stored = read_auth(self.home)
         was_there = delete_auth(self.home)
         if stored is not None and stored.tokens is not None and stored.tokens.refresh_token:

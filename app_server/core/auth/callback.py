@@ -57,7 +57,7 @@ Callback = Granted | Refused | CancelRequested | Ignored
 
 
 def read_callback(head: bytes, state: str) -> Callback:
-    """The meaning of a request's head for the login with this state."""
+    """Return the meaning of a request's head for the login with this state."""
     if HEAD_END not in head:
         return Ignored(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "That request is too long.")
     lines = head.split(HEAD_END)[0].decode("latin-1").split("\r\n")
@@ -84,7 +84,7 @@ def read_callback(head: bytes, state: str) -> Callback:
 
 
 def page(status: HTTPStatus, text: str) -> bytes:
-    """A complete, uncacheable response that displays one sentence."""
+    """Return a complete, uncacheable response that displays one sentence."""
     body = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Login</title>'
         f"<p>{html.escape(text)}</p></html>\n"
@@ -118,10 +118,10 @@ def _hosts(header_lines: list[str]) -> list[str]:
 
 
 def _from_browser(header_lines: list[str]) -> bool:
-    """Whether headers show that a web page sent the request: a page must not be able to cancel a login."""
+    """Return whether headers show that a web page sent the request: a page must not be able to cancel a login."""
     return any(line.lower().startswith(("sec-fetch-", "origin:", "referer:")) for line in header_lines)
 
 
 def _plain(reason: str) -> str:
-    """The error code, if it consists of letters, digits and underscores; other text is not displayed to the user."""
+    """Return the error code, if it looks like one; other text is not displayed to the user."""
     return reason if reason.replace("_", "").isalnum() and len(reason) <= 60 else "unknown reason"

@@ -51,7 +51,7 @@ def read_id_token(token: str) -> IdClaims:
 
 
 def expires_at(token: str) -> float | None:
-    """The expiry time of a token in seconds since the epoch; None if it has none."""
+    """Return the expiry time of a token in seconds since the epoch; None if it has none."""
     expiry = jwt_claims(token).get("exp")
     if isinstance(expiry, bool) or not isinstance(expiry, int | float):
         return None
@@ -114,7 +114,7 @@ def login_allowed(settings: LoginSettings, method: AuthMethod) -> bool:
 
 
 def require_login_allowed(settings: LoginSettings, method: AuthMethod) -> None:
-    """Raises AuthError if the settings require the other method."""
+    """Check that the settings allow a login method. Raises AuthError."""
     if login_allowed(settings, method):
         return
     this, other = ("API key", "ChatGPT") if method is AuthMethod.API_KEY else ("ChatGPT", "API key")
@@ -132,16 +132,16 @@ class HomeLogin(Discreet, frozen=True, kw_only=True):
     """Which logins the user allows."""
 
     def under(self, settings: LoginSettings) -> HomeLogin:
-        """The same login, as far as these settings allow it."""
+        """Return the same login, as far as these settings allow it."""
         return replace(self, settings=settings)
 
     def ready(self) -> Credentials | None:
-        """Those that need no refresh before they are used."""
+        """Return the credentials if they need no refresh before they are used."""
         stored = self.read()
         return None if stored.api_key is None and self.is_ending(stored) else self.credentials_of(stored)
 
     def read(self) -> StoredAuth:
-        """The stored login if allowed, else an API key from the environment."""
+        """Return the stored login if allowed, else an API key from the environment."""
         stored = read_auth(self.home) or StoredAuth()
         keys = login_allowed(self.settings, AuthMethod.API_KEY)
         chatgpt = login_allowed(self.settings, AuthMethod.CHATGPT)
@@ -159,7 +159,7 @@ class HomeLogin(Discreet, frozen=True, kw_only=True):
         return (tokens.account_id or read_id_token(tokens.id_token).account_id) == self.settings.workspace_id
 
     def usable_now(self) -> Credentials | None:
-        """Those that are valid without a refresh."""
+        """Return the credentials if they are valid without a refresh."""
         stored = self.read()
         if stored.api_key is None and stored.tokens is not None and self.has_ended(stored.tokens):
             return None
@@ -171,7 +171,7 @@ class HomeLogin(Discreet, frozen=True, kw_only=True):
         return None if stored.tokens is None else of_tokens(stored.tokens)
 
     def is_ending(self, stored: StoredAuth) -> bool:
-        """Whether its tokens are to be refreshed before they are used."""
+        """Return whether its tokens are to be refreshed before they are used."""
         if stored.tokens is None:
             return False
         end = expires_at(stored.tokens.access_token)
@@ -193,6 +193,6 @@ def of_tokens(tokens: Tokens) -> Credentials:
 
 
 def env_api_key(environment: Mapping[str, str], *, acp: bool) -> str | None:
-    """The key that stands in for a stored login; hosts of the Agent Client Protocol have a variable of their own."""
+    """Return the key that stands in for a stored login; hosts of ACP have a variable of their own."""
     own = environment.get("CODEX_API_KEY") if acp else None
     return own or environment.get("OPENAI_API_KEY")

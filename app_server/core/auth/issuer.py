@@ -67,7 +67,7 @@ class Issuer:
 
     @property
     def device_page(self) -> str:
-        """Where the user types the code of a device."""
+        """Return the page on which the user types the code of a device."""
         return f"{self.base_url}/codex/device"
 
     @property

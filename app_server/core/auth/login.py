@@ -65,7 +65,7 @@ class LoginFlow:
         auth_url: str,
         redeem: Callable[[Granted], Awaitable[None]],
     ) -> None:
-        """`redeem` makes a stored login of what the browser brings. Raises AuthError."""
+        """Take what makes a stored login of what the browser brings: `redeem`, which raises AuthError."""
         self.auth_url = auth_url
         self.port = port
         self._listener = listener
@@ -76,7 +76,7 @@ class LoginFlow:
         self._claimed = False
 
     async def run_login(self, limit_seconds: float = LIMIT_SECONDS) -> LoginOutcome:
-        """Serves the callback until the login succeeds, fails, is cancelled or times out."""
+        """Serve the callback until the login succeeds, fails, is cancelled or times out."""
         try:
             with anyio.move_on_after(limit_seconds):
                 async with anyio.create_task_group() as connections:
@@ -88,12 +88,12 @@ class LoginFlow:
         return self._outcome or LoginOutcome(False, NOT_FINISHED)
 
     def cancel(self) -> None:
-        """Ends the flow without a login, from any task. A login that is already stored stays."""
+        """End the flow without a login, from any task. A login that is already stored stays."""
         self._decide(LoginOutcome(False, CANCELLED))
         self._ended.set()
 
     async def close(self) -> None:
-        """Releases the port of a flow that is never run; `run_login` releases it itself."""
+        """Release the port of a flow that is never run; `run_login` releases it itself."""
         with anyio.CancelScope(shield=True):
             await self._listener.aclose()
 
@@ -111,7 +111,7 @@ class LoginFlow:
             self._ended.set()
 
     async def _respond(self, head: bytes) -> bytes:
-        """The response to one request. Records the outcome if the request decides the login."""
+        """Return the response to one request. Records the outcome if the request decides the login."""
         match read_callback(head, self._state):
             case Ignored(status, text):
                 return page(status, text)
@@ -139,7 +139,7 @@ class LoginFlow:
         return page(HTTPStatus.OK, "You are logged in. You may close this window.")
 
     def _decide(self, outcome: LoginOutcome) -> None:
-        """Records the first outcome; the flow ends after the response to the browser."""
+        """Record the first outcome; the flow ends after the response to the browser."""
         if self._outcome is None:
             self._outcome = outcome
 
@@ -151,7 +151,7 @@ async def open_login(
     originator: str = DEFAULT_ORIGINATOR,
     ports: tuple[int, ...] = PORTS,
 ) -> LoginFlow:
-    """Opens a port and creates the URL for the browser. Raises AuthError if the settings forbid such logins."""
+    """Open a port and make the URL for the browser. Raises AuthError if the settings forbid such logins."""
     require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     issuer = auth.issuer.base_url
     listener, port = await listen_for_browser(ports)
@@ -166,7 +166,7 @@ async def open_login(
 
 
 async def listen_for_browser(ports: tuple[int, ...]) -> tuple[Listener[SocketStream], int]:
-    """On loopback, at the first of these ports that is free. Raises AuthError."""
+    """Listen on loopback, at the first of these ports that is free. Raises AuthError."""
     for port in ports:
         try:
             listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
@@ -179,7 +179,7 @@ async def listen_for_browser(ports: tuple[int, ...]) -> tuple[Listener[SocketStr
 
 
 async def _read_head(stream: SocketStream) -> bytes:
-    """Truncates a head that is too long, which makes it an invalid callback."""
+    """Truncate a head that is too long, which makes it an invalid callback."""
     head = b""
     while HEAD_END not in head and len(head) < MAX_HEAD_BYTES:
         head += await stream.receive()
@@ -201,7 +201,7 @@ class DeviceLoginFlow:
         self._cancelled = False
 
     async def run_login(self, limit_seconds: float = CODE_SECONDS) -> LoginOutcome:
-        """Asks the issuer until the user has agreed, the login is cancelled or the time is up."""
+        """Ask the issuer until the user has agreed, the login is cancelled or the time is up."""
         self._scope.deadline = anyio.current_time() + limit_seconds
         with self._scope:
             try:
@@ -212,12 +212,12 @@ class DeviceLoginFlow:
         return LoginOutcome(False, CANCELLED if self._cancelled else NOT_FINISHED)
 
     def cancel(self) -> None:
-        """Ends the flow without a login, from any task. A login that is already stored stays."""
+        """End the flow without a login, from any task. A login that is already stored stays."""
         self._cancelled = True
         self._scope.cancel()
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Release nothing: there is no port."""
 
     async def _granted(self) -> DeviceGrant:
         while True:
@@ -239,6 +239,6 @@ class DeviceLoginFlow:
 
 
 async def open_device_login(auth: AuthManager) -> DeviceLoginFlow:
-    """Asks the issuer for a code. Raises AuthError, also if the settings forbid such logins."""
+    """Ask the issuer for a code. Raises AuthError, also if the settings forbid such logins."""
     require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     return DeviceLoginFlow(auth, await auth.issuer.request_device_code())

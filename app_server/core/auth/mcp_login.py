@@ -42,8 +42,8 @@ class McpLogins(Struct, frozen=True):
     random: Callable[[int], bytes]
 
     async def open_login(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
-        """A flow whose `auth_url` the user has to open. `scopes`: None asks for those that the server names. Raises
-        AuthError.
+        """Return a flow whose `auth_url` the user has to open. `scopes`: None asks for those that the server names.
+        Raises AuthError.
         """
         if not is_safe_url(url):
             raise AuthError("a login needs a server with encryption, or one of this machine")

@@ -37,7 +37,7 @@ class McpTokenSource(Struct, frozen=True):
         return read_mcp_tokens(self.home, server, url) is not None
 
     async def token(self, server: str, url: str) -> str | None:
-        """None without a login. Raises AuthError where it has expired and cannot be refreshed."""
+        """Return a valid token; None without a login. Raises AuthError where it has expired and stays so."""
         stored = self._stored(server, url)
         if stored is None:
             return None
@@ -51,7 +51,7 @@ class McpTokenSource(Struct, frozen=True):
             raise
 
     async def renewed(self, server: str, url: str, refused: str) -> str | None:
-        """Another token than `refused`; None where there is none to be had. Raises AuthError."""
+        """Return another token than `refused`; None where there is none to be had. Raises AuthError."""
         async with self.renewing:
             stored = self._stored(server, url)
             if stored is None or stored.access_token != refused:

@@ -47,8 +47,8 @@ class AuthorizationServer(Struct, frozen=True):
 
 
 async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
-    """Of the MCP server at `url`. One that describes nothing is taken for its own authorization server, as the first
-    version of MCP had it. Raises AuthError.
+    """Ask the MCP server at `url` what it is. One that describes nothing is taken for its own authorization server,
+    as the first version of MCP had it. Raises AuthError.
     """
     status, challenge = await http.challenge(url)
     found = _METADATA.search(challenge) if status == 401 else None
@@ -65,7 +65,7 @@ async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
 
 
 async def find_authorization_server(http: OAuthHttp, issuer: str, url: str) -> AuthorizationServer:
-    """For the MCP server at `url`. Raises AuthError, also for one that does not have PKCE with S256."""
+    """Ask who gives tokens for the MCP server at `url`. Raises AuthError, also where there is no PKCE with S256."""
     for place in _server_places(issuer):
         answer = await http.get(place)
         if answer.is_success and answer.text("token_endpoint") is not None:
@@ -74,13 +74,13 @@ async def find_authorization_server(http: OAuthHttp, issuer: str, url: str) -> A
 
 
 def require_reachable(place: str, url: str) -> None:
-    """Raises AuthError for an address without encryption. One of this machine is for servers of this machine."""
+    """Raise AuthError for an address without encryption, but for one of this machine, for servers of it."""
     if not is_safe_url(place) or (place.startswith("http://") and not url.startswith("http://")):
         raise AuthError("the MCP server leads to an address that is not safe")
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether `resource`, as metadata name it, is the server at `url` or what that is a part of."""
+    """Return whether `resource`, as metadata name it, is the server at `url` or what that is a part of."""
     theirs, ours = urlsplit(resource), urlsplit(url)
     path = theirs.path.rstrip("/")
     inside = ours.path.rstrip("/") == path or ours.path.startswith(f"{path}/")
@@ -157,7 +157,7 @@ class OAuthClient(Discreet, frozen=True):
 
 
 async def register(http: OAuthHttp, server: AuthorizationServer, redirect: str) -> OAuthClient:
-    """Dynamic client registration (RFC 7591). Raises AuthError."""
+    """Register this client (RFC 7591). Raises AuthError."""
     if server.registration_endpoint is None:
         raise AuthError("the authorization server registers no clients by itself")
     about: dict[str, Json] = {
@@ -205,7 +205,7 @@ async def exchange(
     client: OAuthClient,
     form: Mapping[str, str],
 ) -> OAuthAnswer:
-    """Raises AuthError, and McpLoginOver where asking again makes no sense."""
+    """Exchange a code or a token. Raises AuthError, and McpLoginOver where asking again makes no sense."""
     secret = {} if client.secret is None else {"client_secret": client.secret}
     answer = await http.post_form(token_endpoint, {**form, "client_id": client.id, **secret})
     if not answer.is_success:
@@ -218,7 +218,7 @@ async def exchange(
 
 
 def tokens_of(answer: OAuthAnswer, before: McpTokens, now: float) -> McpTokens:
-    """The login with what the answer says. `now`: seconds since 1970."""
+    """Return the login with what the answer says. `now`: seconds since 1970."""
     scope, refresh = answer.text("scope"), answer.text("refresh_token")
     return replace(
         before,

@@ -43,7 +43,7 @@ class McpTokens(Discreet, frozen=True, kw_only=True):
 
 
 def read_mcp_tokens(home: Path, server: str, url: str) -> McpTokens | None:
-    """Of the server of this name at this address, and of no other."""
+    """Return the tokens stored for exactly this server name and address."""
     try:
         entries = _read(home)
     except AuthError as problem:
@@ -56,7 +56,7 @@ def read_mcp_tokens(home: Path, server: str, url: str) -> McpTokens | None:
 
 
 def write_mcp_tokens(home: Path, tokens: McpTokens) -> None:
-    """Raises AuthError; then what was stored before is unchanged."""
+    """Store the tokens of one server. Raises AuthError; then what was stored before is unchanged."""
 
     def replace(entries: dict[str, Json]) -> None:
         _drop(entries, tokens.server, tokens.url)
@@ -83,7 +83,7 @@ def _drop(entries: dict[str, Json], server: str, url: str) -> None:
 
 
 def _read(home: Path) -> dict[str, Json]:
-    """Raises AuthError for what is no such file; its text says nothing of the content."""
+    """Read the file. Raises AuthError for what is no such file; its text says nothing of the content."""
     path = home / CREDENTIALS_FILE
     try:
         data = read_regular_file(path, MAX_BYTES)
@@ -98,7 +98,7 @@ def _read(home: Path) -> dict[str, Json]:
 
 
 def _key(tokens: McpTokens) -> str:
-    """As codex makes it."""
+    """Return the key of an entry, as codex makes it."""
     about = json.dumps({"headers": {}, "type": "http", "url": tokens.url}, separators=(",", ":"))
     return f"{tokens.server}|{hashlib.sha256(about.encode()).hexdigest()[:16]}"
 

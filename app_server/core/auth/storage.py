@@ -52,7 +52,7 @@ class StoredAuth(Discreet, frozen=True, kw_only=True):
 
 
 def read_auth(home: Path) -> StoredAuth | None:
-    """The stored credentials, or None. Logs that a file is damaged, never its content."""
+    """Return the stored credentials, or None. Logs that a file is damaged, never its content."""
     path = home / AUTH_FILE
     try:
         data = read_regular_file(path, MAX_BYTES)
@@ -69,7 +69,7 @@ def read_auth(home: Path) -> StoredAuth | None:
 
 
 def write_auth(home: Path, auth: StoredAuth) -> None:
-    """If it raises AuthError, the previous credentials are unchanged."""
+    """Store credentials. If it raises AuthError, the previous credentials are unchanged."""
     path = home / AUTH_FILE
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def write_auth(home: Path, auth: StoredAuth) -> None:
 
 
 def delete_auth(home: Path) -> bool:
-    """Deletes the file; returns whether it existed. Raises AuthError if it cannot be deleted."""
+    """Delete the file; return whether it existed. Raises AuthError if it cannot be deleted."""
     path = home / AUTH_FILE
     try:
         path.unlink()
@@ -127,7 +127,7 @@ def _decode_time(raw: Json) -> datetime | None:
 
 
 def _encode(auth: StoredAuth) -> dict[str, Json]:
-    """Always includes the field of the API key, the others only if known."""
+    """Return the content of the file: always with the field of the API key, with the others only if known."""
     raw: dict[str, Json] = {"OPENAI_API_KEY": auth.api_key}
     if auth.tokens is not None:
         raw["tokens"] = {

@@ -24,7 +24,7 @@ class SettingEdit(Struct, frozen=True):
 
 
 def setting_edit(key: str, value: Json, *, merge: bool) -> SettingEdit:
-    """Raises InvalidSettings for a key or a value that settings cannot have."""
+    """Check a key and a value that a client gives. Raises InvalidSettings for what settings cannot have."""
     if not key.strip():
         raise InvalidSettings("keyPath must not be empty")
     parts = [part.strip() for part in split_key(key)]
@@ -47,7 +47,7 @@ Complete = Callable[[Json, Json, tuple[str, ...]], Json]
 def edited(
     settings: Mapping[str, Json], edits: Sequence[SettingEdit], complete: Complete | None = None
 ) -> dict[str, Json]:
-    """The settings after these edits. Raises InvalidSettings where one of them does not fit."""
+    """Return the settings after these edits. Raises InvalidSettings where one of them does not fit."""
     table = dict(settings)
     for edit in edits:
         value = edit.value
@@ -58,7 +58,7 @@ def edited(
 
 
 def same_settings(one: Json, other: Json) -> bool:
-    """Equal, also where they contain a NaN; 1 and 1.0 and true differ."""
+    """Return whether both are equal, also where they contain a NaN; 1 and 1.0 and true differ."""
     return json.dumps(one, default=repr, sort_keys=True) == json.dumps(other, default=repr, sort_keys=True)
 
 

@@ -112,12 +112,12 @@ class Features(Struct, frozen=True):
         return name in self.names
 
     def switched(self, *, on: Iterable[str] = (), off: Iterable[str] = ()) -> Features:
-        """A copy with some features switched; `off` wins where a name is in both."""
+        """Return a copy with some features switched; `off` wins where a name is in both."""
         return Features((self.names | frozenset(on)) - frozenset(off))
 
 
 def canonical_feature(name: str) -> str | None:
-    """The current name of a feature, or None for an unknown one."""
+    """Return the current name of a feature, or None for an unknown one."""
     if name in FEATURES:
         return name
     return ALIASES.get(name)

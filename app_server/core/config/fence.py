@@ -63,7 +63,7 @@ class AskedRights(Protocol):
 
 
 def client_fence(own: Config, server: Path) -> ClientFence:
-    """The fence of the user's `own` configuration, for a server that works in this folder."""
+    """Return the fence of the user's `own` configuration, for a server that works in this folder."""
     policy = own.permissions.sandbox_policy
     roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
     trusted = (own.cwd,) if own.permissions.trusted else ()
@@ -71,7 +71,7 @@ def client_fence(own: Config, server: Path) -> ClientFence:
 
 
 def is_fenced(file: Mapping[str, Json], cli: CliOverrides) -> bool:
-    """Whether the user's own settings take the client's rights away."""
+    """Return whether the user's own settings take the client's rights away."""
     try:
         settings = combine(file, cli, RequestOverrides()).settings
     except ConfigError:  # a profile that does not exist
@@ -81,21 +81,21 @@ def is_fenced(file: Mapping[str, Json], cli: CliOverrides) -> bool:
 
 
 def check_settings(settings: Mapping[str, Json]) -> None:
-    """Raises BeyondClientRights where the `config` map of a request has settings that may start or read something."""
+    """Raise BeyondClientRights where the `config` map of a request has settings that may start something."""
     for key, value in settings.items():
         if value is not None and split_key(key)[0] not in OPEN_IN_REQUESTS:
             raise _beyond(f"the setting `{key[:100]}`")
 
 
 def check_permissions(fence: ClientFence | None, asked: AskedRights, cwd: str) -> None:
-    """Raises BeyondClientRights where a client asks for more than a fence leaves it; None is no fence."""
+    """Check what a client asks for. Raises BeyondClientRights where a fence leaves it less; None is no fence."""
     check_sandbox(fence, asked.sandbox_policy, cwd)
     if fence is not None and not _asks_enough(fence.permissions, asked):
         raise _beyond(f"the approval policy `{asked.approval_policy}`")
 
 
 def check_sandbox(fence: ClientFence | None, policy: SandboxPolicy, cwd: str) -> None:
-    """As `check_permissions`, for commands that nobody is asked about."""
+    """Check the sandbox of a command that nobody is asked about, as `check_permissions` does."""
     excess = None if fence is None else _excess(fence, policy, cwd)
     if excess is not None:
         raise _beyond(excess)
@@ -124,7 +124,7 @@ def _holds(fence: ClientFence, folder: str) -> bool:
 
 
 def _asks_enough(own: AskedRights, asked: AskedRights) -> bool:
-    """Whether questions are asked as the user wants, and none can be answered that the user's policy never asks."""
+    """Return whether questions are asked as the user wants, and no others can be answered."""
     if own.granular is None:
         return asked.approval_policy in _NO_WIDER[own.approval_policy]
     if asked.approval_policy is not AskForApproval.ON_REQUEST or asked.granular is None:

@@ -20,17 +20,17 @@ MAX_DEPTH = 32
 
 
 def split_key(key: str) -> list[str]:
-    """The parts of a dotted key; quoted ones may contain dots, as in TOML. A key that cannot be split has none."""
+    """Split a dotted key; quoted parts may contain dots, as in TOML. What cannot be split has no parts."""
     return _quoted_parts(key) if '"' in key or "'" in key else key.split(".")
 
 
 def is_key(parts: Sequence[str]) -> bool:
-    """Whether a setting can have this key."""
+    """Return whether a setting can have this key."""
     return bool(parts) and all(parts) and len(parts) <= MAX_DEPTH
 
 
 def value_at(table: Json, key: Sequence[str]) -> Json:
-    """None where nothing is set."""
+    """Return the value of a key; None where nothing is set."""
     for part in key:
         if not isinstance(table, dict) or part not in table:
             return None
@@ -66,12 +66,12 @@ TOKEN = (
 
 
 def find_key(text: str, key: Key) -> tuple[int, int] | None:
-    """Line and column, counted from 1, of the first assignment to `key` or to a part of its table."""
+    """Return line and column, counted from 1, of the first assignment to `key` or to a part of its table."""
     return find_keys(text, [key]).get(key)
 
 
 def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
-    """As `find_key`, for several keys in one pass; those that are not found are left out."""
+    """Return line and column of several keys, found in one pass; those that are not found are left out."""
     places: dict[Key, tuple[int, int]] = {}
     if len(text) > MAX_CHARACTERS:
         return places
@@ -85,7 +85,7 @@ def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
 
 
 def _keys(text: str) -> Iterator[tuple[Key, int]]:
-    """Every key with the parts of its table, in the order of the text, and its offset."""
+    """Yield every key with the parts of its table, in the order of the text, and its offset."""
     table: Key = ()
     """The table of the last header."""
     current: Key = ()

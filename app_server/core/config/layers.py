@@ -79,7 +79,7 @@ def key_in_file(
     request: RequestOverrides,
     profile: str | None,
 ) -> tuple[str, ...] | None:
-    """The key in the file that sets the effective value of `key`; None if a higher layer sets it, or none does."""
+    """Return the key in the file that sets the value of `key`; None if a higher layer or none does."""
     if _has(merge(with_features(cli_layer(cli)), request_layer(request)), key):
         return None
     names = [key]
@@ -115,7 +115,7 @@ def cli_layer(cli: CliOverrides) -> dict[str, Json]:
 
 
 def request_layer(request: RequestOverrides) -> dict[str, Json]:
-    """The `config` map, overridden by the named parameters that are settings. A null leaves a setting unchanged."""
+    """Lay the named parameters that are settings over the `config` map. A null leaves a setting unchanged."""
     layer = with_features(_config_map(request))
     named: Mapping[str, Json] = {
         "model": request.model,
@@ -132,7 +132,7 @@ def request_layer(request: RequestOverrides) -> dict[str, Json]:
 
 
 def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> dict[str, Json]:
-    """`high` merged over `low`, as a new table; nulls in `high` do not count."""
+    """Return `high` merged over `low`, as a new table; nulls in `high` do not count."""
     merged = dict(low)
     for key, value in high.items():
         below = merged.get(key)
@@ -144,7 +144,7 @@ def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> 
 
 
 def toml_value(text: str) -> Json:
-    """The value of `-c key=value`: TOML if it parses, else the text without its quotes."""
+    """Return the value of `-c key=value`: TOML if it parses, else the text without its quotes."""
     try:
         table = tomli.loads(f"value = {text}")
     except (ValueError, RecursionError, OverflowError):
@@ -155,7 +155,7 @@ def toml_value(text: str) -> Json:
 
 
 def with_features(layer: Mapping[str, Json]) -> dict[str, Json]:
-    """The layer with all its feature switches, under any name, moved to `features` under their current names."""
+    """Return the layer with all its feature switches, under any name, moved to `features` under their current names."""
     switches: dict[str, Json] = {}
     for old, feature in LEGACY_TOGGLES.items():
         if old in layer:
@@ -204,7 +204,7 @@ def _named_profile(
 
 
 def _nested(key: str, value: Json) -> dict[str, Json]:
-    """`a.b.c` with a value as nested tables. Quoted parts may contain dots, as in TOML."""
+    """Return `a.b.c` with a value as nested tables. Quoted parts may contain dots, as in TOML."""
     parts = split_key(key)
     if not is_key(parts):
         raise derive_error(f"{quote(key)} is not a key that settings can have")

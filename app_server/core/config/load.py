@@ -38,7 +38,7 @@ def load_config(
     env: Mapping[str, str],
     switches: Mapping[str, bool] = NO_SWITCHES,
 ) -> Config:
-    """The configuration of a new conversation. `cwd` is the server's; the request may name another.
+    """Return the configuration of a new conversation. `cwd` is the server's; the request may name another.
 
     `switches` are features by their current names, and count less than every setting.
 
@@ -100,8 +100,8 @@ def _load(source: _UsersSettings, where: Path, request: RequestOverrides) -> Con
 
 
 def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:
-    """Raises ConfigError where folders of a workspace are named without the working directory: commands may write to
-    that in every workspace.
+    """Check a workspace. Raises ConfigError where its folders are named without the working directory: commands may
+    write to that in every workspace.
     """
     if roots is not None and normpath(cwd) not in map(normpath, roots):
         raise derive_error("the workspace roots must have the working directory among them")
@@ -110,7 +110,7 @@ def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:
 def _placed(
     home: Path, config: Config, file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides
 ) -> tuple[SettingsWarning, ...]:
-    """The warnings with their places, where the file is the reason."""
+    """Return the warnings with their places, where the file is the reason."""
     warnings = config.notices.warnings
     keys = {each.key: key_in_file(each.key, file, cli, request, config.profile) for each in warnings}
     places = places_in_file(home, [key for key in keys.values() if key]) if any(keys.values()) else {}

@@ -21,7 +21,7 @@ class UnreadableFileError(Exception):
 
 
 def read_regular_file(path: Path, limit: int) -> bytes | None:
-    """The content of a regular file of at most `limit` bytes; None if it does not exist."""
+    """Return the content of a regular file of at most `limit` bytes; None if it does not exist."""
     try:
         # With O_NONBLOCK, opening a FIFO without a writer does not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -43,7 +43,7 @@ def read_regular_file(path: Path, limit: int) -> bytes | None:
 
 
 def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
-    """Replaces `path` by a file with this content and mode; a reader sees the old file or the new one.
+    """Replace `path` by a file with this content and mode; a reader sees the old file or the new one.
 
     A symbolic link at `path` is replaced, not followed. If it raises OSError, nothing has changed.
     """
@@ -95,7 +95,7 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes a rename or removal in `folder` durable, where the file system supports it."""
+    """Make a rename or removal in `folder` durable, where the file system supports it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -57,7 +57,7 @@ class UserSettings(Discreet, frozen=True, kw_only=True):
 
 
 def _load_file() -> type[SettingsFile]:
-    """Most servers neither show nor write it."""
+    """Load what shows and writes the file; most servers do neither."""
     from app_server.core.config.settings_file import SettingsFile  # noqa: PLC0415
 
     return SettingsFile

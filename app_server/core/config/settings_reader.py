@@ -170,7 +170,7 @@ def did_you_mean(name: str, known: set[str]) -> str:
 
 
 def _load_close_matches() -> Callable[..., list[str]]:
-    """Only mistakes need it."""
+    """Load the search for similar names; only mistakes need it."""
     from difflib import get_close_matches  # noqa: PLC0415
 
     return get_close_matches

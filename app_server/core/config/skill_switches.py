@@ -25,7 +25,7 @@ class SkillSwitch(Struct, frozen=True):
 
 
 def skill_switches(home: Path) -> tuple[SkillSwitch, ...]:
-    """In the order of the file, of which the last one for a skill counts. Raises ConfigError."""
+    """Return the switches in the order of the file; the last one for a skill counts. Raises ConfigError."""
     return tuple(_switch(entry) for entry in _entries(read_config_file(home)) if _says_something(entry))
 
 

@@ -32,18 +32,18 @@ MAX_BYTES = 16 * 1024 * 1024
 
 
 def read_config_file(home: Path) -> Mapping[str, Json]:
-    """The user's settings as written. The result is shared: treat it as read-only."""
+    """Return the user's settings as written. The result is shared: treat it as read-only."""
     path = home / CONFIG_FILE
     return parse_toml(read_config_bytes(path) or b"", path)
 
 
 def place_in_file(home: Path, key: Key) -> FilePosition | None:
-    """The position of a key's value in the user's settings. Rereads the file: only errors need this."""
+    """Return the position of a key's value in the user's settings. Rereads the file: only errors need this."""
     return places_in_file(home, [key]).get(key)
 
 
 def places_in_file(home: Path, keys: Collection[Key]) -> dict[Key, FilePosition]:
-    """The positions of those keys that are in the user's settings."""
+    """Return the positions of those keys that are in the user's settings."""
     path = home / CONFIG_FILE
     try:
         found = find_keys((read_config_bytes(path) or b"").decode("utf-8-sig"), keys)

@@ -20,7 +20,7 @@ TRUST_LEVELS: Mapping[str, bool] = {"trusted": True, "untrusted": False}
 
 
 def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
-    """The user's decision for `cwd` itself, else for its repository; None without one."""
+    """Return the user's decision for `cwd` itself, else for its repository; None without one."""
     if not levels:
         return None
     here = real_path(cwd)
@@ -32,7 +32,7 @@ def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
 
 
 def main_worktree(folder: Path) -> str | None:
-    """The top of the repository that contains `folder`; for a linked worktree, the top of the main worktree."""
+    """Return the top of the repository that contains `folder`; for a linked worktree, the top of the main worktree."""
     for top in (folder, *folder.parents):
         marker = top / ".git"
         if os.path.isdir(marker):

@@ -288,7 +288,7 @@ class Config(Discreet, frozen=True, kw_only=True):
     """What the request said that began the conversation, for reading the settings again."""
 
     def credential_variables(self) -> frozenset[str]:
-        """Environment variables that contain credentials of providers and MCP servers; no command inherits them."""
+        """Return variables that hold credentials of providers and MCP servers; no command inherits them."""
         names = {provider.env_key for provider in self.providers.values()}
         names.update(
             name for provider in self.providers.values() for name in provider.env_http_headers.values()

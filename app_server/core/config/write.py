@@ -63,7 +63,7 @@ class Rewritten(Struct, frozen=True):
 
 
 def rewrite_config(home: Path, change: Change) -> Rewritten:
-    """Raises ConfigError, with the file as it was, where it cannot be changed."""
+    """Change the file. Raises ConfigError, with the file as it was, where it cannot be changed."""
     _make_folder(home)
     with _only_writer(home):
         path = _real_file(home / CONFIG_FILE)
@@ -130,7 +130,7 @@ _EDITED_TEXT = Lazy(_load_edited_text)
 
 @contextmanager
 def _only_writer(home: Path) -> Iterator[None]:
-    """Holds the lock of the home. A file system without locks is written without."""
+    """Hold the lock of the home. A file system without locks is written without."""
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + LOCK_SECONDS
@@ -159,7 +159,7 @@ def _make_folder(home: Path) -> None:
 
 
 def _real_file(path: Path) -> Path:
-    """The target of a link at `path`, so that the edit keeps the link."""
+    """Return the target of a link at `path`, so that the edit keeps the link."""
     if not path.is_symlink():
         return path
     try:
@@ -209,7 +209,7 @@ class WriteOutcome(Struct, frozen=True):
 def write_settings(
     place: SettingsPlace, edits: Sequence[SettingEdit], expected_version: str | None = None
 ) -> WriteOutcome:
-    """All edits or none. Raises VersionConflict, InvalidSettings, or ConfigError where the file cannot be changed."""
+    """Make all edits or none. Raises VersionConflict, InvalidSettings or ConfigError."""
 
     def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
         if expected_version not in (None, settings_version(settings)):
@@ -230,8 +230,8 @@ def _check(
     after: Mapping[str, Json],
     edits: Sequence[SettingEdit],
 ) -> None:
-    """Raises InvalidSettings where conversations could not begin with `after`, or where it says something else about
-    what clients may do.
+    """Check settings. Raises InvalidSettings where conversations could not begin with `after`, or where it says
+    something else about what clients may do.
 
     The file has to be right by itself too, because other programs read it, unless it was wrong before.
     """
@@ -263,7 +263,7 @@ def _problem(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrid
 
 
 def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What the file says about clients, by the profile that says it."""
+    """Return what the file says about clients, by the profile that says it."""
     tables = {"": settings.get(ABOUT_CLIENTS)}
     profiles = settings.get("profiles")
     for name, profile in profiles.items() if isinstance(profiles, Mapping) else ():
@@ -272,14 +272,14 @@ def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _profiles(edits: Sequence[SettingEdit]) -> list[str]:
-    """The profiles that are edited one by one."""
+    """Return the profiles that are edited one by one."""
     return [edit.key[1] for edit in edits if edit.key[0] == "profiles" and len(edit.key) > 1]
 
 
 def _overridden(
     settings: Mapping[str, Json], cli: CliOverrides, edits: Sequence[SettingEdit]
 ) -> Overridden | None:
-    """The first edit whose value is not the one that counts."""
+    """Return the first edit whose value is not the one that counts."""
     effective = effective_settings(settings, cli)
     for edit in edits:
         counts = value_at(effective.settings, edit.key)

@@ -26,7 +26,7 @@ def summary_message(text: str) -> SummaryMessage:
 
 
 def collect_user_messages(items: Sequence[ResponseItem]) -> list[str]:
-    """The user's own texts, oldest first, without injected messages and earlier `SummaryMessage`s."""
+    """Return the user's own texts, oldest first, without injected messages and earlier `SummaryMessage`s."""
     out = []
     for item in items:
         if isinstance(item, MessageItem) and item.role == "user" and not isinstance(item, SummaryMessage):
@@ -43,7 +43,7 @@ def message_text(item: MessageItem) -> str:
 def build_compacted_history(
     opening: Sequence[ResponseItem], user_messages: Sequence[str], summary: str
 ) -> list[ResponseItem]:
-    """`opening` first, then the newest user messages that fit the budget in their order, then the summary."""
+    """Return `opening` first, then the newest user messages that fit the budget in their order, then the summary."""
     kept: list[str] = []
     left = USER_MESSAGES_MAX_TOKENS
     for text in reversed(user_messages):
@@ -58,7 +58,7 @@ def build_compacted_history(
 
 
 def with_marked_summary(items: Sequence[ResponseItem], summary: str) -> list[ResponseItem]:
-    """A compacted history from another program, with its last message marked as the summary if the text is equal."""
+    """Mark the last message of a compacted history from another program as the summary, if it is that."""
     places = [n for n, item in enumerate(items) if _says(item, summary)]
     marked = list(items)
     if places:
@@ -71,6 +71,6 @@ def _says(item: ResponseItem, text: str) -> bool:
 
 
 def estimate_history(items: Sequence[ResponseItem], instructions: str) -> int:
-    """The estimated size of a request with this history, in tokens."""
+    """Return the estimated size of a request with this history, in tokens."""
     size = sum(len(item.to_json()) for item in items) + len(instructions)
     return -(-size // BYTES_PER_TOKEN)

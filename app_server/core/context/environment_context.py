@@ -40,7 +40,7 @@ class EnvironmentContext(Struct, frozen=True):
 
 
 def difference(before: EnvironmentContext, after: EnvironmentContext) -> EnvironmentContext | None:
-    """The changed fields, except the shell, which never changes. None if nothing changed."""
+    """Return the changed fields, except the shell, which never changes. None if nothing changed."""
     changed = EnvironmentContext(
         cwd=after.cwd if after.cwd != before.cwd else None,
         approval_policy=after.approval_policy if after.approval_policy != before.approval_policy else None,
@@ -88,7 +88,7 @@ def developer_message(text: str) -> MessageItem:
 def opening_messages(
     environment: EnvironmentContext, *, developer: str | None, agents: str | None
 ) -> list[ResponseItem]:
-    """In this order: developer instructions, AGENTS.md, the environment."""
+    """Return, in this order: developer instructions, AGENTS.md, the environment."""
     out: list[ResponseItem] = []
     if developer:
         out.append(developer_message(developer))

@@ -54,7 +54,7 @@ class ConversationHistory:
         self.record(items)
 
     def for_prompt(self) -> list[ResponseItem]:
-        """A request's input. Usually just a copy, because nearly always every call has its output."""
+        """Return a request's input. Usually just a copy, because nearly always every call has its output."""
         return list(self._prompt) if self._paired and not self._waiting else normalise(self._items)
 
     def _follow(self, item: ResponseItem) -> None:
@@ -76,7 +76,7 @@ class ConversationHistory:
 
 
 def normalise(items: Sequence[ResponseItem]) -> list[ResponseItem]:
-    """A request's input: calls paired with outputs, without snapshots and unknown items.
+    """Return a request's input: calls paired with outputs, without snapshots and unknown items.
 
     A call without an output gets an "aborted" one directly after it; an output without a call is dropped. Ids may
     repeat in later replies: each output belongs to the earliest call with its id that has no output yet.
@@ -100,7 +100,7 @@ def normalise(items: Sequence[ResponseItem]) -> list[ResponseItem]:
 
 
 def _pairs(items: Sequence[ResponseItem]) -> tuple[set[int], set[int]]:
-    """The indices of calls that have an output, and of outputs that have a call."""
+    """Return the indices of calls that have an output, and of outputs that have a call."""
     waiting: dict[tuple[bool, str], deque[int]] = {}
     answered: set[int] = set()
     answers: set[int] = set()
@@ -119,7 +119,7 @@ def _pairs(items: Sequence[ResponseItem]) -> tuple[set[int], set[int]]:
 
 
 def call_key(call: FunctionCall | LocalShellCall | CustomToolCall) -> tuple[bool, str]:
-    """The key that pairs a call with its output; custom tools have separate keys, because their outputs do."""
+    """Return the key that pairs a call with its output; custom tools have separate keys, because their outputs do."""
     if isinstance(call, LocalShellCall):
         return False, call.call_id or call.id or ""
     return isinstance(call, CustomToolCall), call.call_id

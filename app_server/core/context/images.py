@@ -12,7 +12,7 @@ MAX_IMAGE_BYTES = 20 * 1024 * 1024
 
 
 def image_data_url(path: Path, *, checksums: bool = True) -> str:
-    """Reads a file that the user named. `checksums` False: those of a PNG may be wrong. Blocks: call it in a thread.
+    """Read a file that the user named. `checksums` False: those of a PNG may be wrong. Blocks: call it in a thread.
     Raises ImageUnreadable or OSError."""
     try:
         data = read_named(path.absolute(), MAX_IMAGE_BYTES)

@@ -42,7 +42,7 @@ def find_instructions(
     sources: list[str] | None = None,
     changeable: Sequence[str] = (),
 ) -> str | None:
-    """The text of all documents, or None without any. The files that it is of are added to `sources`.
+    """Return the text of all documents, or None without any. The files that it is of are added to `sources`.
 
     `changeable` are folders where commands may change links.
     """
@@ -60,7 +60,7 @@ def find_instructions(
 def configured_instructions(
     config: Config, on_refusal: OnRefusal = log.warning, sources: list[str] | None = None
 ) -> str | None:
-    """The same with the settings of a conversation."""
+    """Return the text of all documents by the settings of a conversation."""
     settings = config.instructions
     return find_instructions(
         config.home,

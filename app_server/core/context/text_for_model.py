@@ -16,7 +16,7 @@ HEAD_BYTES = MAX_BYTES // 2
 
 
 def shorten(text: str) -> str:
-    """`text` if it is short; otherwise its head and tail, with a note about the omitted part."""
+    """Return `text` if it is short; otherwise its head and tail, with a note about the omitted part."""
     size, total = len(text.encode("utf-8", "replace")), _count_lines(text)
     if size <= MAX_BYTES and total <= MAX_LINES:
         return text
@@ -41,7 +41,7 @@ def _head_and_tail(text: str, size: int, total: int) -> str:
 
 
 def _split_newlines(text: str) -> list[str]:
-    """Splits at line feeds only: the carriage returns of a progress bar do not end a line."""
+    """Split at line feeds only: the carriage returns of a progress bar do not end a line."""
     lines = [line + "\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
@@ -60,21 +60,21 @@ def _last_bytes(text: str, limit: int) -> str:
 
 
 def command_output(text: str, *, timed_out: bool, seconds: float) -> str:
-    """The output of a command, preceded by a line about the timeout if it timed out."""
+    """Return the output of a command, preceded by a line about the timeout if it timed out."""
     if timed_out:
         text = f"command timed out after {int(seconds * 1000)} milliseconds\n{text}"
     return shorten(text)
 
 
 def command_result(output: str, exit_code: int, seconds: float) -> str:
-    """The output of a shell call as JSON text."""
+    """Return the output of a shell call as JSON text."""
     duration = _tenth(seconds)
     body = json.dumps(output, ensure_ascii=False)
     return f'{{"output":{body},"metadata":{{"exit_code":{exit_code},"duration_seconds":{duration}}}}}'
 
 
 def aborted_by_user(seconds: float, *, command: bool) -> str:
-    """The output of a call that the user interrupted."""
+    """Return the output of a call that the user interrupted."""
     if command:
         return f"Wall time: {_tenth(seconds)} seconds\naborted by user"
     return f"aborted by user after {_tenth(seconds)}s"
@@ -93,7 +93,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def within_tokens(text: str, tokens: int) -> str:
-    """`text` if it fits, else its head and tail, with a note about the number of omitted tokens."""
+    """Return `text` if it fits, else its head and tail, with a note about the number of omitted tokens."""
     dropped = estimate_tokens(text) - tokens
     if dropped <= 0:
         return text

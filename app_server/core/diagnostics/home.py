@@ -22,7 +22,7 @@ NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 def check_home(home: Path) -> Check:
-    """Writes a file into each folder that the server writes to, and removes it. Creates no folder."""
+    """Write a file into each folder that the server writes to, and remove it. Creates no folder."""
     place = _nearest(home)
     folders = [place] if place != home else [home, *(home / name for name in (SESSIONS, ARCHIVED, "tmp"))]
     for folder in folders:
@@ -51,7 +51,7 @@ def check_credentials_file(home: Path) -> Check:
 
 
 def check_locks(home: Path, workspace: Path, seconds: float = LOCK_SECONDS) -> Check:
-    """Locks of the home that a server does not give back, and a lock file that git left in the workspace."""
+    """Report locks of the home that a server does not give back, and a lock file that git left in the workspace."""
     if home.is_dir():
         for what, lock in (("the message history", history_lock), ("names and metadata", lines_lock)):
             try:
@@ -78,13 +78,13 @@ def check_locks(home: Path, workspace: Path, seconds: float = LOCK_SECONDS) -> C
 
 
 def free_space(place: Path) -> FreeSpace:
-    """Raises OSError."""
+    """Return the free bytes at a path. Raises OSError."""
     found = os.statvfs(_nearest(place))
     return FreeSpace(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the first of its parents that exists."""
+    """Return the folder, or the first of its parents that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder

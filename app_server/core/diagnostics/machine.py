@@ -47,7 +47,7 @@ def check_system(platform: str, release: str, machine: str) -> Check:
 
 
 def check_sandbox(state: SandboxState, layers: Sequence[SandboxLayer]) -> Check:
-    """`layers` are the results of trying each layer alone."""
+    """Check the sandbox. `layers` are the results of trying each layer alone."""
     found = "; ".join(
         f"{layer.name}: {'holds' if layer.problem is None else f'does not hold ({layer.problem})'}"
         for layer in layers
@@ -64,7 +64,7 @@ def check_sandbox(state: SandboxState, layers: Sequence[SandboxLayer]) -> Check:
 
 
 def check_git(version: str | None, search_path: str) -> Check:
-    """`version` is what `git --version` prints; None if there is no git."""
+    """Check git. `version` is what `git --version` prints; None if there is no git."""
     if version is None:
         problem = remedies.git_missing(search_path)
         return warning("git", problem.what, problem.advice)

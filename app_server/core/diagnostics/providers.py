@@ -29,7 +29,7 @@ NOBODY = ClientIdentity(originator="", user_agent="")
 
 
 def checked_providers(config: Config, env: Mapping[str, str]) -> list[ProviderConfig]:
-    """The provider of new conversations, and all others that the user configured."""
+    """Return the provider of new conversations, and all others that the user configured."""
     built_in = built_in_providers(env)
     own = [each for name, each in config.providers.items() if name not in built_in]
     return [config.provider, *(each for each in own if each.id != config.provider.id)]
@@ -42,8 +42,8 @@ def check_provider(
     login: Credentials | None,
     answer: ModelList | ModelsUnknown | None,
 ) -> Check:
-    """`login` is that of whoever uses the server; `answer` is None if the provider was not asked. Only a problem of the
-    provider that new conversations use is counted as broken.
+    """Check one provider. `login` is that of whoever uses the server; `answer` is None if the provider was not asked.
+    Only a problem of the provider that new conversations use is counted as broken.
     """
     name, current = f"provider {provider.id}", provider.id == config.provider.id
     login = login if provider.requires_openai_auth else None
@@ -97,7 +97,9 @@ def _unusable(provider: ProviderConfig, error: ModelError) -> Problem:
 
 
 def _is_missing(model: str, names: tuple[str, ...], provider: ProviderConfig) -> bool:
-    """Azure lists models where requests name deployments. Local servers list `name:latest` for `name`."""
+    """Return whether a model is not offered. Azure lists models where requests name deployments. Local servers list
+    `name:latest` for `name`.
+    """
     return bool(names) and not is_azure(provider) and not {model, f"{model}:latest"} & set(names)
 
 
@@ -109,7 +111,7 @@ SHOWN_TOOLS = 5
 
 
 async def check_mcp_servers(manager: McpManager) -> list[Check]:
-    """A check per configured server. Each server has the startup limit of its settings. Ends all of them."""
+    """Check each configured server. Each server has the startup limit of its settings. Ends all of them."""
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run_servers)
         await manager.ready()

@@ -20,7 +20,7 @@ from protocol.structs import replace
 
 
 def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
-    """One check per problem. `loaded` is the result of loading the configuration."""
+    """Return one check per problem. `loaded` is the result of loading the configuration."""
     path = home / CONFIG_FILE
     if isinstance(loaded, ConfigError):
         place = str(loaded.position or path)
@@ -60,7 +60,7 @@ class Redaction:
             self._secrets.update(_long_enough((login.api_key or "", *found)))
 
     def learn(self, config: Config) -> None:
-        """From now on, what this configuration holds is removed too."""
+        """Remove from now on what this configuration holds, too."""
         named = (self._environment.get(name, "") for name in config.credential_variables())
         self._secrets.update(_long_enough(named), _long_enough(_configured(config)))
 

@@ -33,7 +33,7 @@ class Address(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def address(url: str) -> Address:
-    """Raises ValueError for an invalid HTTP URL."""
+    """Parse a URL. Raises ValueError for an invalid HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise ValueError("not an http address")
@@ -54,7 +54,7 @@ def address(url: str) -> Address:
 
 
 def origin(url: str) -> str | None:
-    """Scheme, host and port, for messages: user, path and query may hold secrets. None for what is no URL."""
+    """Return scheme, host and port, for messages: the rest may hold secrets. None for what is no URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
@@ -75,7 +75,7 @@ CGI_VARIABLE = "REQUEST_METHOD"
 
 
 def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
-    """The proxy's URL, or None for a direct connection. Raises ValueError where `url` or the proxy is no address."""
+    """Return the proxy's URL, None for a direct connection. Raises ValueError where one is no address."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if _is_this_machine(host):
@@ -111,8 +111,8 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _matches(host: str, port: int | None, entry: str) -> bool:
-    """Whether an entry of NO_PROXY means this host: `*`, a name with all below it, an address or a network of them,
-    each with a port or without.
+    """Return whether an entry of NO_PROXY means this host: `*`, a name with all below it, an address or a network of
+    them, each with a port or without.
     """
     name, wanted_port = _split_port(entry)
     if wanted_port and wanted_port != str(port):
@@ -127,7 +127,7 @@ def _matches(host: str, port: int | None, entry: str) -> bool:
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """`name:port`, `[address]:port` or either without a port; colons alone make an address."""
+    """Split `name:port`, `[address]:port` or either without a port; colons alone make an address."""
     if entry.startswith("["):
         name, _, port = entry[1:].partition("]")
         return name, port.removeprefix(":")

@@ -75,7 +75,7 @@ class GatheringStream(httpcore.AsyncNetworkStream):
 
 
 def _is_readable(connection: socket.socket | None) -> bool:
-    """Something has come, or the other side has closed it."""
+    """Return whether something has come, or the other side has closed the connection."""
     if connection is None or connection.fileno() < 0:
         return True
     poll = select.poll()
@@ -113,8 +113,9 @@ class GatheringNetwork(httpcore.AsyncNetworkBackend):
 
 
 def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
-    """Those that SSL_CERT_FILE and SSL_CERT_DIR name, and no others; else the system's, which may hold a company's own,
-    and the usual public ones. Takes tens of milliseconds: call it in a thread. Raises TrustUnavailable.
+    """Load the certificates that SSL_CERT_FILE and SSL_CERT_DIR name, and no others; else the system's, which may
+    hold a company's own, and the usual public ones. Takes tens of milliseconds: call it in a thread. Raises
+    TrustUnavailable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     file, folder = env.get("SSL_CERT_FILE") or None, env.get("SSL_CERT_DIR") or None
@@ -131,7 +132,7 @@ def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def trusted_pem(env: Mapping[str, str]) -> bytes:
-    """The same certificates as text, for a library that makes its own context. Raises TrustUnavailable."""
+    """Return the certificates as PEM, for libraries that make a context. Raises TrustUnavailable."""
     found = trust_store(env).get_ca_certs(binary_form=True)
     if not found:
         raise TrustUnavailable(
@@ -168,7 +169,7 @@ class RouteTable:
         self._opening = anyio.Lock()
 
     async def find(self, url: str) -> httpcore.AsyncConnectionPool:
-        """Raises ValueError where the proxy cannot be used, and TrustUnavailable."""
+        """Return the pool for a URL. Raises ValueError where the proxy cannot be used, and TrustUnavailable."""
         encrypted = not url.lower().startswith("http://")
         proxy = proxy_for(url, self._env)
         found = self._routes.get((encrypted, proxy))

@@ -55,8 +55,8 @@ class ContentDecoder:
         self._taken = self._given = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What becomes of these bytes, in pieces of at most PIECE_BYTES. An empty piece stands for work that was done.
-        Raises zlib.error and ExpandsTooMuch.
+        """Return what becomes of these bytes, in pieces of at most PIECE_BYTES. An empty piece stands for work that
+        was done. Raises zlib.error and ExpandsTooMuch.
         """
         if not self._gzip and not self._deflate:
             for start in range(0, len(data), PIECE_BYTES):
@@ -66,7 +66,7 @@ class ContentDecoder:
             yield from self._inflate(data[start : start + INPUT_BYTES])
 
     def close(self) -> None:
-        """The bytes have ended. Raises zlib.error where that is too early."""
+        """End the bytes. Raises zlib.error where that is too early."""
         if self._head or (self._inflater is not None and self._taken and not self._inflater.eof):
             raise zlib.error("the compressed data is cut off")
 
@@ -92,7 +92,7 @@ class ContentDecoder:
                 yield self._counted(piece)
 
     def _next_member(self, data: bytes) -> bytes:
-        """Gzip may be several in a row, and padded with zeros. Raises zlib.error for deflate, which is one."""
+        """Begin the next stream: gzip may be several, padded with zeros. Raises zlib.error for deflate."""
         if not self._gzip:
             raise zlib.error("bytes follow the end of the compressed data")
         data = data.lstrip(b"\0")
@@ -108,7 +108,7 @@ class ContentDecoder:
 
 
 def _deflate_window(head: bytes) -> int:
-    """HTTP asks for a frame around deflate, which begins with a header and its checksum; some servers send none."""
+    """Return the window for deflate. HTTP asks for a frame, which begins with a header; some servers send none."""
     method, window, checked = head[0] & 0x0F, head[0] >> 4, int.from_bytes(head[:2], "big") % 31
     framed = method == zlib.DEFLATED and window <= 7 and checked == 0
     return zlib.MAX_WBITS if framed else -zlib.MAX_WBITS

@@ -28,11 +28,11 @@ class HttpResponse(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in lower case."""
+        """Return the headers, with names in lower case."""
         ...
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body, decoded, as it comes, in pieces of bounded size between which other tasks run. Raises
+        """Return the body, decoded, as it comes, in pieces of bounded size between which other tasks run. Raises
         HttpFailure.
         """
         ...
@@ -73,5 +73,5 @@ class TrustUnavailable(Exception):
 
 class Http(Protocol):
     def send(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
-        """Follows no redirect. Raises HttpFailure on entry. Leaving the context ends the response."""
+        """Send a request; follow no redirect. Raises HttpFailure on entry. Leaving the context ends the response."""
         ...

@@ -26,8 +26,8 @@ class HttpxOptions(TypedDict):
 
 
 def httpx_options(url: str, env: Mapping[str, str]) -> HttpxOptions:
-    """For requests to `url`. Reads certificates where there is something to encrypt, so call it in a thread. Raises
-    ValueError where the URL or its proxy is none, and TrustUnavailable.
+    """Return the options for requests to `url`. Reads certificates where there is something to encrypt, so call it in
+    a thread. Raises ValueError where the URL or its proxy is none, and TrustUnavailable.
     """
     named = proxy_for(url, env)
     try:

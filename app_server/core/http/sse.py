@@ -45,7 +45,7 @@ class SseDecoder:
         self._overflowed = False
 
     def feed(self, data: bytes) -> list[SseFrame]:
-        """Raises EventTooLong, once the frames before that event were returned."""
+        """Return the frames that became complete. Raises EventTooLong, once those before that event were returned."""
         frames: list[SseFrame] = []
         self._check(frames)
         if self._head is not None:
@@ -67,7 +67,7 @@ class SseDecoder:
         return frames
 
     def close(self) -> list[SseFrame]:
-        """The stream has ended. A last frame counts without its empty line: some servers leave it out."""
+        """End the stream. A last frame counts without its empty line: some servers leave it out."""
         frames: list[SseFrame] = []
         self._check(frames)
         self._end_line(self._held_with(self._head or b""), frames)
@@ -98,7 +98,7 @@ class SseDecoder:
             self._overflow()
 
     def _held_with(self, part: bytes) -> bytes:
-        """The whole line that ends with `part`."""
+        """Return the whole line that ends with `part`."""
         if not self._line:
             return part
         self._line += part

@@ -133,7 +133,7 @@ def _built(request: HttpRequest, to: Address) -> httpcore.Request:
 
 
 def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Names in lower case; what was said more than once is one list."""
+    """Return headers with names in lower case; what was said more than once is one list."""
     found: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("utf-8", "replace")
@@ -155,7 +155,7 @@ def _certificate_refused(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The most specific of the errors that led here, in the system's words."""
+    """Return the most specific of the errors that led here, in the system's words."""
     for cause in reversed(_causes(error)):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not accepted: {cause.verify_message}"

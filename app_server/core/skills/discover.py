@@ -74,8 +74,8 @@ def project_roots(cwd: Path) -> list[SkillRoot]:
 
 
 def discover(roots: Sequence[SkillRoot], home: str | None = None) -> tuple[list[Skill], list[SkillProblem]]:
-    """A file that several roots lead to belongs to the first of them. `home` is the server's: its credentials are not
-    read.
+    """Find all skills. A file that several roots lead to belongs to the first of them. `home` is the server's: its
+    credentials are not read.
     """
     found = _Found()
     for root in roots:
@@ -92,7 +92,7 @@ def discover(roots: Sequence[SkillRoot], home: str | None = None) -> tuple[list[
 
 
 def _skill_files(root: SkillRoot) -> Iterator[str]:
-    """The SKILL.md files below a root, the nearest first, by the real paths of their folders."""
+    """Yield the SKILL.md files below a root, the nearest first, by the real paths of their folders."""
     seen: set[str] = set()
     folders = [(real_path(root.folder), 0)]
     while folders:
@@ -121,7 +121,7 @@ def _is_outside(path: str, inside: str | None) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Whether the name can be sent, to clients as Unicode and to the model as part of a line."""
+    """Return whether the name can be sent, to clients as Unicode and to the model as part of a line."""
     return name.isprintable()
 
 
@@ -149,7 +149,7 @@ def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
 
 
 def _more_settings(folder: str, root: SkillRoot, home: str | None) -> Mapping[str, str]:
-    """Those beside the SKILL.md; none where there is no such file, or it cannot be read."""
+    """Read the settings beside the SKILL.md; there are none without such a file, or if it cannot be read."""
     path = os.path.join(folder, SETTINGS_FILE)
     if not os.path.lexists(path):
         return {}

@@ -26,7 +26,7 @@ class NoFrontMatter(ValueError):
 
 
 def front_matter(text: str) -> Mapping[str, str]:
-    """Texts by their keys, the inner ones as `outer.inner`; all else is left out. Raises NoFrontMatter."""
+    """Return texts by their keys, the inner ones as `outer.inner`; all else is left out. Raises NoFrontMatter."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != FENCE:
         raise NoFrontMatter(f"missing YAML frontmatter delimited by {FENCE}")
@@ -37,7 +37,7 @@ def front_matter(text: str) -> Mapping[str, str]:
 
 
 def plain_yaml(text: str) -> Mapping[str, str]:
-    """The same for a file that holds nothing else."""
+    """Return the texts of a file that holds nothing but YAML."""
     return _texts(text.removeprefix("\ufeff").splitlines())
 
 
@@ -48,7 +48,7 @@ def _texts(lines: list[str]) -> Mapping[str, str]:
 
 
 def one_line(text: str) -> str:
-    """Without line breaks and other control characters, which could make it look like something else than one text."""
+    """Drop line breaks and other control characters, which could make it look like something else than one text."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -78,7 +78,7 @@ def _read_level(lines: list[str], depth: int, prefix: str, found: dict[str, str]
 
 
 def _text(value: str, below: list[str]) -> str | None:
-    """None for what is no text: a list, a mapping, a reference."""
+    """Return a text; None for what is none: a list, a mapping, a reference."""
     block = _BLOCK.fullmatch(value)
     if block:
         parts = [each.strip() for each in below]
@@ -115,7 +115,7 @@ MAX_TEXT = 1024
 
 
 def appearance(settings: Mapping[str, str], folder: str) -> SkillAppearance | None:
-    """None where it says nothing. Icons are paths in the folder of the skill, whatever is there."""
+    """Read how a skill is shown; None where nothing is said. Icons are paths in the skill's folder."""
     shown = SkillAppearance(
         display_name=_interface_text(settings, "display_name"),
         short_description=_interface_text(settings, "short_description"),

@@ -72,7 +72,7 @@ class SkillSet(Struct, frozen=True):
     problems: tuple[SkillProblem, ...] = ()
 
     def usable(self, path: str) -> Skill | None:
-        """The skill with this SKILL.md, if it is switched on."""
+        """Return the skill with this SKILL.md, if it is switched on."""
         return next((skill for skill in self.skills if skill.enabled and skill.path == path), None)
 
 
@@ -95,7 +95,7 @@ _NONE = "There are no skills at the moment; those that were listed before can no
 
 
 def skills_message(found: SkillSet, history: Sequence[ResponseItem]) -> MessageItem | None:
-    """The message for the model; None where the last one in its history says the same, or nothing is to be said."""
+    """Return the message for the model; None where its history says the same, or nothing is to be said."""
     last = _last_block(history)
     usable = [skill for skill in found.skills if skill.enabled and skill.implicit]
     if not usable and last is None:
@@ -130,7 +130,7 @@ def _line(skill: Skill) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without the marks that end this message."""
+    """Drop the marks that end this message."""
     return text.replace("<", "‹").replace(">", "›")
 
 

@@ -50,11 +50,11 @@ class SkillCatalog:
         """Called when what a client was sent is no longer so."""
 
     def set_extra_roots(self, folders: Sequence[str]) -> None:
-        """Further folders with skills of the user's, until the server ends; replaces those of before."""
+        """Set further folders with skills of the user's, until the server ends, in place of those of before."""
         self._extra_roots = tuple(folders)
 
     async def list(self, cwd: Path) -> SkillSet:
-        """For a client, who is notified when they change."""
+        """Return the skills for a client, who is notified when they change."""
         found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
         while len(self._sent) >= MAX_SENT:
             del self._sent[next(iter(self._sent))]
@@ -62,7 +62,7 @@ class SkillCatalog:
         return found
 
     async def look(self, cwd: Path) -> SkillSet | None:
-        """For a turn; None where the disk takes too long."""
+        """Read the skills for a turn; None where the disk takes too long."""
         with anyio.move_on_after(LOOK_SECONDS):
             found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
             if self._sent.get(str(cwd), found) != found:
@@ -72,12 +72,12 @@ class SkillCatalog:
         return None
 
     async def message(self, cwd: Path, history: Sequence[ResponseItem]) -> MessageItem | None:
-        """What the model has to be sent before a turn; None where it knows."""
+        """Return what the model has to be sent before a turn; None where it knows."""
         found = await self.look(cwd)
         return None if found is None else skills_message(found, history)
 
     def find(self, cwd: Path) -> SkillSet:
-        """Blocks: call it in a thread."""
+        """Find the skills. Blocks: call it in a thread."""
         user = [SkillRoot(str(self._home / FOLDER), SkillOwner.USER)]
         if self._user_home and os.path.isabs(self._user_home):
             user.append(SkillRoot(os.path.join(self._user_home, USER_FOLDER), SkillOwner.USER))
@@ -93,7 +93,7 @@ class SkillCatalog:
         )
 
     def text(self, skill: Skill) -> tuple[str | None, str | None]:
-        """The whole skill as the user hands it to the model, or why it cannot be read. Blocks."""
+        """Return the whole skill as the user hands it to the model, or why it cannot be read. Blocks."""
         try:
             body = read_skill_file(skill.path, skill.inside, MAX_SKILL_BYTES, str(self._home), whole=True)
         except UnreadableSkill as problem:
@@ -102,7 +102,7 @@ class SkillCatalog:
         return text, None
 
     def _present_switches(self) -> Sequence[SkillSwitch]:
-        """A file that cannot be read for the moment switches nothing on that was off."""
+        """Read the switches. A file that cannot be read for the moment switches nothing on that was off."""
         try:
             self._switches = skill_switches(self._home)
         except ConfigError:

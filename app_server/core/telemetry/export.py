@@ -34,7 +34,7 @@ class TelemetryExport(Protocol):
     def conversation(self, facts: ConversationFacts) -> ConversationTelemetry: ...
 
     async def close(self) -> None:
-        """Sends the remaining events, within a time limit."""
+        """Send the remaining events, within a time limit."""
 
 
 class NoExport:
@@ -76,8 +76,8 @@ class OtelExport:
 async def open_export(
     config: OtelConfig, version: str, clock: Callable[[], float], env: Mapping[str, str]
 ) -> TelemetryExport:
-    """What the table `[otel]` asks for. `clock` gives seconds since 1970; `env` is the user's environment, which names
-    proxies and certificates. Never raises; a failure is logged.
+    """Return what the table `[otel]` asks for. `clock` gives seconds since 1970; `env` is the user's environment,
+    which names proxies and certificates. Never raises; a failure is logged.
     """
     if config.exporter is OtelExporter.NONE:
         return NoExport()
@@ -97,7 +97,7 @@ async def open_export(
 
 
 def _provider(config: OtelConfig, version: str, env: Mapping[str, str]) -> _Provider:
-    """In a thread: the SDK takes a third of a second to import."""
+    """Make the SDK's provider, in a thread: the SDK takes a third of a second to import."""
     from app_server.core.telemetry.otlp import OtlpProvider  # noqa: PLC0415  heavy, and not always installed
 
     return OtlpProvider(config, version, env)

@@ -43,12 +43,12 @@ class OtlpProvider:
         )
 
     def shutdown(self) -> None:
-        """Sends what is left, then stops."""
+        """Send what is left, then stop."""
         self._provider.shutdown()
 
 
 def _exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:
-    """Raises ImportError where the extra lacks this one, ValueError or TrustUnavailable where `env` misleads."""
+    """Make an exporter. Raises ImportError without the extra, ValueError or TrustUnavailable by `env`."""
     endpoint, headers = config.endpoint or "", dict(config.headers)
     if config.exporter is OtelExporter.OTLP_GRPC:
         from app_server.core.telemetry.otlp_grpc import grpc_exporter  # noqa: PLC0415 - not always installed

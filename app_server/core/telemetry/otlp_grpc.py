@@ -16,7 +16,7 @@ from protocol.base import Json
 def grpc_exporter(
     endpoint: str, headers: Mapping[str, str], timeout: float, env: Mapping[str, str]
 ) -> LogRecordExporter:
-    """gRPC would look for a proxy and for certificates by itself; it is given both, from `env`.
+    """Make an exporter over gRPC. It would look for a proxy and certificates by itself; it is given both, from `env`.
 
     `timeout` in seconds. Raises ValueError and TrustUnavailable where `env` misleads.
     """

@@ -33,18 +33,18 @@ class ConversationTelemetry:
         error: str | None = None,
         cf_ray: str | None = None,
     ) -> None:
-        """One HTTP request to the model; `error` where it failed."""
+        """Record one HTTP request to the model; `error` where it failed."""
 
     def sse_event(self, kind: str, duration_ms: int, *, error: str | None = None) -> None:
-        """One event of the model's stream, and how long it was waited for."""
+        """Record one event of the model's stream, and how long it was waited for."""
 
     def response_completed(self, usage: TokenUsage) -> None:
-        """The last event of a stream, with what the response cost."""
+        """Record the last event of a stream, with what the response cost."""
 
     def user_prompt(self, prompt: str) -> None: ...
 
     def tool_decision(self, tool_name: str, call_id: str, decision: str, source: str) -> None:
-        """`decision` is approved, approved_for_session, denied or abort; `source` is config or user."""
+        """Record approved, approved_for_session, denied or abort; `source` is config or user."""
 
     def tool_result(
         self, tool_name: str, call_id: str, arguments: str, duration_ms: int, *, success: bool, output: str
@@ -188,7 +188,7 @@ class EventTelemetry(ConversationTelemetry):
 
 
 def timestamp(seconds: float) -> str:
-    """UTC to the millisecond."""
+    """Return a time in UTC to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
