@@ -50,7 +50,7 @@ _NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
 
 def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> ClientQuestion | None:
-    """What the client is asked; None for an event that asks nothing. `call`: what the question is about."""
+    """Return what the client is asked; None for an event that asks nothing. `call`: what the question is about."""
     asking = event.event
     if not isinstance(asking, UserQuestion):
         return None
@@ -77,7 +77,7 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
 
 
 def is_call_approval(event: ElicitationRequestEvent) -> bool:
-    """Whether the question is not the server's own: it is whether its tool may be called."""
+    """Return whether the question is not the server's own: it is whether its tool may be called."""
     return isinstance(event.meta, dict) and "codex_approval_kind" in event.meta
 
 
@@ -103,7 +103,7 @@ def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall
 
 
 def decision(result: Json) -> ReviewDecision:
-    """Of the result that the client answered with, or None for an error."""
+    """Return the decision in the result that the client answered with, None for an error."""
     match result:
         case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
             return DECISIONS.get(option, ReviewDecision.DENIED)
@@ -140,7 +140,7 @@ def _content(
 
 
 def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ShownCall:
-    """For a question about something that the client was not sent."""
+    """Return a call for a question about something that the client was not sent."""
     if isinstance(event, ExecApprovalRequestEvent):
         raw = {"command": list(event.command), "cwd": event.cwd}
         title = command_title(event.command, None)

@@ -33,7 +33,7 @@ class AcpClient(Struct, frozen=True, kw_only=True):
 
 
 def parse_client(params: Mapping[str, Json]) -> AcpClient:
-    """What is absent, unknown or of another type counts as not supported."""
+    """Return what a client announces. What is absent, unknown or of another type counts as not supported."""
     info, given = _table(params.get("clientInfo")), _table(params.get("clientCapabilities"))
     files, session = _table(given.get("fs")), _table(given.get("session"))
     name, version = info.get("name"), info.get("version")
@@ -50,7 +50,7 @@ def parse_client(params: Mapping[str, Json]) -> AcpClient:
 
 
 def auth_methods(environment: Mapping[str, str], *, needs_login: bool) -> list[Json]:
-    """Empty where the provider needs no login: some clients insist on one of those that are listed."""
+    """Return the ways to log in, none where the provider needs no login: some clients insist on one of those."""
     if not needs_login:
         return []
     methods: list[Json] = [

@@ -101,7 +101,7 @@ class CommandList(Struct, frozen=True):
         return commands
 
     def find(self, text: str) -> BuiltinCommand | PromptCommand | None:
-        """The command that a prompt with this text is; None: it is for the model."""
+        """Return the command that a prompt with this text is; None: it is for the model."""
         match = _COMMAND.fullmatch(text.strip())
         if match is None:
             return None
@@ -123,8 +123,9 @@ _BUILTINS: Final = {each.value: each for each in Builtin}
 
 
 def filled_in(text: str, rest: str) -> str:
-    """`$1` to `$9`, `$ARGUMENTS` and, for arguments such as `FILE=a.py`, `$FILE`; `$$` is a dollar sign. Names that are
-    not given stay as they are."""
+    """Fill in `$1` to `$9`, `$ARGUMENTS` and, for arguments such as `FILE=a.py`, `$FILE`; `$$` is a dollar sign. Names
+    that are not given stay as they are.
+    """
     try:
         words = shlex.split(rest)
     except ValueError:
@@ -146,7 +147,7 @@ def filled_in(text: str, rest: str) -> str:
 
 
 def review_request(command: BuiltinCommand) -> ReviewRequest:
-    """Raises BadArguments."""
+    """Return the review that a command asks for. Raises BadArguments."""
     rest = command.rest
     match command.name:
         case Builtin.REVIEW_BRANCH:
@@ -160,12 +161,12 @@ def review_request(command: BuiltinCommand) -> ReviewRequest:
 
 
 def _require_revision(text: str, expected: str) -> None:
-    """The name is made part of a command line that the model reads."""
+    """Check the name of a revision, which becomes part of a command line that the model reads."""
     if not _BRANCH.fullmatch(text):
         raise BadArguments(expected)
 
 
 def _hint(content: str) -> str | None:
-    """For a prompt that takes arguments and does not say which."""
+    """Return a hint for a prompt that takes arguments and does not say which."""
     names: Sequence[str] = [match[1] for match in _PLACEHOLDER.finditer(content) if match[1] != "$"]
     return "arguments" if names else None

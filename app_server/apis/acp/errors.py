@@ -51,7 +51,7 @@ def request_cancelled() -> RpcError:
 
 
 def turn_failure(error: TurnError | None) -> RpcError:
-    """Of a turn that failed."""
+    """Return the error of a prompt whose turn failed."""
     if error is None:
         return RpcError(INTERNAL_ERROR, "The turn failed", {"kind": "turn_failed"})
     message = error.message if error.details is None else f"{error.message}\n{error.details}"
@@ -65,7 +65,7 @@ def turn_failure(error: TurnError | None) -> RpcError:
 
 
 def to_acp_error(error: BaseException, method: str) -> RpcError:
-    """The error response for an exception that was raised while serving `method`."""
+    """Return the error response for an exception that was raised while serving `method`."""
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return to_acp_error(error.exceptions[0], method)
     match error:

@@ -32,18 +32,18 @@ class UnsupportedBlock(ValueError):
 
 
 def engine_inputs(blocks: Sequence[ContentBlock], cwd: str) -> tuple[UserInput, ...]:
-    """Raises UnsupportedBlock."""
+    """Return content blocks as the engine takes them. Raises UnsupportedBlock."""
     return tuple(_input(block, cwd) for block in blocks)
 
 
 def first_text(blocks: Sequence[ContentBlock]) -> str | None:
-    """The text that a prompt begins with."""
+    """Return the text that a prompt begins with."""
     first = blocks[0] if blocks else None
     return first.text if isinstance(first, wire.TextBlock) else None
 
 
 def all_text(blocks: Sequence[ContentBlock]) -> str:
-    """What the user typed, without what was attached."""
+    """Return what the user typed, without what was attached."""
     return " ".join(block.text for block in blocks if isinstance(block, wire.TextBlock))
 
 
@@ -109,7 +109,7 @@ def _resource(resource: wire.ResourceContents, cwd: str) -> UserInput:
 
 
 def shown_address(uri: str, cwd: str) -> str:
-    """The path of a file, relative to the working directory where it is inside; any other address as it is."""
+    """Return the path of a file, relative to the working directory where it is inside; any other address as it is."""
     path = file_path(uri)
     if path is None:
         return one_line(uri, 2000)
@@ -119,7 +119,7 @@ def shown_address(uri: str, cwd: str) -> str:
 
 
 def file_path(uri: str) -> str | None:
-    """The absolute path that a `file://` address of this machine names; also a bare absolute path."""
+    """Return the absolute path that a `file://` address of this machine names; also a bare absolute path."""
     if uri.startswith("/") and "\0" not in uri:
         return uri
     try:
@@ -143,7 +143,7 @@ class UnsupportedServer(ValueError):
 def merged_servers(
     configured: Mapping[str, McpServerConfig], given: Sequence[SessionMcpServer]
 ) -> Mapping[str, McpServerConfig]:
-    """The client's take the place of configured ones of the same name. Raises UnsupportedServer."""
+    """Put the client's servers in the place of configured ones of the same name. Raises UnsupportedServer."""
     if len(given) > MOST_SERVERS:
         raise UnsupportedServer(f"at most {MOST_SERVERS} MCP servers are supported")
     servers = {_name(each.name): each for each in given}
@@ -175,7 +175,7 @@ def _server(name: str, given: SessionMcpServer) -> McpServerConfig:
 
 
 def _name(given: str) -> str:
-    """Fit for the names of tools."""
+    """Return a server's name, made fit for the names of tools."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", given).strip("_")[:LONGEST_NAME]
     if not name:
         raise UnsupportedServer("an MCP server has no usable name")

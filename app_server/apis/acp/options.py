@@ -89,7 +89,7 @@ class UnknownChoice(ValueError):
 
 
 def mode_of(permissions: Permissions) -> str:
-    """The mode that these are, by kind: the roots of a workspace are the user's configuration."""
+    """Return the mode that these are, by kind: the roots of a workspace are the user's configuration."""
     for mode in MODES:
         if (permissions.approval_policy, permissions.sandbox_policy.mode) == (
             mode.approval_policy,
@@ -112,13 +112,13 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
     # --- choosing
     def with_mode(self, id: str) -> SessionOptions:
-        """Raises UnknownChoice."""
+        """Return these with another mode. Raises UnknownChoice."""
         if id not in self.permissions:
             raise UnknownChoice(f"unknown mode: {id[:100]}")
         return replace(self, mode=id)
 
     def with_option(self, id: str, value: str | bool) -> SessionOptions:
-        """Raises UnknownChoice."""
+        """Return these with another value of an option. Raises UnknownChoice."""
         option = next((each for each in self.config_options() if each.id == id), None)
         if option is None:
             raise UnknownChoice(f"unknown option: {id[:100]}")
@@ -133,7 +133,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return replace(self, effort=value)
 
     def with_models(self, models: Sequence[str]) -> SessionOptions:
-        """With these offered as well."""
+        """Return these with more models to choose from."""
         return replace(self, models=tuple(dict.fromkeys((*self.models, *models))))
 
     # --- shapes for clients
@@ -174,13 +174,13 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return str(self.effort or default_effort_of(self.model))
 
     def _efforts(self) -> list[str]:
-        """Empty where none can be chosen; else the current one is among them."""
+        """Return the efforts to choose from: none, or the current one is among them."""
         known, current = [str(each) for each in efforts_of(self.model)], self._current_effort()
         return known if not known or current in known else [current, *known]
 
 
 def efforts_of(model: str) -> tuple[ReasoningEffort, ...]:
-    """Empty for a model that does not reason, as far as is known."""
+    """Return the efforts that a model can; none if it does not reason, as far as is known."""
     known = next((each for each in KNOWN_MODELS if each.name == model), None)
     if known is not None:
         return known.efforts
@@ -236,7 +236,9 @@ def plan_session(
     folders: SessionFolders,
     stored: TurnContextItem | None = None,
 ) -> SessionPlan:
-    """`stored`: the last settings of a session that goes on. Raises UnfitFolder and ConfigError."""
+    """Return what a session begins with. `stored`: the last settings of a session that goes on. Raises UnfitFolder and
+    ConfigError.
+    """
     _require_absolute(folders)
     initial = None if stored is not None else _initial_mode(environment)
     config = load(
@@ -294,7 +296,7 @@ def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
 
 
 def _permissions(load: LoadConfig, config: Config) -> dict[str, Permissions]:
-    """Of each mode that the user leaves to the client, with the user's settings for its sandbox."""
+    """Return what each mode that the user leaves to the client permits, with the user's settings for its sandbox."""
     workspace: SandboxPolicy = WorkspaceWrite()
     try:
         request = RequestOverrides(cwd=str(config.cwd), sandbox=workspace.mode)
@@ -309,7 +311,7 @@ def _permissions(load: LoadConfig, config: Config) -> dict[str, Permissions]:
 
 
 def _is_within(config: Config, permissions: Permissions) -> bool:
-    """Whether the user leaves a client of this session as much."""
+    """Return whether the user leaves a client of this session as much."""
     try:
         check_permissions(config.fence, permissions, str(config.cwd))
     except BeyondClientRights:
@@ -320,7 +322,7 @@ def _is_within(config: Config, permissions: Permissions) -> bool:
 def _stored_permissions(
     stored: TurnContextItem, modes: Mapping[str, Permissions], configured: Permissions
 ) -> Permissions:
-    """The mode that the session was in; folders that it could write beside its own are named anew."""
+    """Return what the session permitted; folders that it could write beside its own are named anew."""
     was = Permissions(stored.approval_policy, stored.sandbox_policy, stored.granular)
     mode = mode_of(was)
     if mode in modes:
@@ -335,6 +337,6 @@ def _with_roots(permissions: Permissions, roots: Sequence[str]) -> Permissions:
 
 
 def _models(config: Config) -> tuple[str, ...]:
-    """The catalogue, with the configured model first where that does not have it; a local server lists its own."""
+    """Return the catalogue, with the configured model first where it lacks that; a local server lists its own."""
     known = () if config.provider.id in LOCAL_PROVIDERS else tuple(each.name for each in KNOWN_MODELS)
     return known if config.model.name in known else (config.model.name, *known)

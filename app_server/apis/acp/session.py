@@ -38,7 +38,7 @@ from protocol.records import dataclass
 log = logging.getLogger(__name__)
 
 
-class Pacer(Struct):
+class FlushTimer(Struct):
     """Wakes a session when lines of it are due. At most one task waits."""
 
     background: TaskGroup
@@ -66,24 +66,16 @@ class PendingToolList(Struct):
     value: McpListToolsResponseEvent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionServices:
-    """What all sessions of a connection share."""
-
-    client: AcpClient
-    outgoing: Outgoing
-    background: TaskGroup
-    clock: Callable[[], float] = field(repr=False)
-
-
 class AcpSession:
+    """One open session, with what its adapter reports."""
+
     def __init__(
-        self, live: LiveConversation, services: ConnectionServices, options: SessionOptions, ids: ItemIds
+        self, live: LiveConversation, others: Sessions, options: SessionOptions, ids: ItemIds
     ) -> None:
-        """`ids`: those that stored items of the session have."""
+        """`others`: those of its connection; `ids`: those that stored items of the session have."""
         self.id, self.live, self.options = live.id, live, options
-        self._outgoing, self._pacer = services.outgoing, Pacer(services.background, services.clock)
-        self.adapter = SessionAdapter(live.id, services.client, self, services.clock, ids)
+        self._outgoing, self._timer = others.outgoing, FlushTimer(others.background, others.clock)
+        self.adapter = SessionAdapter(live.id, others.client, self, others.clock, ids)
         live.subscriptions.adapter(self.make_adapter)
         self.turns = PromptTurns(live.session, self.prefer)
         self.commands = CommandList()
@@ -95,7 +87,7 @@ class AcpSession:
         self._tool_lists: dict[str, PendingToolList] = {}
 
     def make_adapter(self, id: str) -> SessionAdapter:
-        """By this the conversation knows the adapter."""
+        """Return the adapter; by this function the conversation knows it."""
         return self.adapter
 
     def prefer(self) -> None:
@@ -108,7 +100,7 @@ class AcpSession:
 
     # --- choices
     def choose(self, options: SessionOptions) -> None:
-        """For the requests to come. The client is sent all options."""
+        """Set the options for the requests to come. The client is sent all of them."""
         before, self.options = self.options, options
         if options == before:
             return
@@ -123,7 +115,7 @@ class AcpSession:
         self._write(self.adapter.send(update_bytes(kind, **fields)))
 
     def send_message(self, text: str) -> None:
-        """A message of the agent that no model wrote."""
+        """Send a message of the agent that no model wrote."""
         self._write(self.adapter.send_message(str(uuid.uuid4()), text))
 
     def _write(self, lines: Sequence[bytes]) -> None:
@@ -159,16 +151,16 @@ class AcpSession:
             waiting.came.set()
 
     def flush_at(self, due: float) -> None:
-        self._pacer.flush_at(due, self._flush)
+        self._timer.flush_at(due, self._flush)
 
     def title_from(self, text: str) -> None:
-        """The first words that the user says are the title."""
+        """Take the first words that the user says for the title."""
         if self.title is None and (title := one_line(text)):
             self.title = title
 
 
 def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
-    """What the engine is given."""
+    """Return the difference as the engine takes it."""
     permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
     return SettingsChange(
         approval_policy=permissions.approval_policy if new_mode else UNSET,
@@ -184,6 +176,8 @@ SUBSCRIPTION = "session"
 
 @dataclass(slots=True)
 class Sessions:
+    """The open sessions of one connection."""
+
     conversations: ConversationManager
     outgoing: Outgoing
     background: TaskGroup
@@ -196,21 +190,20 @@ class Sessions:
         return self._open.get(id.lower())
 
     def get(self, id: str) -> AcpSession:
-        """Raises RpcError."""
+        """Return the open session with that id. Raises RpcError."""
         session = self.find(id)
         if session is None:
             raise session_not_found(id)
         return session
 
     def add(self, live: LiveConversation, options: SessionOptions, ids: ItemIds) -> AcpSession:
-        """`ids`: those that its stored items have."""
-        shared = ConnectionServices(self.client, self.outgoing, self.background, self.clock)
-        session = self._open[live.id] = AcpSession(live, shared, options, ids)
+        """Keep a session until its conversation ends. `ids`: those that its stored items have."""
+        session = self._open[live.id] = AcpSession(live, self, options, ids)
         self.background.start_soon(self._watch, session, name=f"session {live.id}")
         return session
 
     def follow(self, session: AcpSession) -> None:
-        """From now on the client is sent what happens. It knows the session's id."""
+        """Send the client what happens from now on. It knows the session's id."""
         live = session.live
         self.conversations.subscribe(live, f"{SUBSCRIPTION} {live.id}", session.make_adapter, raw=False)
 

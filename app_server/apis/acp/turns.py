@@ -91,7 +91,7 @@ class PromptTurns:
         return True
 
     async def operate(self, ticket: Ticket, command: Command) -> AwaitedTurn | None:
-        """A turn of another kind, once nothing else runs."""
+        """Begin a turn of another kind, once nothing else runs."""
         while not ticket.cancelled and not self._gone:
             if self._awaited or self._session.running:
                 await self._idle()
@@ -101,7 +101,7 @@ class PromptTurns:
         return None
 
     async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:
-        """Once the turn is over. Raises RpcError where it failed."""
+        """Return why a turn stopped, once it is over. Raises RpcError where it failed."""
         if turn is None:
             return StopReason.CANCELLED
         await turn.over.wait()
@@ -155,7 +155,7 @@ class PromptTurns:
         return self._awaited.setdefault(turn_id, AwaitedTurn())
 
     async def _idle(self) -> None:
-        """Until what runs now has ended."""
+        """Wait until what runs now has ended."""
         if self._session.running:
             await self._session.settled()
         elif self._awaited:

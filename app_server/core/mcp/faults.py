@@ -72,7 +72,7 @@ class StartFailure(Struct, frozen=True):
 
 
 def start_failure(config: McpServerConfig, reason: str) -> StartFailure:
-    """The message for the user about a server that failed to start, with a remedy if there is one."""
+    """Return the message for the user about a server that failed to start, with a remedy if there is one."""
     name, transport = config.name, config.transport
     auth_required = AUTH_REQUIRED in reason
     if (
@@ -100,7 +100,7 @@ def start_failure(config: McpServerConfig, reason: str) -> StartFailure:
 
 
 def tool_call_error(server: str, tool: str, causes: tuple[str, ...]) -> str:
-    """The text for the model about a failed call; numbers nested causes."""
+    """Return the text for the model about a failed call, with nested causes numbered."""
     lines = [f"{n}: {cause}" for n, cause in enumerate(causes)] if len(causes) > 1 else list(causes)
     detail = "\n".join(f"    {line}" for line in lines)
     return f"tool call error: tool call failed for `{server}/{tool}`\n\nCaused by:\n{detail}"
@@ -111,5 +111,5 @@ def timed_out(method: str, seconds: float) -> tuple[str, ...]:
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds, or milliseconds below one: `60s`, `2.5s`, `500ms`."""
+    """Return seconds, or milliseconds below one: `60s`, `2.5s`, `500ms`."""
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"

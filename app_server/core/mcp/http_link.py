@@ -44,7 +44,7 @@ class StoredLogin(httpx.Auth):
         self._tokens, self._server, self._url = tokens, server, url
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Raises AuthError where a login cannot be refreshed for now. One that is over is none."""
+        """Send the token. Raises AuthError where a login cannot be refreshed for now; one that is over is none."""
         try:
             token = await self._tokens.token(self._server, self._url)
         except McpLoginOver:
@@ -104,7 +104,7 @@ class HttpLink:
         self._version = version
 
     async def close(self) -> None:
-        """Ends the session at the server, if the server has created one."""
+        """End the session at the server, if the server has created one."""
         self._outgoing.close()
         self._waiting.close()
         if self._session is not None and not self._over.is_set():
@@ -157,7 +157,7 @@ class HttpLink:
         return headers
 
     async def _read_messages(self, response: httpx.Response, on_message: OnMessage) -> str | None:
-        """Passes the messages of a response on; returns the reason if the response is an error."""
+        """Pass the messages of a response on; return the reason if the response is an error."""
         if response.status_code == httpx.codes.NOT_FOUND and self._session is not None:
             raise _SessionOver
         if response.status_code == httpx.codes.UNAUTHORIZED:
@@ -214,7 +214,7 @@ async def _handle_frames(frames: Iterable[SseFrame], on_message: OnMessage, budg
 
 
 def _error_text(error: Exception) -> str:
-    """The error, without what the library quotes from the request."""
+    """Return the error, without what the library quotes from the request."""
     match error:
         case httpx.ConnectTimeout():
             return "connecting took too long"
@@ -230,7 +230,7 @@ def _error_text(error: Exception) -> str:
 async def open_http(
     name: str, transport: McpHttpTransport, user: Mapping[str, str], tokens: LoadTokens | None = None
 ) -> AsyncIterator[HttpLink]:
-    """`tokens`: of logins, for a server whose settings name no token of their own.
+    """Open a session. `tokens`: of logins, for a server whose settings name no token of their own.
 
     Raises McpFailure if the server's settings need something that is missing, or if certificates or the proxy from
     the user's environment are invalid.

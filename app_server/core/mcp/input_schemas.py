@@ -26,7 +26,7 @@ class InvalidSchema(ValueError):
 
 
 def normalize_schema(raw: Json) -> dict[str, Json]:
-    """The schema for the model. Raises InvalidSchema."""
+    """Return the schema for the model. Raises InvalidSchema."""
     if not isinstance(raw, dict):
         raise InvalidSchema("it is not an object")
     kind = raw.get("type", "object")
@@ -80,7 +80,7 @@ def _check_type(raw: dict[str, Json]) -> None:
 
 
 def _check_references(schema: dict[str, Json]) -> None:
-    """Raises InvalidSchema unless every `$ref` refers to a part of the schema."""
+    """Raise InvalidSchema unless every `$ref` refers to a part of the schema."""
     for target in _references(schema):
         place: Json = schema
         steps = target.removeprefix("#").split("/")[1:] if isinstance(target, str) else []
@@ -105,7 +105,7 @@ def _references(value: Json) -> Iterator[Json]:
 
 
 def _plain(schema: Json) -> Json:
-    """Replaces `true`, which some APIs do not accept as a schema."""
+    """Replace `true`, which some APIs do not accept as a schema."""
     return {} if schema is True else schema
 
 

@@ -30,23 +30,21 @@ class McpProcess(Protocol):
     def stderr(self) -> ByteReceiveStream: ...
 
     async def wait(self) -> None:
-        """Waits for the exit of the process, but not for the end of its streams, which other processes may hold
-        open.
-        """
+        """Wait for the exit of the process, but not for the end of its streams, which other processes may hold open."""
 
     def terminate(self) -> None: ...
 
     def kill(self) -> None: ...
 
     async def close(self) -> None:
-        """Closes the streams."""
+        """Close the streams."""
 
 
 class ProcessSpawner(Protocol):
     """Starts server processes that never outlive this one, not even after `kill -9`."""
 
     async def open(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> McpProcess:
-        """Raises OSError if the program cannot be executed."""
+        """Start a process. Raises OSError if the program cannot be executed."""
 
 
 class ElicitationRequest(Struct, frozen=True):

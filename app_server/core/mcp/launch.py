@@ -32,8 +32,8 @@ PASSED_ON = frozenset(
 
 
 def starting_folder(name: str, transport: McpStdioTransport, home: str, workspace: str) -> str:
-    """Where a server starts: never in the workspace unless the user says so, because interpreters and package runners
-    take modules and programs from there. Raises McpFailure where that is not said plainly.
+    """Return where a server starts: never in the workspace unless the user says so, because interpreters and package
+    runners take modules and programs from there. Raises McpFailure where that is not said plainly.
     """
     if transport.cwd == WORKSPACE:
         return workspace
@@ -52,14 +52,14 @@ def starting_folder(name: str, transport: McpStdioTransport, home: str, workspac
 def process_environment(
     transport: McpStdioTransport, user: Mapping[str, str], folder: str, workspace: str
 ) -> dict[str, str]:
-    """The variables of a server process that starts in `folder`. Python imports nothing from a workspace."""
+    """Return the variables of a server process that starts in `folder`. Python imports nothing from a workspace."""
     names = PASSED_ON.union(transport.env_vars)
     safe = {"PYTHONSAFEPATH": "1"} if within(real_path(folder), real_path(workspace)) else {}
     return safe | {name: value for name, value in user.items() if name in names} | dict(transport.env)
 
 
 def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
-    """The absolute path of `command`. Raises OSError.
+    """Return the absolute path of `command`. Raises OSError.
 
     A bare name is searched only in absolute entries of PATH, so that a file in the working directory, which is an
     untrusted repository, is never started by accident.
@@ -74,13 +74,13 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
 
 
 def sends_token(transport: McpHttpTransport) -> bool:
-    """Whether the settings of the server name what it is sent about who asks."""
+    """Return whether the settings of the server name what it is sent about who asks."""
     headers = {name.lower() for name in (*transport.http_headers, *transport.env_http_headers)}
     return transport.bearer_token_env_var is not None or "authorization" in headers
 
 
 def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, str]) -> dict[str, str]:
-    """The headers of every request to a server. Raises McpFailure if the configured token is missing."""
+    """Return the headers of every request to a server. Raises McpFailure if the configured token is missing."""
     headers = dict(transport.http_headers)
     headers |= {
         header: user[source] for header, source in transport.env_http_headers.items() if user.get(source)
@@ -97,7 +97,7 @@ def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, s
 
 
 def is_http_url(url: str) -> bool:
-    """Whether the URL is valid for HTTP and has a host."""
+    """Return whether the URL is valid for HTTP and has a host."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -106,7 +106,7 @@ def is_http_url(url: str) -> bool:
 
 
 def display_url(url: str) -> str:
-    """A URL for messages: without user and query, which may contain secrets."""
+    """Return a URL for messages: without user and query, which may contain secrets."""
     start = origin(url)
     return "its URL" if start is None else start + urlsplit(url).path
 
@@ -115,7 +115,7 @@ class LauncherSpawner(Struct, frozen=True):
     runner: CommandRunner
 
     async def open(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
-        """Raises OSError, and ValueError for what no program can be given."""
+        """Start a server. Raises OSError, and ValueError for what no program can be given."""
         if any("\0" in text for text in (*argv, cwd, *env, *env.values())):
             raise ValueError("a NUL byte")
         try:

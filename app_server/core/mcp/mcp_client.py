@@ -53,14 +53,14 @@ class McpLink(Protocol):
     """
 
     async def receive(self, on_message: OnMessage) -> None:
-        """Passes incoming messages to `on_message`; returns when the connection closes."""
+        """Pass incoming messages to `on_message`; return when the connection closes."""
 
     async def send(self, message: Json) -> None: ...
 
     def send_soon(self, message: Json) -> None: ...
 
     def set_protocol_version(self, version: str) -> None:
-        """Sets the negotiated protocol version."""
+        """Set the negotiated protocol version."""
 
 
 class McpRequestFailed(McpFailure):
@@ -111,7 +111,7 @@ class McpClient:
         self.introduction = ServerIntroduction()
 
     async def serve(self) -> None:
-        """Dispatches messages until the connection closes; then all pending requests fail."""
+        """Dispatch messages until the connection closes; then all pending requests fail."""
         try:
             async with anyio.create_task_group() as self._tasks:
                 await self._link.receive(self._on_message)
@@ -123,9 +123,7 @@ class McpClient:
                 waiter.done.set()
 
     async def initialize(self) -> None:
-        """The handshake; raises McpFailure. Accepts any protocol version: this client uses only what all of them
-        have.
-        """
+        """Shake hands. Accepts any protocol version: this client uses only what all of them have. Raises McpFailure."""
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": ({} if self._elicit is None else {"elicitation": {}})
@@ -153,7 +151,7 @@ class McpClient:
         await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def request(self, method: str, params: Json, seconds: float) -> Json:
-        """The result of one request. Raises McpRequestFailed; after a timeout, the server receives a cancellation."""
+        """Return the result of one request. Raises McpRequestFailed; after a timeout, the server receives a cancellation."""
         outcome: McpReply | McpError | None = None
         with anyio.move_on_after(seconds) as scope:
             self._deadlines.add(scope)
@@ -170,7 +168,7 @@ class McpClient:
         return outcome.result
 
     async def collect(self, method: str, key: str, limit: int, seconds: float = math.inf) -> list[Json]:
-        """All pages of a list, up to a repeated cursor, MAX_PAGES pages or `limit` entries."""
+        """Collect all pages of a list, up to a repeated cursor, MAX_PAGES pages or `limit` entries."""
         found: list[Json] = []
         seen: set[str] = set()
         cursor: str | None = None
@@ -184,7 +182,7 @@ class McpClient:
         return found[:limit]
 
     async def _exchange(self, method: str, params: Json) -> McpReply | McpError | None:
-        """None if the connection closes first."""
+        """Send a request and wait for its outcome: None if the connection closes first."""
         if self.closed.is_set():
             return None
         key, self._next = self._next, self._next + 1
@@ -236,9 +234,7 @@ class McpClient:
         self._link.send_soon({"jsonrpc": "2.0", "id": request.id, "result": result})
 
     async def _elicit_and_reply(self, request: McpServerRequest, elicit: Elicit) -> None:
-        """Sends an elicitation to the user and the result to the server. Pauses the deadlines of pending calls
-        meanwhile.
-        """
+        """Send an elicitation to the user and the result to the server. Deadlines of pending calls pause meanwhile."""
         begun, paused = anyio.current_time(), {scope: scope.deadline for scope in self._deadlines}
         for scope in paused:
             scope.deadline = math.inf
@@ -264,12 +260,12 @@ class McpClient:
 
 
 def _short(value: Json) -> Json:
-    """For clients to show; what is too long to show is left out."""
+    """Return a value for clients to show; None for one that is too long to show."""
     return value if len(to_json(value)) <= MAX_INTRODUCTION_BYTES else None
 
 
 def entries(method: str, result: Json, key: str) -> list[Json]:
-    """The list called `key` in a result. Raises McpRequestFailed where it is none."""
+    """Return the list called `key` in a result. Raises McpRequestFailed where it is none."""
     found = result.get(key) if isinstance(result, dict) else None
     if not isinstance(found, list):
         raise McpRequestFailed(f"{method} failed: {UNEXPECTED}")

@@ -61,7 +61,7 @@ class McpServer:
         return self.settled.is_set() and self.failure is None
 
     async def run_server(self) -> None:
-        """Starts the server and serves it until cancelled, or until no restart is left."""
+        """Start the server and serve it until cancelled, or until no restart is left."""
         self._report(McpServerState.STARTING)
         try:
             await self._run_connection(first=True)
@@ -76,13 +76,13 @@ class McpServer:
             self.settled.set()
 
     def replaced(self) -> None:
-        """Another server takes its place; reports it if it has not started yet."""
+        """Report that another server takes its place, if it has not started yet."""
         if not self.settled.is_set():
             self._report(McpServerState.CANCELLED)
             self._runtime = replace(self._runtime, on_state=ignore_state)
 
     async def request(self, method: str, params: Json) -> Json:
-        """The result of one request, within the configured timeout. Raises McpRequestFailed."""
+        """Return the result of one request, within the configured timeout. Raises McpRequestFailed."""
         client = await self._live_client(method)
         return await client.request(method, params, self.config.tool_timeout_sec)
 
@@ -102,7 +102,7 @@ class McpServer:
         return self._client
 
     async def _run_connection(self, *, first: bool) -> None:
-        """Opens one connection and serves it until it closes."""
+        """Open one connection and serve it until it closes."""
         client: McpClient | None = None
         try:
             async with _open(self.config, self._runtime) as link, anyio.create_task_group() as group:
@@ -126,11 +126,11 @@ class McpServer:
                 self._client = None
 
     def _roots(self) -> tuple[str, ...]:
-        """What the server learns of the disk: nothing if it runs elsewhere."""
+        """Return what the server learns of the disk: nothing if it runs elsewhere."""
         return (self._runtime.cwd,) if isinstance(self.config.transport, McpStdioTransport) else ()
 
     async def _start(self, client: McpClient, *, first: bool) -> str | None:
-        """Handshake and list of tools, within the startup timeout. Returns the reason if it fails."""
+        """Shake hands and list the tools, within the startup timeout. Return the reason if it fails."""
         with anyio.move_on_after(self.config.startup_timeout_sec):
             try:
                 await client.initialize()

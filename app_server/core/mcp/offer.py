@@ -37,7 +37,7 @@ _DIGEST_LENGTH = 40
 
 
 def qualify(tools: Iterable[tuple[str, str]], taken: Collection[str] = ()) -> dict[str, tuple[str, str]]:
-    """Qualified name → (server, tool), in order. Omits duplicate tools of a server and tools without a name."""
+    """Return (server, tool) by qualified name, in order. Omits duplicate tools of a server and tools without a name."""
     named: dict[str, tuple[str, str]] = {}
     seen: set[tuple[str, str]] = set()
     for pair in tools:
@@ -96,7 +96,7 @@ class McpTool:
 def server_tools(
     config: McpServerConfig, listed: Iterable[Json]
 ) -> tuple[tuple[ServerTool, ...], tuple[str, ...]]:
-    """The tools of one server that its settings allow, and messages about omitted ones."""
+    """Return the tools of one server that its settings allow, and messages about omitted ones."""
     kept: list[ServerTool] = []
     notices: list[str] = []
     for raw in listed:
@@ -122,7 +122,7 @@ def server_tools(
 
 
 def allowed(config: McpServerConfig, tool: str) -> bool:
-    """First selects by `enabled_tools`, then removes `disabled_tools`."""
+    """Return whether `enabled_tools` selects a tool and `disabled_tools` does not remove it."""
     return (
         config.enabled_tools is None or tool in config.enabled_tools
     ) and tool not in config.disabled_tools
@@ -131,7 +131,7 @@ def allowed(config: McpServerConfig, tool: str) -> bool:
 def model_tools(
     offered: Iterable[ServerTool], taken: Collection[str]
 ) -> tuple[dict[str, McpTool], tuple[str, ...]]:
-    """All tools by qualified name, sorted, within the limits; and messages about omitted ones."""
+    """Return all tools by qualified name, sorted, within the limits; and messages about omitted ones."""
     found: dict[tuple[str, str], ServerTool] = {}
     size, left = 0, 0
     for tool in offered:

@@ -49,20 +49,20 @@ class McpCallOutcome(Struct, frozen=True):
         return self.result is None or self.result.is_error is True
 
     def payload(self) -> FunctionCallOutputPayload:
-        """The output for the model."""
+        """Return the output for the model."""
         if self.result is None:
             return FunctionCallOutputPayload(content=self.error or "", success=False)
         return payload_of(self.result)
 
     def event_result(self) -> McpResult:
-        """The result for clients."""
+        """Return the result for clients."""
         if self.result is None:
             return ErrResult(err=self.error or "")
         return OkResult(ok=self.result)
 
 
 def parse_result(raw: Json) -> CallToolResult | None:
-    """A server's result, truncated; None if it is invalid. Slow for large pictures: use a thread."""
+    """Return a server's result, truncated; None if it is invalid. Slow for large pictures: use a thread."""
     if not isinstance(raw, dict):
         return None
     blocks, structured = raw.get("content"), raw.get("structuredContent")
@@ -81,7 +81,7 @@ def parse_result(raw: Json) -> CallToolResult | None:
 
 
 def payload_of(result: CallToolResult) -> FunctionCallOutputPayload:
-    """Structured content if present, else the blocks as JSON; images stay images."""
+    """Return structured content if present, else the blocks as JSON; images stay images."""
     success = result.is_error is not True
     if result.structured_content is not None:
         return FunctionCallOutputPayload(content=_json(result.structured_content), success=success)
@@ -93,12 +93,12 @@ def payload_of(result: CallToolResult) -> FunctionCallOutputPayload:
 
 
 def text_result(text: str, *, is_error: bool | None = None) -> CallToolResult:
-    """A result with one text, for the tools that list and read resources."""
+    """Return a result with one text, for the tools that list and read resources."""
     return CallToolResult(content=(_text(text),), is_error=is_error)
 
 
 def known_fields(model: type[Model], raw: Json) -> Json:
-    """`raw` without unknown fields: icons and the like only cost context."""
+    """Return `raw` without unknown fields: icons and the like only cost context."""
     if not isinstance(raw, dict):
         return raw
     names = {info.alias or name for name, info in model.model_fields.items()}
@@ -107,7 +107,7 @@ def known_fields(model: type[Model], raw: Json) -> Json:
 
 @cache
 def _blocks() -> TypeAdapter[ContentBlock]:
-    """Built on the first result: it takes longer than everything else in this module."""
+    """Return the reader of blocks, built on the first result: it takes longer than all else in this module."""
     return TypeAdapter(ContentBlock)
 
 
@@ -120,7 +120,7 @@ def _block(raw: Json) -> ContentBlock:
 
 
 def _cut(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
-    """The blocks with their text and images truncated."""
+    """Return the blocks with their text and images truncated."""
     kept: list[ContentBlock] = []
     text_left, image_left = MAX_RESULT_CHARS, MAX_IMAGE_CHARS
     for block in blocks:
@@ -150,7 +150,7 @@ def _cut(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
 
 
 def _image_fault(image: ImageContent, room: int) -> str | None:
-    """Why this image is not valid for a model."""
+    """Return why this image is not valid for a model; None if it is."""
     kind, data = _media(image)
     if kind not in IMAGE_TYPES:
         return f"its type is {kind[:40]!r}"
@@ -164,7 +164,7 @@ def _image_fault(image: ImageContent, room: int) -> str | None:
 
 
 def _media(image: ImageContent) -> tuple[str, str]:
-    """Type and base64 of an image, also if the server sent a data URL."""
+    """Return type and base64 of an image, also if the server sent a data URL."""
     head, comma, data = image.data.partition(",") if image.data.startswith("data:") else ("", "", "")
     if comma and head.endswith(";base64"):
         return head.removeprefix("data:").removesuffix(";base64").lower(), data

@@ -55,7 +55,7 @@ _TEXT_IN_HEAD = re.compile(rb'"text"\s*:\s*"([^"\\]*(?:\\(?:u[0-9a-fA-F]{4}|[^u]
 
 
 def encode(message: Json) -> bytes:
-    """One line, including its end."""
+    """Return a message as one line, including its end."""
     try:
         return to_json(message) + b"\n"
     except ValueError:  # a lone surrogate in the model's arguments
@@ -63,8 +63,8 @@ def encode(message: Json) -> bytes:
 
 
 def parse(data: bytes) -> Iterator[Incoming]:
-    """The messages of one line or body. Splits batches, which older protocol versions allow. For a message with too
-    many values, yields the result of `oversized`.
+    """Yield the messages of one line or body. Splits batches, which older protocol versions allow. For a message with
+    too many values, yields the result of `oversized`.
     """
     if too_many_values(data):
         left = oversized(data[:KEPT_HEAD_BYTES], len(data), f"{MAX_VALUES} values")
@@ -79,7 +79,7 @@ def parse(data: bytes) -> Iterator[Incoming]:
 
 
 def parse_json(data: bytes) -> Json:
-    """The value, or None for invalid JSON. Replaces invalid Unicode."""
+    """Return the value, or None for invalid JSON. Replaces invalid Unicode."""
     try:
         return from_json(data, allow_inf_nan=False)
     except ValueError:
@@ -92,7 +92,7 @@ def parse_json(data: bytes) -> Json:
 
 
 def _mended(value: Json, depth: int) -> Json:
-    """The value with lone surrogates replaced. Raises ValueError if it is nested too deeply."""
+    """Return the value with lone surrogates replaced. Raises ValueError if it is nested too deeply."""
     if depth == 0:
         raise ValueError
     match value:
@@ -107,11 +107,11 @@ def _mended(value: Json, depth: int) -> Json:
 
 
 def _nothing(name: str) -> Json:
-    """JSON has no NaN and no infinity."""
+    """Return None: JSON has no NaN and no infinity."""
 
 
 def oversized(head: bytes, size: int, limit: str = f"{MAX_MESSAGE_BYTES} bytes") -> Incoming | None:
-    """A replacement for a message that is too large: a result with the beginning of its text, or an error."""
+    """Return a replacement for a message that is too large: a result with the beginning of its text, or an error."""
     found = _ID_IN_HEAD.search(head[:1024])
     if found is None or not head.lstrip().startswith(b"{"):
         return None

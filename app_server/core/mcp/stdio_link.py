@@ -54,7 +54,7 @@ class StdioLink:
             self._outgoing.send_nowait(encode(message))
 
     def set_protocol_version(self, version: str) -> None:
-        """The version makes no difference on a pipe."""
+        """Do nothing: the version makes no difference on a pipe."""
 
     def close(self) -> None:
         self._outgoing.close()
@@ -72,7 +72,7 @@ class StdioLink:
                 await budget.spend(len(chunk))
 
     async def _drain(self, stream: ByteReceiveStream) -> None:
-        """Reads stderr to its end, because a server blocks when the pipe is full."""
+        """Read stderr to its end, because a server blocks when the pipe is full."""
         left = STDERR_LINES
         with contextlib.suppress(*_GONE):
             while True:
@@ -94,7 +94,7 @@ async def _write(stream: ByteSendStream, waiting: MemoryObjectReceiveStream[byte
 async def open_stdio(
     name: str, transport: McpStdioTransport, runtime: McpRuntime
 ) -> AsyncIterator[StdioLink]:
-    """Starts the process, and ends it on exit. Raises OSError and McpFailure if it cannot start."""
+    """Start the process, and end it on exit. Raises OSError and McpFailure if it cannot start."""
     place = starting_folder(name, transport, runtime.home, runtime.cwd)
     env = process_environment(transport, runtime.environment, place, runtime.cwd)
     program = find_program(transport.command, env, place)
@@ -109,7 +109,7 @@ async def open_stdio(
 
 
 async def _end(process: McpProcess) -> None:
-    """Runs in a shield: every wait in here is bounded."""
+    """End a process. Runs in a shield: every wait in here is bounded."""
     with anyio.move_on_after(EOF_GRACE_SECONDS), contextlib.suppress(*_GONE):
         await process.stdin.aclose()
         await process.wait()

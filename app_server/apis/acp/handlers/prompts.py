@@ -52,7 +52,7 @@ def status_text(session: AcpSession) -> str:
 
 
 def servers_text(answer: McpListToolsResponseEvent) -> str:
-    """Servers that answered, with their tools; one that did not start has none."""
+    """List the servers that answered, with their tools; one that did not start has none."""
     servers: dict[str, list[str]] = {name: [] for name in answer.auth_statuses}
     for qualified, tool in answer.tools.items():
         parts = qualified.split("__")
@@ -121,7 +121,7 @@ async def _served(
 
 
 async def _read_prompts(context: PromptContext, session: AcpSession) -> None:
-    """The user may have changed them since the session began."""
+    """Read the user's prompts, which may have changed since the session began."""
     async with session.turns.order:
         prompts = await context.host.prompts()
     if prompts != session.commands.prompts:
@@ -173,7 +173,7 @@ async def _operate(session: AcpSession, ticket: Ticket, command: Command) -> Sto
 
 
 async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
-    """Servers that start slowly are waited for, unless the prompt is cancelled or the session ends."""
+    """Send the servers with their tools. Waits for slow ones, unless the prompt is cancelled or the session ends."""
     listed = session.expect_tool_list(session.live.session.do(ListTools()).operation)
     async with anyio.create_task_group() as group:
 
