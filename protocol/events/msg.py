@@ -13,61 +13,8 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
 from protocol.base import ELSEWHERE, Json, tag_of
-from protocol.events.commands import (
-    ApplyPatchApprovalRequestEvent,
-    ExecApprovalRequestEvent,
-    ExecCommandBeginEvent,
-    ExecCommandEndEvent,
-    ExecCommandOutputDeltaEvent,
-    PatchApplyBeginEvent,
-    PatchApplyEndEvent,
-    TurnDiffEvent,
-    ViewImageToolCallEvent,
-)
-from protocol.events.messages import (
-    AgentMessageContentDeltaEvent,
-    AgentMessageDeltaEvent,
-    AgentMessageEvent,
-    AgentReasoningDeltaEvent,
-    AgentReasoningEvent,
-    AgentReasoningRawContentDeltaEvent,
-    AgentReasoningRawContentEvent,
-    AgentReasoningSectionBreakEvent,
-    ReasoningContentDeltaEvent,
-    ReasoningRawContentDeltaEvent,
-    UserMessageEvent,
-)
-from protocol.events.notices import (
-    BackgroundEventEvent,
-    DeprecationNoticeEvent,
-    ErrorEvent,
-    GetHistoryEntryResponseEvent,
-    ListCustomPromptsResponseEvent,
-    ShutdownCompleteEvent,
-    StreamErrorEvent,
-    UndoCompletedEvent,
-    UndoStartedEvent,
-    WarningEvent,
-)
+from protocol.events import commands, messages, notices, tools, turn
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
-from protocol.events.tools import (
-    ElicitationRequestEvent,
-    McpListToolsResponseEvent,
-    McpToolCallBeginEvent,
-    McpToolCallEndEvent,
-    PlanUpdateEvent,
-    WebSearchBeginEvent,
-    WebSearchEndEvent,
-)
-from protocol.events.turn import (
-    ItemCompletedEvent,
-    ItemStartedEvent,
-    RawResponseItemEvent,
-    TaskCompleteEvent,
-    TaskStartedEvent,
-    TokenCountEvent,
-    TurnAbortedEvent,
-)
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
 from protocol.reading import read
@@ -109,53 +56,53 @@ class SessionConfiguredEvent(EngineStruct, omit_defaults=True):
 
 
 _AnyEvent = (
-    ErrorEvent
-    | WarningEvent
-    | TaskStartedEvent
-    | TaskCompleteEvent
-    | TokenCountEvent
-    | AgentMessageEvent
-    | UserMessageEvent
-    | AgentMessageDeltaEvent
-    | AgentReasoningEvent
-    | AgentReasoningDeltaEvent
-    | AgentReasoningRawContentEvent
-    | AgentReasoningRawContentDeltaEvent
-    | AgentReasoningSectionBreakEvent
+    notices.ErrorEvent
+    | notices.WarningEvent
+    | turn.TaskStartedEvent
+    | turn.TaskCompleteEvent
+    | turn.TokenCountEvent
+    | messages.AgentMessageEvent
+    | messages.UserMessageEvent
+    | messages.AgentMessageDeltaEvent
+    | messages.AgentReasoningEvent
+    | messages.AgentReasoningDeltaEvent
+    | messages.AgentReasoningRawContentEvent
+    | messages.AgentReasoningRawContentDeltaEvent
+    | messages.AgentReasoningSectionBreakEvent
     | SessionConfiguredEvent
-    | McpToolCallBeginEvent
-    | McpToolCallEndEvent
-    | WebSearchBeginEvent
-    | WebSearchEndEvent
-    | ExecCommandBeginEvent
-    | ExecCommandOutputDeltaEvent
-    | ExecCommandEndEvent
-    | ViewImageToolCallEvent
-    | ExecApprovalRequestEvent
-    | ApplyPatchApprovalRequestEvent
-    | ElicitationRequestEvent
-    | DeprecationNoticeEvent
-    | BackgroundEventEvent
-    | UndoStartedEvent
-    | UndoCompletedEvent
-    | StreamErrorEvent
-    | PatchApplyBeginEvent
-    | PatchApplyEndEvent
-    | TurnDiffEvent
-    | GetHistoryEntryResponseEvent
-    | McpListToolsResponseEvent
-    | ListCustomPromptsResponseEvent
-    | PlanUpdateEvent
-    | TurnAbortedEvent
-    | ShutdownCompleteEvent
+    | tools.McpToolCallBeginEvent
+    | tools.McpToolCallEndEvent
+    | tools.WebSearchBeginEvent
+    | tools.WebSearchEndEvent
+    | commands.ExecCommandBeginEvent
+    | commands.ExecCommandOutputDeltaEvent
+    | commands.ExecCommandEndEvent
+    | commands.ViewImageToolCallEvent
+    | commands.ExecApprovalRequestEvent
+    | commands.ApplyPatchApprovalRequestEvent
+    | tools.ElicitationRequestEvent
+    | notices.DeprecationNoticeEvent
+    | notices.BackgroundEventEvent
+    | notices.UndoStartedEvent
+    | notices.UndoCompletedEvent
+    | notices.StreamErrorEvent
+    | commands.PatchApplyBeginEvent
+    | commands.PatchApplyEndEvent
+    | commands.TurnDiffEvent
+    | notices.GetHistoryEntryResponseEvent
+    | tools.McpListToolsResponseEvent
+    | notices.ListCustomPromptsResponseEvent
+    | tools.PlanUpdateEvent
+    | turn.TurnAbortedEvent
+    | notices.ShutdownCompleteEvent
     | EnteredReviewModeEvent
     | ExitedReviewModeEvent
-    | RawResponseItemEvent
-    | ItemStartedEvent
-    | ItemCompletedEvent
-    | AgentMessageContentDeltaEvent
-    | ReasoningContentDeltaEvent
-    | ReasoningRawContentDeltaEvent
+    | turn.RawResponseItemEvent
+    | turn.ItemStartedEvent
+    | turn.ItemCompletedEvent
+    | messages.AgentMessageContentDeltaEvent
+    | messages.ReasoningContentDeltaEvent
+    | messages.ReasoningRawContentDeltaEvent
 )
 
 EventMsg = TypeAliasType("EventMsg", Annotated[_AnyEvent, Field(discriminator="type")])

@@ -9,22 +9,8 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import Foreign, Json, unserved
 from protocol.structs import json_bytes, replace, shown
+from protocol.v2 import item_parts as parts
 from protocol.v2.fields import LegacyAppPathString
-from protocol.v2.item_parts import (
-    CommandAction,
-    CommandExecutionSource,
-    CommandExecutionStatus,
-    DynamicToolCallOutputContentItem,
-    DynamicToolCallStatus,
-    FileUpdateChange,
-    Item,
-    McpToolCallError,
-    McpToolCallResult,
-    McpToolCallStatus,
-    PatchApplyStatus,
-    UserInput,
-    WebSearchAction,
-)
 
 
 class MessagePhase(StrEnum):
@@ -35,15 +21,15 @@ class MessagePhase(StrEnum):
     FINAL_ANSWER = "final_answer"
 
 
-class UserMessageThreadItem(Item):
+class UserMessageThreadItem(parts.Item):
     """What the user said, as it was sent; `clientId` is the client's own name for it."""
 
     type: Literal["userMessage"] = "userMessage"
     client_id: str | None = None
-    content: tuple[UserInput, ...]
+    content: tuple[parts.UserInput, ...]
 
 
-class AgentMessageThreadItem(Item):
+class AgentMessageThreadItem(parts.Item):
     """What the model said."""
 
     type: Literal["agentMessage"] = "agentMessage"
@@ -52,14 +38,14 @@ class AgentMessageThreadItem(Item):
     memory_citation: Annotated[Foreign, unserved("MemoryCitation")] | None = None
 
 
-class PlanThreadItem(Item):
+class PlanThreadItem(parts.Item):
     """The plan that the model proposed."""
 
     type: Literal["plan"] = "plan"
     text: str
 
 
-class ReasoningThreadItem(Item):
+class ReasoningThreadItem(parts.Item):
     """What the model thought: summaries by part, and the raw text where it is shown."""
 
     type: Literal["reasoning"] = "reasoning"
@@ -67,16 +53,16 @@ class ReasoningThreadItem(Item):
     content: tuple[str, ...] = ()
 
 
-class CommandExecutionThreadItem(Item):
+class CommandExecutionThreadItem(parts.Item):
     """A command; `command` is one line, quoted for a shell. Output is null while it runs or where it is empty."""
 
     type: Literal["commandExecution"] = "commandExecution"
     command: str
     cwd: LegacyAppPathString
     process_id: str | None = None
-    source: CommandExecutionSource = "agent"
-    status: CommandExecutionStatus
-    command_actions: tuple[CommandAction, ...]
+    source: parts.CommandExecutionSource = "agent"
+    status: parts.CommandExecutionStatus
+    command_actions: tuple[parts.CommandAction, ...]
     aggregated_output: str | None = None
     exit_code: int | None = None
     duration_ms: int | None = None
@@ -84,24 +70,24 @@ class CommandExecutionThreadItem(Item):
     script_path: str | None = None
 
 
-class FileChangeThreadItem(Item):
+class FileChangeThreadItem(parts.Item):
     """A patch."""
 
     type: Literal["fileChange"] = "fileChange"
-    changes: tuple[FileUpdateChange, ...]
-    status: PatchApplyStatus
+    changes: tuple[parts.FileUpdateChange, ...]
+    status: parts.PatchApplyStatus
 
 
-class McpToolCallThreadItem(Item, omit_defaults=True):
+class McpToolCallThreadItem(parts.Item, omit_defaults=True):
     """A call of a tool of an MCP server: `result` or `error` when it ended."""
 
     type: Literal["mcpToolCall"] = shown("mcpToolCall")
     server: str
     tool: str
-    status: McpToolCallStatus
+    status: parts.McpToolCallStatus
     arguments: Json
-    result: McpToolCallResult | None = shown(None)
-    error: McpToolCallError | None = shown(None)
+    result: parts.McpToolCallResult | None = shown(None)
+    error: parts.McpToolCallError | None = shown(None)
     duration_ms: int | None = shown(None)
     app_context: Annotated[Foreign, unserved("McpToolCallAppContext")] | None = shown(None)
     plugin_id: str | None = shown(None)
@@ -110,56 +96,56 @@ class McpToolCallThreadItem(Item, omit_defaults=True):
     mcp_app_resource_uri: str | None = None
 
 
-class DynamicToolCallThreadItem(Item):
+class DynamicToolCallThreadItem(parts.Item):
     """A call of a tool that the client brought."""
 
     type: Literal["dynamicToolCall"] = "dynamicToolCall"
     namespace: str | None = None
     tool: str
     arguments: Json
-    status: DynamicToolCallStatus
-    content_items: tuple[DynamicToolCallOutputContentItem, ...] | None = None
+    status: parts.DynamicToolCallStatus
+    content_items: tuple[parts.DynamicToolCallOutputContentItem, ...] | None = None
     success: bool | None = None
     duration_ms: int | None = None
 
 
-class WebSearchThreadItem(Item):
+class WebSearchThreadItem(parts.Item):
     """A search on the web, or a page that was opened."""
 
     type: Literal["webSearch"] = "webSearch"
     query: str
-    action: WebSearchAction | None = None
+    action: parts.WebSearchAction | None = None
     results: tuple[Json, ...] | None = None
 
 
-class ImageViewThreadItem(Item):
+class ImageViewThreadItem(parts.Item):
     """A picture that the model looked at."""
 
     type: Literal["imageView"] = "imageView"
     path: LegacyAppPathString
 
 
-class EnteredReviewModeThreadItem(Item):
+class EnteredReviewModeThreadItem(parts.Item):
     """A review begins; `review` says of what."""
 
     type: Literal["enteredReviewMode"] = "enteredReviewMode"
     review: str
 
 
-class ExitedReviewModeThreadItem(Item):
+class ExitedReviewModeThreadItem(parts.Item):
     """A review ended; `review` is what it found."""
 
     type: Literal["exitedReviewMode"] = "exitedReviewMode"
     review: str
 
 
-class ContextCompactionThreadItem(Item):
+class ContextCompactionThreadItem(parts.Item):
     """The history was replaced by a summary."""
 
     type: Literal["contextCompaction"] = "contextCompaction"
 
 
-class OtherThreadItem(Item):
+class OtherThreadItem(parts.Item):
     """An item that only other servers make: of hooks, sub-agents and generated pictures, and results given in advance.
     `raw` is all of it.
     """

@@ -14,26 +14,7 @@ from typing import assert_never
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
 from app_server.core.rollout.stored_events import kept_item
-from protocol.engine.events import (
-    AgentMessageDelta,
-    CommandOutput,
-    ItemCompleted,
-    ItemStarted,
-    ReasoningSummaryDelta,
-    ReasoningSummaryPart,
-    ReasoningTextDelta,
-    TerminalInput,
-)
-from protocol.engine.items import (
-    CommandExecution,
-    CommandSource,
-    DynamicToolCall,
-    FileChange,
-    Item,
-    ItemStatus,
-    McpToolCall,
-    Plan,
-)
+from protocol.engine import events, items
 from protocol.structs import Written, replace
 from protocol.table import AnyServerNotification
 from protocol.v2 import item_events as wire
@@ -97,16 +78,16 @@ ThreadItems = OpenItems[DeltaHeads]
 ShownItem = OpenItem[DeltaHeads]
 
 ItemEvent = (
-    ItemStarted
-    | ItemCompleted
-    | AgentMessageDelta
-    | ReasoningSummaryDelta
-    | ReasoningSummaryPart
-    | ReasoningTextDelta
-    | CommandOutput
-    | TerminalInput
+    events.ItemStarted
+    | events.ItemCompleted
+    | events.AgentMessageDelta
+    | events.ReasoningSummaryDelta
+    | events.ReasoningSummaryPart
+    | events.ReasoningTextDelta
+    | events.CommandOutput
+    | events.TerminalInput
 )
-Ended = tuple[ItemCompleted, ...]
+Ended = tuple[events.ItemCompleted, ...]
 """Ends of items, under their ids in the thread."""
 
 
@@ -117,24 +98,24 @@ class ItemLines:
     def take(self, turn_id: str, event: ItemEvent) -> Ended:
         """Write what the event says; return the items that ended by it."""
         match event:
-            case AgentMessageDelta():
+            case events.AgentMessageDelta():
                 self._message_delta(turn_id, event)
-            case ReasoningSummaryDelta():
+            case events.ReasoningSummaryDelta():
                 method, index = SUMMARY_DELTA, b',"summaryIndex":%d' % event.index
                 self._delta(self._open.get(turn_id, event.item_id), method, event.delta, index)
-            case ReasoningTextDelta():
+            case events.ReasoningTextDelta():
                 method, index = TEXT_DELTA, b',"contentIndex":%d' % event.index
                 self._delta(self._open.get(turn_id, event.item_id), method, event.delta, index)
-            case CommandOutput():
+            case events.CommandOutput():
                 if (opened := self._open.get(turn_id, event.item_id)) is not None:
                     self._output(opened, opened.output(event.stream, event.chunk))
-            case ItemStarted():
+            case events.ItemStarted():
                 return self._started(turn_id, event)
-            case ItemCompleted():
+            case events.ItemCompleted():
                 return self._completed(turn_id, event)
-            case ReasoningSummaryPart():
+            case events.ReasoningSummaryPart():
                 self._summary_part(turn_id, event)
-            case TerminalInput():
+            case events.TerminalInput():
                 self._typed(turn_id, event)
             case _:
                 assert_never(event)
@@ -146,20 +127,20 @@ class ItemLines:
         return tuple(self._end(each, _cut(each, at_ms)) for each in left)
 
     # --- begin and end
-    def _started(self, turn_id: str, event: ItemStarted) -> Ended:
+    def _started(self, turn_id: str, event: events.ItemStarted) -> Ended:
         before = self._open.get(turn_id, event.item.id)
         # Two calls under one id: the engine knows the second only from now on.
         ended = () if before is None else (self._end(before, _cut(before, event.at_ms)),)
         self._begin(turn_id, event.item, event.at_ms)
         return ended
 
-    def _completed(self, turn_id: str, event: ItemCompleted) -> Ended:
+    def _completed(self, turn_id: str, event: events.ItemCompleted) -> Ended:
         opened = self._open.get(turn_id, event.item.id)
         if opened is None:  # it began before somebody followed the thread
             opened = self._begin(turn_id, event.item, event.started_at_ms)
         return (self._end(opened, event),)
 
-    def _begin(self, turn_id: str, item: Item, at_ms: int) -> ShownItem:
+    def _begin(self, turn_id: str, item: items.Item, at_ms: int) -> ShownItem:
         opened = self._open.begin(turn_id, item, at_ms, lambda _: {})
         started = wire.ItemStartedNotification(
             item=thread_item(kept_item(opened.item), at_ms, None),
@@ -170,7 +151,7 @@ class ItemLines:
         self._lines.add(wire.ITEM_STARTED, started)
         return opened
 
-    def _end(self, opened: ShownItem, event: ItemCompleted) -> ItemCompleted:
+    def _end(self, opened: ShownItem, event: events.ItemCompleted) -> events.ItemCompleted:
         for text in opened.rest_of_output():
             self._output(opened, text)
         self._open.end(opened)
@@ -185,16 +166,16 @@ class ItemLines:
         return event
 
     # --- between
-    def _message_delta(self, turn_id: str, event: AgentMessageDelta) -> None:
+    def _message_delta(self, turn_id: str, event: events.AgentMessageDelta) -> None:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
             opened.deltas.append(event.delta)
-            plan = isinstance(opened.item, Plan)
+            plan = isinstance(opened.item, items.Plan)
             row = wire.ITEM_PLAN_DELTA if plan else wire.ITEM_AGENT_MESSAGE_DELTA
             self._delta(opened, row.method, event.delta)
 
     def _output(self, opened: ShownItem, text: str) -> None:
-        if isinstance(opened.item, FileChange):
+        if isinstance(opened.item, items.FileChange):
             return  # what it prints is for the model; clients see its changes
         step = PIECE if text.isascii() else PIECE // WIDEST
         for start in range(0, len(text), step):
@@ -210,7 +191,7 @@ class ItemLines:
             opened.shown[method] = head
         self._lines.add_delta(method, head, text, index)
 
-    def _summary_part(self, turn_id: str, event: ReasoningSummaryPart) -> None:
+    def _summary_part(self, turn_id: str, event: events.ReasoningSummaryPart) -> None:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
             part = wire.ReasoningSummaryPartAddedNotification(
@@ -221,7 +202,7 @@ class ItemLines:
             )
             self._lines.add(wire.ITEM_REASONING_SUMMARY_PART_ADDED, part)
 
-    def _typed(self, turn_id: str, event: TerminalInput) -> None:
+    def _typed(self, turn_id: str, event: events.TerminalInput) -> None:
         opened = self._open.latest(turn_id, event.item_id)
         if opened is not None:
             typed = wire.TerminalInteractionNotification(
@@ -234,12 +215,14 @@ class ItemLines:
             self._lines.add(wire.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION, typed)
 
 
-def _goes_on(item: Item) -> bool:
-    return isinstance(item, CommandExecution) and item.source is CommandSource.TERMINAL
+def _goes_on(item: items.Item) -> bool:
+    return isinstance(item, items.CommandExecution) and item.source is items.CommandSource.TERMINAL
 
 
-def _cut(opened: ShownItem, at_ms: int) -> ItemCompleted:
+def _cut(opened: ShownItem, at_ms: int) -> events.ItemCompleted:
     item = opened.so_far()
-    if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
-        item = replace(item, status=ItemStatus.FAILED)
-    return ItemCompleted(item, opened.started_ms, at_ms, cut=True)
+    if isinstance(
+        item, items.CommandExecution | items.FileChange | items.McpToolCall | items.DynamicToolCall
+    ):
+        item = replace(item, status=items.ItemStatus.FAILED)
+    return events.ItemCompleted(item, opened.started_ms, at_ms, cut=True)

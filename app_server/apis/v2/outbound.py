@@ -20,27 +20,8 @@ from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
+from protocol.engine import events
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import (
-    AgentMessageDelta,
-    AttemptFailed,
-    CommandRunning,
-    GoalCleared,
-    GoalUpdated,
-    ItemCompleted,
-    ItemStarted,
-    McpServersSettled,
-    McpServerStateChanged,
-    Notice,
-    PatchWriting,
-    Question,
-    SessionEvent,
-    SettingsChanged,
-    TurnEnded,
-    TurnKind,
-    TurnStarted,
-    TurnStatus,
-)
 from protocol.engine.items import Item
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.engine.turns import EndedItem, TurnRecord
@@ -52,10 +33,10 @@ from protocol.v2 import item_events as wire
 from protocol.v2 import server, turn
 from protocol.v2.thread import THREAD_STATUS_CHANGED, ThreadStatusChangedNotification
 
-Unshown = Question | PatchWriting | CommandRunning | McpServersSettled
+Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
 """Questions have a way of their own; the others say what is shown already."""
 
-AskClient = Callable[[str, SessionEvent, Item | None, int], ClientQuestion | None]
+AskClient = Callable[[str, events.SessionEvent, Item | None, int], ClientQuestion | None]
 
 
 def _load_question() -> AskClient:
@@ -115,13 +96,13 @@ class ThreadAdapter:
         return engine_id if opened is None else opened.item.id
 
     # --- what a live conversation asks of an API
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
         self._news.subscribed = subscribed
         self._take(event, raw=raw)
         lines = self._lines.take()
         return lines if subscribed else ()
 
-    def question(self, event: SessionEvent) -> ClientQuestion | None:
+    def question(self, event: events.SessionEvent) -> ClientQuestion | None:
         match event.event:
             case ElicitationRequestEvent() | ToolCallQuestion() | UserInputQuestion():
                 opened = None
@@ -146,27 +127,27 @@ class ThreadAdapter:
         """Do nothing: this API does not show the end of a session."""
 
     # --- events
-    def _take(self, event: SessionEvent, *, raw: bool) -> None:
+    def _take(self, event: events.SessionEvent, *, raw: bool) -> None:
         inner, turn_id = event.event, event.turn_id
-        if turn_id is not None and isinstance(inner, AgentMessageDelta):
+        if turn_id is not None and isinstance(inner, events.AgentMessageDelta):
             self._items.take(turn_id, inner)
-        elif isinstance(inner, GoalUpdated | GoalCleared):
+        elif isinstance(inner, events.GoalUpdated | events.GoalCleared):
             self._news.goal(turn_id, inner)
         elif isinstance(inner, TokenCountEvent) and self._in_review():
             pass  # the context of a review is not the thread's; its usage is in the total of the next turn
-        elif isinstance(inner, Notice):
+        elif isinstance(inner, events.Notice):
             self._news.take(turn_id, inner, raw=raw)
-        elif isinstance(inner, SettingsChanged):
+        elif isinstance(inner, events.SettingsChanged):
             self._news.settings(inner)
-        elif isinstance(inner, McpServerStateChanged):
+        elif isinstance(inner, events.McpServerStateChanged):
             self._news.server_state(inner)
         elif turn_id is not None and not isinstance(inner, Unshown):
             match inner:
-                case TurnStarted():
+                case events.TurnStarted():
                     self._turn_started(turn_id, inner)
-                case TurnEnded():
+                case events.TurnEnded():
                     self._turn_ended(turn_id, inner)
-                case AttemptFailed(attempt=attempt, attempts=attempts):
+                case events.AttemptFailed(attempt=attempt, attempts=attempts):
                     self._error(turn_id, retried_error(inner.error, attempt, attempts), will_retry=True)
                 case of_item:
                     self._keep(turn_id, self._items.take(turn_id, of_item))
@@ -175,42 +156,42 @@ class ThreadAdapter:
         """Keep ended items of the turn that runs; a turn that is over is read from the disk."""
         for each in ended:
             if self._is_running(turn_id):
-                self._fold.apply(SessionEvent("", turn_id, each))
+                self._fold.apply(events.SessionEvent("", turn_id, each))
             message = review_message(EndedItem(each.item, each.started_at_ms, each.at_ms, each.cut))
             if message is not None:
-                self._items.take(turn_id, ItemStarted(message.item, each.at_ms))
-                self._items.take(turn_id, ItemCompleted(message.item, each.at_ms, each.at_ms))
+                self._items.take(turn_id, events.ItemStarted(message.item, each.at_ms))
+                self._items.take(turn_id, events.ItemCompleted(message.item, each.at_ms, each.at_ms))
 
     def _is_running(self, turn_id: str) -> bool:
         running = self.running
         return running is not None and running.id == turn_id
 
     def _in_review(self) -> bool:
-        return self.running is not None and self.running.kind is TurnKind.REVIEW
+        return self.running is not None and self.running.kind is events.TurnKind.REVIEW
 
-    def _turn_started(self, turn_id: str, event: TurnStarted) -> None:
+    def _turn_started(self, turn_id: str, event: events.TurnStarted) -> None:
         if self._is_running(turn_id):
             return
         self._fold = TurnFold()
-        self._fold.apply(SessionEvent("", turn_id, event))
+        self._fold.apply(events.SessionEvent("", turn_id, event))
         self._news.turn_started()
         shown = shown_turn(self._fold.last, turn.TurnItemsView.NOT_LOADED)
         started = turn.TurnStartedNotification(thread_id=self._thread_id, turn=shown)
         self._lines.add(turn.TURN_STARTED, started)
 
-    def _turn_ended(self, turn_id: str, event: TurnEnded) -> None:
+    def _turn_ended(self, turn_id: str, event: events.TurnEnded) -> None:
         if not self._is_running(turn_id):
             self._fold = TurnFold()
             if (
                 event.started_at is None
             ):  # it ended before it did anything; else it began before we followed it
-                self._turn_started(turn_id, TurnStarted(TurnKind.REGULAR, None, event.ended_at))
+                self._turn_started(turn_id, events.TurnStarted(events.TurnKind.REGULAR, None, event.ended_at))
         self._keep(turn_id, self._items.end_turn(turn_id, int(event.ended_at * 1000)))
-        if event.status is TurnStatus.FAILED:
+        if event.status is events.TurnStatus.FAILED:
             error = event.error or _UNEXPLAINED
             event = replace(event, error=error)
             self._error(turn_id, turn_error(error), will_retry=False)
-        self._fold.apply(SessionEvent("", turn_id, event))
+        self._fold.apply(events.SessionEvent("", turn_id, event))
         shown = ended_turn(self._fold.last)
         completed = turn.TurnCompletedNotification(thread_id=self._thread_id, turn=shown)
         self._lines.add(turn.TURN_COMPLETED, completed)

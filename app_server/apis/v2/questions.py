@@ -13,39 +13,24 @@ from app_server.apis.v2.items import command_actions, command_line
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import Answer, Command
 from protocol.base import Json
+from protocol.engine import questions as engine
 from protocol.engine.events import Question, SessionEvent
 from protocol.engine.items import CommandExecution, CommandSource, Item
-from protocol.engine.questions import (
-    AllowFiles,
-    KeepRule,
-    ToolCallAnswer,
-    ToolCallQuestion,
-    UserInputAnswer,
-    UserInputQuestion,
-)
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ReviewDecision
 from protocol.responses import InputImage, InputText
 from protocol.structs import Written
 from protocol.table import AnyServerRequest
+from protocol.v2 import approval
 from protocol.v2 import question as wire
-from protocol.v2.approval import (
-    ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
-    ITEM_FILE_CHANGE_REQUEST_APPROVAL,
-    AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
-    CommandExecutionApprovalDecision,
-    CommandExecutionRequestApprovalParams,
-    ExecpolicyAmendment,
-    FileChangeApprovalDecision,
-    FileChangeRequestApprovalParams,
-    parse_decision,
-)
 
 INVALID: Final = "dynamic tool response was invalid"
 
 
-def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> wire.DynamicToolCallParams:
+def tool_call_params(
+    thread_id: str, turn_id: str, call: engine.ToolCallQuestion
+) -> wire.DynamicToolCallParams:
     return wire.DynamicToolCallParams(
         thread_id=thread_id,
         turn_id=turn_id,
@@ -57,7 +42,7 @@ def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> wi
 
 
 def user_input_params(
-    thread_id: str, turn_id: str, asked: UserInputQuestion
+    thread_id: str, turn_id: str, asked: engine.UserInputQuestion
 ) -> wire.ToolRequestUserInputParams:
     """Return the questions; another answer than the ones to choose from may always be given."""
     questions = tuple(
@@ -82,7 +67,7 @@ def user_input_params(
     )
 
 
-def tool_call_answer(result: Json) -> ToolCallAnswer | None:
+def tool_call_answer(result: Json) -> engine.ToolCallAnswer | None:
     """Read the answer of a tool; None for an error. Parts that are not understood make the whole answer invalid."""
     if result is None:
         return None
@@ -90,17 +75,17 @@ def tool_call_answer(result: Json) -> ToolCallAnswer | None:
         case {"success": bool(success), "contentItems": [*items]}:
             parts = [_part(item) for item in items]
             if None not in parts:
-                return ToolCallAnswer(success, tuple(part for part in parts if part is not None))
+                return engine.ToolCallAnswer(success, tuple(part for part in parts if part is not None))
         case _:
             pass
-    return ToolCallAnswer(False, (InputText(text=INVALID),))
+    return engine.ToolCallAnswer(False, (InputText(text=INVALID),))
 
 
-def user_input_answer(result: Json) -> UserInputAnswer | None:
+def user_input_answer(result: Json) -> engine.UserInputAnswer | None:
     match result:
         case {"answers": dict(given)}:
             answers = {id: _texts(answer) for id, answer in given.items()}
-            return UserInputAnswer({id: texts for id, texts in answers.items() if texts is not None})
+            return engine.UserInputAnswer({id: texts for id, texts in answers.items() if texts is not None})
         case _:
             return None
 
@@ -125,13 +110,13 @@ def _texts(answer: Json) -> tuple[str, ...] | None:
             return None
 
 
-OFFERED: Final = tuple(FileChangeApprovalDecision)
+OFFERED: Final = tuple(approval.FileChangeApprovalDecision)
 
 _DECISIONS: Final = {
-    FileChangeApprovalDecision.ACCEPT: ReviewDecision.APPROVED,
-    FileChangeApprovalDecision.ACCEPT_FOR_SESSION: ReviewDecision.APPROVED_FOR_SESSION,
-    FileChangeApprovalDecision.DECLINE: ReviewDecision.DENIED,
-    FileChangeApprovalDecision.CANCEL: ReviewDecision.ABORT,
+    approval.FileChangeApprovalDecision.ACCEPT: ReviewDecision.APPROVED,
+    approval.FileChangeApprovalDecision.ACCEPT_FOR_SESSION: ReviewDecision.APPROVED_FOR_SESSION,
+    approval.FileChangeApprovalDecision.DECLINE: ReviewDecision.DENIED,
+    approval.FileChangeApprovalDecision.CANCEL: ReviewDecision.ABORT,
 }
 _NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
@@ -153,9 +138,9 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
 
 def _kind(event: Question) -> QuestionKind:
     match event:
-        case ToolCallQuestion():
+        case engine.ToolCallQuestion():
             return QuestionKind.CALL
-        case UserInputQuestion():
+        case engine.UserInputQuestion():
             return QuestionKind.INPUT
         case _:
             return QuestionKind.APPROVAL
@@ -163,24 +148,28 @@ def _kind(event: Question) -> QuestionKind:
 
 def decision(result: Json) -> ReviewDecision:
     """Parse the client's decision; an invalid one, or None for an error, is a denial."""
-    parsed = parse_decision(result)
-    return _DECISIONS[parsed] if isinstance(parsed, FileChangeApprovalDecision) else ReviewDecision.DENIED
+    parsed = approval.parse_decision(result)
+    return (
+        _DECISIONS[parsed]
+        if isinstance(parsed, approval.FileChangeApprovalDecision)
+        else ReviewDecision.DENIED
+    )
 
 
-def accepted_rule(result: Json) -> KeepRule | None:
+def accepted_rule(result: Json) -> engine.KeepRule | None:
     """Return the rule for which the client says yes for good. The engine keeps none but the one that it proposed."""
-    parsed = parse_decision(result)
-    if not isinstance(parsed, AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision):
+    parsed = approval.parse_decision(result)
+    if not isinstance(parsed, approval.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision):
         return None
-    return KeepRule(parsed.accept_with_execpolicy_amendment.execpolicy_amendment)
+    return engine.KeepRule(parsed.accept_with_execpolicy_amendment.execpolicy_amendment)
 
 
-def _offered(proposed: tuple[str, ...] | None) -> tuple[CommandExecutionApprovalDecision, ...]:
+def _offered(proposed: tuple[str, ...] | None) -> tuple[approval.CommandExecutionApprovalDecision, ...]:
     """Return everything that is taken as an answer, and nothing else."""
     if proposed is None:
         return OFFERED
-    amendment = ExecpolicyAmendment(execpolicy_amendment=proposed)
-    rule = AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
+    amendment = approval.ExecpolicyAmendment(execpolicy_amendment=proposed)
+    rule = approval.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
         accept_with_execpolicy_amendment=amendment
     )
     yes, for_session, *no = OFFERED
@@ -193,21 +182,24 @@ def _request(
     match event:
         case ExecApprovalRequestEvent():
             typed = _is_typed(event, item)
-            return ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL, CommandExecutionRequestApprovalParams(
-                kind="writeStdin" if typed else "command",
-                thread_id=thread_id,
-                turn_id=turn_id or "",
-                item_id=event.call_id if item is None else item.id,
-                started_at_ms=now_ms,
-                reason=event.reason,
-                command="".join(event.command) if typed else command_line(event.command),
-                cwd=event.cwd,
-                command_actions=command_actions(event.parsed_cmd, event.command, event.cwd),
-                proposed_execpolicy_amendment=event.proposed_rule,
-                available_decisions=_offered(event.proposed_rule),
+            return (
+                approval.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
+                approval.CommandExecutionRequestApprovalParams(
+                    kind="writeStdin" if typed else "command",
+                    thread_id=thread_id,
+                    turn_id=turn_id or "",
+                    item_id=event.call_id if item is None else item.id,
+                    started_at_ms=now_ms,
+                    reason=event.reason,
+                    command="".join(event.command) if typed else command_line(event.command),
+                    cwd=event.cwd,
+                    command_actions=command_actions(event.parsed_cmd, event.command, event.cwd),
+                    proposed_execpolicy_amendment=event.proposed_rule,
+                    available_decisions=_offered(event.proposed_rule),
+                ),
             )
         case ApplyPatchApprovalRequestEvent():
-            return ITEM_FILE_CHANGE_REQUEST_APPROVAL, FileChangeRequestApprovalParams(
+            return approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL, approval.FileChangeRequestApprovalParams(
                 thread_id=thread_id,
                 turn_id=turn_id or "",
                 item_id=event.call_id if item is None else item.id,
@@ -228,9 +220,9 @@ def _request(
                 wire.MCP_SERVER_ELICITATION_REQUEST,
                 wire.McpServerElicitationRequestParams.model_construct(form),
             )
-        case ToolCallQuestion():
+        case engine.ToolCallQuestion():
             return wire.ITEM_TOOL_CALL, tool_call_params(thread_id, turn_id or "", event)
-        case UserInputQuestion():
+        case engine.UserInputQuestion():
             return wire.ITEM_TOOL_REQUEST_USER_INPUT, user_input_params(thread_id, turn_id or "", event)
         case _:
             assert_never(event)
@@ -254,12 +246,12 @@ def _command(event: Question, result: Json) -> Command:
         case ApplyPatchApprovalRequestEvent():
             decided = decision(result)
             for_session = decided is ReviewDecision.APPROVED_FOR_SESSION
-            return decide(event, decided, AllowFiles() if for_session else None)
+            return decide(event, decided, engine.AllowFiles() if for_session else None)
         case ElicitationRequestEvent():
             return answer_elicitation(event, result)
-        case ToolCallQuestion(call_id=call_id):
+        case engine.ToolCallQuestion(call_id=call_id):
             return Answer(call_id, tool_call_answer(result))
-        case UserInputQuestion(call_id=call_id):
+        case engine.UserInputQuestion(call_id=call_id):
             return Answer(call_id, user_input_answer(result))
         case _:
             assert_never(event)
