@@ -242,7 +242,6 @@ LONGEST_CLASS = 200
 
 LONG_CLASSES = {
     "Beneath": "each name of a path is opened by the one before, so that none of its steps is of use alone",
-    "RolloutWriter": "holds one file in one state from its lock to its last line",
 }
 
 FACES = {
@@ -286,10 +285,10 @@ BESIDE_THE_FACES = {
         "exec.streams",
         "files.search",
         "git.repository",
-        "mcp.interfaces",
+        "mcp.faults",
         "mcp.launch",
         "mcp.mcp_manager",
-        "mcp.statuses",
+        "mcp.requests",
         "patch.diff",
         "rollout.rollout_names",
         "rollout.stored_events",

@@ -151,7 +151,7 @@ class McpClient:
         await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def request(self, method: str, params: Json, seconds: float) -> Json:
-        """Return the result of one request. Raises McpRequestFailed; after a timeout, the server receives a cancellation."""
+        """Return the result of one request. Raises McpRequestFailed; after a timeout, the server is told."""
         outcome: McpReply | McpError | None = None
         with anyio.move_on_after(seconds) as scope:
             self._deadlines.add(scope)
