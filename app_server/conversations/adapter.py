@@ -62,7 +62,7 @@ class ApiAdapter(Protocol):
     """Whether turns and items have to be stored with their ids from now on."""
 
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
-        """The messages that `event` becomes. `raw`: a subscriber wants the model's items as they came, too."""
+        """Convert an event into messages. `raw`: a subscriber wants the model's items as they came, too."""
         ...
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
@@ -78,7 +78,7 @@ class ApiAdapter(Protocol):
         ...
 
     def continues_elsewhere(self) -> None:
-        """The conversation goes on in another session here, so the end of this one is not its end."""
+        """Note that the conversation goes on in another session here: the end of this one is not its end."""
         ...
 
 

@@ -116,7 +116,7 @@ class ConversationManager:
         return True
 
     async def end_all(self) -> None:
-        """The client has left: end every conversation in good order, all at once, without notifications."""
+        """End every conversation in good order, all at once, without notifications: the client has left."""
         async with anyio.create_task_group() as group:
             for live in list(self._live.values()):
                 live.subscriptions.clear()

@@ -34,7 +34,7 @@ class IdleUnloader:
         self._looking = anyio.Lock()
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Until it is cancelled."""
+        """Look from time to time, until cancelled."""
         while True:
             await sleep(LOOK_SECONDS)
             await self.look()

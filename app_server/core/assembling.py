@@ -58,7 +58,7 @@ class EnginePorts(Protocol):
     def originator(self) -> str: ...
 
     def elicitation(self) -> bool:
-        """Whether the client supports elicitation requests of MCP servers."""
+        """Return whether the client supports elicitation requests of MCP servers."""
         ...
 
     def mcp(

@@ -16,7 +16,7 @@ HINT_KEYS = ("argument-hint", "argument_hint")
 
 
 def discover_prompts(folder: Path) -> tuple[CustomPrompt, ...]:
-    """The prompts of a folder of the home, sorted by name. Blocks: call it in a thread."""
+    """List the prompts of a folder of the home, sorted by name. Blocks: call it in a thread."""
     try:
         entries = sorted(folder.iterdir())
     except OSError:
@@ -64,7 +64,7 @@ def _unquoted(value: str) -> str:
 
 
 def _text(path: Path) -> str | None:
-    """The content of a regular file that is none of the home's credentials."""
+    """Read a regular file that is none of the home's credentials."""
     try:
         return read_named(path, MAX_BYTES, path.parent.parent).decode("utf-8")
     except (OSError, UnicodeDecodeError):
@@ -72,7 +72,7 @@ def _text(path: Path) -> str | None:
 
 
 def _is_text(value: str) -> bool:
-    """Whether the name is valid Unicode: clients cannot receive other names."""
+    """Return whether the name is valid Unicode: clients cannot receive other names."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:

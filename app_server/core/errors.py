@@ -20,7 +20,7 @@ SHORTAGES = frozenset(
 
 
 def retry_hint(code: int | None) -> str:
-    """A hint for errors that may not occur again."""
+    """Return a hint for errors that may not occur again."""
     return "; the machine is short of resources, try again" if code in SHORTAGES else ""
 
 

@@ -93,7 +93,7 @@ class GoalKeeper(Struct):
         return self._keep(goal)
 
     def clear(self) -> bool:
-        """Whether there was one."""
+        """Remove the goal; False where there was none."""
         had, self.goal = self.goal is not None, None
         return had
 
@@ -114,14 +114,14 @@ class GoalKeeper(Struct):
 
     # --- turns
     def turn_begins(self, used: TokenUsage, clock: float, *, asked_for: bool) -> None:
-        """`asked_for`: by the user, not by the goal."""
+        """Note the begin of a turn. `asked_for`: by the user, not by the goal."""
         self._counted, self._since, self._calls = used, clock, False
         self._worked_on = self._is_open
         if asked_for:
             self.awake, self._turns_without_a_call = True, 0
 
     def count(self, used: TokenUsage, clock: float, now: int, *, calls: bool) -> Goal | None:
-        """After a reply of the model. The goal, where it has changed."""
+        """Count a reply of the model; return the goal where it has changed."""
         self._calls = self._calls or calls
         tokens, seconds = self._news(used, clock)
         goal, counts = self.goal, self._is_open or self._worked_on
@@ -139,7 +139,7 @@ class GoalKeeper(Struct):
     def turn_ends(
         self, now: int, *, error: ErrorClass | None, interrupted: bool, for_goal: bool
     ) -> Goal | None:
-        """The goal, where it has changed by that."""
+        """Note the end of a turn; return the goal where it has changed by that."""
         self._since = None
         self.awake = self.awake and not interrupted
         goal = self.goal
@@ -184,7 +184,7 @@ class TurnGoals(Struct, frozen=True):
 
 
 def _spent(used: TokenUsage) -> int:
-    """What the provider read anew and wrote."""
+    """Count what the provider read anew and wrote."""
     return max(used.input_tokens - used.cached_input_tokens, 0) + used.output_tokens
 
 

@@ -23,5 +23,5 @@ _HEADS: Final = (
 
 
 def is_injected(text: str) -> bool:
-    """Whether the server wrote this user message."""
+    """Return whether the server wrote this user message."""
     return text.lstrip().startswith(_HEADS)

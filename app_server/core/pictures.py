@@ -42,7 +42,7 @@ class ImageUnreadable(Exception):
 
 
 def picture_type(data: bytes, *, checksums: bool = True) -> str:
-    """The MIME type of a whole picture. `checksums` False: those of a PNG may be wrong. Slow for large pictures: use a
+    """Return the MIME type of a whole picture. `checksums` False: those of a PNG may be wrong. Slow if large: use a
     thread. Raises ImageUnreadable."""
     try:
         if data.startswith(_PNG):
@@ -63,7 +63,7 @@ def picture_type(data: bytes, *, checksums: bool = True) -> str:
 
 
 def data_url(data: bytes, *, checksums: bool = True) -> str:
-    """A picture as providers take it; the rest is as for `picture_type`."""
+    """Encode a picture as providers take it; the rest is as for `picture_type`."""
     mime = picture_type(data, checksums=checksums)
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
 
@@ -132,7 +132,7 @@ def _pixel_bytes(width: int, height: int, bits: int, *, interlaced: bool) -> int
 
 
 def _inflated(data: bytes, most: int, *, checksum: bool) -> int:
-    """How many bytes these are inflated, up to some more than `most`. Raises zlib.error."""
+    """Count the bytes that these are inflated, up to some more than `most`. Raises zlib.error."""
     inflater = zlib.decompressobj(zlib.MAX_WBITS if checksum else -zlib.MAX_WBITS)
     rest, size = data if checksum else data[ZLIB_HEAD:], 0
     while rest and size < most:
@@ -163,7 +163,7 @@ def _is_jpeg(data: bytes) -> bool:
 
 
 def _is_gif(data: bytes) -> bool:
-    """At least one whole frame."""
+    """Return whether it has at least one whole frame."""
     width, height, flags = unpack_from("<HHB", data, 6)
     place = 13 + _colours(flags)
     while width and height:
@@ -186,7 +186,7 @@ def _colours(flags: int) -> int:
 
 
 def _behind_blocks(data: bytes, place: int) -> int:
-    """Where a row of blocks ends. Raises IndexError."""
+    """Return where a row of blocks ends. Raises IndexError."""
     while length := data[place]:
         place += length + 1
     return place + 1

@@ -22,7 +22,7 @@ SETTLE_SECONDS = 1.0
 
 
 def return_large_blocks() -> None:
-    """From now on, return each large block at the moment when it is freed."""
+    """Return each large block at the moment when it is freed, from now on."""
     mallopt = _function("mallopt")
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)

@@ -104,7 +104,7 @@ class Router(Protocol):
     """Serves requests by method."""
 
     def lane(self, request: Request) -> str | None:
-        """The queue of this request; None: it runs at once."""
+        """Return the queue of this request; None: it runs at once."""
         ...
 
     async def call(self, request: Request) -> RpcReply:
@@ -114,7 +114,7 @@ class Router(Protocol):
     async def receive_notification(self, method: str, params: Json) -> None: ...
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
-        """The error response for an exception of `call`."""
+        """Convert an exception of `call` into an error response."""
         ...
 
 

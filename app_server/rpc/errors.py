@@ -21,12 +21,12 @@ class RpcError(Exception):
 
 
 def invalid_request(message: str, kind: str = "invalid_request", field: str | None = None) -> RpcError:
-    """The request cannot be served as sent; codex 0.58 uses -32600 for all of these."""
+    """Refuse a request that cannot be served as sent; codex 0.58 uses -32600 for all of these."""
     return RpcError(INVALID_REQUEST, message, {"kind": kind, **({"field": field} if field else {})})
 
 
 def not_found(what: str, name: str) -> RpcError:
-    """`what` is "conversation", "subscription" …; clients match these words."""
+    """Refuse an id that is not known. `what` is "conversation", "subscription" …; clients match these words."""
     return invalid_request(f"{what} not found: {name}", f"{what.replace(' ', '_')}_not_found")
 
 
@@ -35,5 +35,5 @@ def internal_error(message: str, kind: str = "internal") -> RpcError:
 
 
 def overloaded(message: str) -> RpcError:
-    """The only retryable error here."""
+    """Refuse a request that may be sent again: the only retryable error here."""
     return RpcError(OVERLOADED, message, {"kind": "overloaded", "retryable": True})

@@ -244,6 +244,6 @@ class Outgoing:
 
 
 def describe(result: Json) -> str:
-    """A short form of a client's response, for the log."""
+    """Shorten a client's response, for the log."""
     text = repr(result)
     return text if len(text) <= 200 else text[:200] + "…"

@@ -117,7 +117,7 @@ class ConversationAdapter:
         self._review_window: int | None = None
 
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
-        """The notifications for one event, without line ends; often none."""
+        """Return the notifications for one event, without line ends; often none."""
         if not subscribed:
             return ()
         if isinstance(event.event, RawResponseItemEvent) and not raw:
@@ -139,7 +139,7 @@ class ConversationAdapter:
         self._hides_shutdown = True
 
     def messages(self, event: SessionEvent) -> Iterator[EventMsg]:
-        """The events of this API for one engine event."""
+        """Convert an engine event into the events of this API."""
         id = event.operation_id
         match event.event:
             case AgentMessageDelta() | ReasoningSummaryDelta() | ReasoningTextDelta() as delta:
@@ -191,7 +191,7 @@ class ConversationAdapter:
             yield TaskStartedEvent(model_context_window=event.model_context_window)
 
     def _delta(self, id: str, event: Delta) -> Iterator[EventMsg]:
-        """The event with the item's id, if its start was sent, and the legacy event."""
+        """Yield the event with the item's id, if its start was sent, and the legacy event."""
         if isinstance(event, ReasoningTextDelta) and not event.show_content:
             return
         thread, item, text = self._conversation_id, event.item_id, event.delta
@@ -278,7 +278,7 @@ def _other_id(id: str) -> str:
 
 
 def _turn_item(item: Item) -> TurnItem | None:
-    """The four kinds of items of this API."""
+    """Return an item in one of the four kinds of this API."""
     match item:
         case UserMessage():
             return UserMessageItem(id=item.id, content=item.content)

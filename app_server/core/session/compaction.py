@@ -13,7 +13,7 @@ from app_server.core.context.environment_context import opening_messages, user_t
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.errors import ContextWindowExceeded, CoreError
-from app_server.core.session.model_calls import RequestShape, internal_call, shape_of
+from app_server.core.session.model_calls import RequestShape, model_call, shape_of
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.turn.items import last_assistant_text
@@ -77,12 +77,10 @@ class Compactor:
             self._services.conversation.config.instructions.compact_prompt or instruction_text("compact")
         )
         scratch = ConversationHistory([*items, instruction])
-        model_call = internal_call(
-            self._services, self._state, self._turn, self._shape, IsolatedTranscript(scratch)
-        )
+        call = model_call(self._services, self._state, self._turn, self._shape, IsolatedTranscript(scratch))
         while True:
             try:
-                reply = await model_call.request(lambda: self._shape.prompt(scratch.for_prompt(), (), None))
+                reply = await call.request(lambda: self._shape.prompt(scratch.for_prompt(), (), None))
             except ContextWindowExceeded:
                 if len(scratch) <= 1:
                     raise

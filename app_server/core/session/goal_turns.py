@@ -25,7 +25,7 @@ def turn_begins(services: Services, state: SessionState, *, asked_for: bool) -> 
 
 
 def count_reply(services: Services, state: SessionState, emitter: TurnEmitter, *, calls: bool) -> None:
-    """`calls`: the model called tools, so it is asked again in this turn."""
+    """Count a reply for the goal. `calls`: the model called tools, so it is asked again in this turn."""
     before = state.goals.goal
     clock, now = services.sources.clock(), int(services.sources.wall_clock())
     goal = state.goals.count(_used(state), clock, now, calls=calls)
@@ -45,7 +45,7 @@ def turn_ends(
     error: TurnError | None = None,
     interrupted: bool = False,
 ) -> None:
-    """Before the turn's own end is emitted."""
+    """Note the end of a turn for the goal, before the turn's own end is emitted."""
     for_goal = emitter.operation_id.startswith(GOAL_OPERATION)
     goal = state.goals.turn_ends(
         int(services.sources.wall_clock()),
@@ -61,7 +61,7 @@ def turn_ends(
 
 
 def goal_words(state: SessionState) -> UserWords:
-    """What a turn begins with that nobody but the goal asked for."""
+    """Return what a turn begins with that nobody but the goal asked for."""
     assert state.goals.goal is not None
     return UserWords(goal_turn_message(state.goals.goal), is_shown=False)
 

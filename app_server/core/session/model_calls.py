@@ -1,6 +1,5 @@
-"""What tasks hand to the turn loop and to tools: model calls, and the turn as tools see it.
-
-`visible_call` shows clients what the model says, `internal_call` is for the engine.
+"""What tasks hand to the turn loop and to tools: how a turn asks the model (family, instructions, tools, limits), its
+calls, and the turn as tools see it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from app_server.core.session.services import Services, SessionState
 from app_server.core.tools.contract import ToolTurn, TurnSettings
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
-from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Transcript
 from app_server.core.turn.settings import Settings, Turn
@@ -65,7 +63,7 @@ class RequestShape(Struct, frozen=True):
 def request_shape(
     config: Config, settings: Settings, conversation_id: str, *, followed: bool
 ) -> RequestShape:
-    """`followed`: a client follows the conversation by its turns and items."""
+    """Work out what all requests of a turn share. `followed`: a client follows the conversation by turns and items."""
     family = find_family(settings.model)
     known = config.model.context_window or family.context_window
     window = known or ASSUMED_WINDOW
@@ -88,7 +86,7 @@ def request_shape(
 
 
 def _instructions(config: Config, settings: Settings, family: ModelFamily) -> str:
-    """Those of the mode come last, in each request: they outlast a compaction and end with the mode."""
+    """Join the instructions; those of the mode come last, in each request: they outlast a compaction, not the mode."""
     base = config.instructions.base or base_instructions(family)
     mode = settings.mode.instructions
     if mode is None and settings.mode.kind is TurnMode.PLAN:
@@ -121,44 +119,25 @@ def context_line(turn: Turn) -> TurnContextItem:
 
 
 def shape_of(services: Services, turn: Turn) -> RequestShape:
-    """What the turn's requests have in common."""
+    """Return what the turn's requests have in common."""
     conversation = services.conversation
     followed = services.outbox.identity
     return request_shape(conversation.config, turn.settings, conversation.id, followed=followed)
 
 
-def visible_call(
+def model_call(
     services: Services,
     state: SessionState,
     turn: Turn,
     shape: RequestShape,
     transcript: Transcript,
-    tools: ToolRuntime,
+    tools: ToolRuntime | None = None,
     *,
     show_messages: bool = True,
 ) -> ModelCall:
-    """A call whose replies clients see; `show_messages` False hides the assistant's messages."""
+    """Make a call of the model. Clients see replies of one with tools; `show_messages` False hides its messages."""
+    shown_by = None if tools is None else turn.emitter
 
-    return _model_call(services, state, turn, shape, transcript, tools, turn.emitter, show_messages)
-
-
-def internal_call(
-    services: Services, state: SessionState, turn: Turn, shape: RequestShape, transcript: Transcript
-) -> ModelCall:
-    """A call without tools whose replies no client sees."""
-    return _model_call(services, state, turn, shape, transcript, None, None, False)
-
-
-def _model_call(
-    services: Services,
-    state: SessionState,
-    turn: Turn,
-    shape: RequestShape,
-    transcript: Transcript,
-    tools: ToolRuntime | None,
-    shown_by: TurnEmitter | None,
-    show_messages: bool,
-) -> ModelCall:
     def assembler() -> ReplyAssembler:
         return ReplyAssembler(
             shown_by,
@@ -184,8 +163,11 @@ def _model_call(
     )
 
 
-def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: TurnDiffTracker) -> ToolTurn:
-    """The services of this turn for its tools."""
+def tool_turn_of(
+    services: Services, state: SessionState, turn: Turn, *, relative_diff: bool = False
+) -> ToolTurn:
+    """Collect the services of this turn for its tools. `relative_diff`: its diff names files relative to its folder."""
+    base = turn.settings.cwd if relative_diff else None
     return ToolTurn(
         id=turn.operation_id,
         settings=tool_settings(turn.settings),
@@ -194,7 +176,7 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
         commands=services.commands,
         approvals=services.approvals,
         mcp=services.mcp,
-        diffs=diffs,
+        diffs=TurnDiffTracker(str(services.conversation.config.home), base=base),
         clock=services.sources.clock,
         new_id=services.sources.new_id,
         shown_once=state.shown_once,

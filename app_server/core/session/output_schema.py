@@ -6,12 +6,22 @@ client is sent the place before a model is asked. Answers are not checked: a sch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from pydantic_core import to_json
 
 from app_server.core.errors import CoreError, retry_hint
 from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
+
+LONGEST = 1 << 18
+"""Bytes of a schema that is looked at. A longer one is for the provider to judge."""
+MAX_QUOTED = 200
+
+_JSONSCHEMA: Lazy[Any] = Lazy(lambda: import_module("jsonschema"))
+"""Takes a while to import."""
 
 
 class NotASchema(CoreError):
@@ -21,7 +31,7 @@ class NotASchema(CoreError):
 async def check_schema(schema: Json) -> None:
     """Raise NotASchema with the place of what is wrong, and CoreError where it cannot be checked now."""
     try:
-        problem = await run_in_thread(_problem, schema, abandon_on_cancel=True)
+        problem = await run_in_thread(schema_problem, schema, abandon_on_cancel=True)
     except OSError as error:
         reason = f"{error.strerror}{retry_hint(error.errno)}"
         raise CoreError(f"the output schema cannot be checked: {reason}") from error
@@ -29,15 +39,22 @@ async def check_schema(schema: Json) -> None:
         raise NotASchema(f"the output schema is not a JSON Schema: {problem}")
 
 
-def _load_schema_problem() -> Callable[[Json], str | None]:
-    from app_server.core.session.schema_problem import schema_problem  # noqa: PLC0415 - slow to import
-
-    return schema_problem
-
-
-_SCHEMA_PROBLEM = Lazy(_load_schema_problem)
-
-
-def _problem(schema: Json) -> str | None:
-    """Takes a while the first time: the library is loaded."""
-    return _SCHEMA_PROBLEM.get()(schema)
+def schema_problem(schema: Json) -> str | None:
+    """Return what is wrong with a schema; None where it is one, or cannot be judged here. Nothing that it refers to is
+    fetched. Slow: use a thread.
+    """
+    library = _JSONSCHEMA.get()
+    if not isinstance(schema, dict):
+        return "$: expected an object"
+    try:
+        if len(to_json(schema)) > LONGEST:
+            return None
+        named = isinstance(schema.get("$schema"), str)
+        kind, find = library.Draft202012Validator, library.validators.validator_for
+        (find(schema, default=kind) if named else kind).check_schema(schema)
+    except library.SchemaError as error:
+        message = error.message
+        return f"{error.json_path}: {message if len(message) <= MAX_QUOTED else message[:MAX_QUOTED] + '…'}"
+    except (RecursionError, ValueError):
+        return None  # nested too deeply, or no text: also for the provider to judge
+    return None

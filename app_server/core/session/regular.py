@@ -13,16 +13,15 @@ import anyio
 from app_server.core.context.compacted_history import message_text
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import Compactor
 from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.model_calls import (
     RequestShape,
+    model_call,
     shape_of,
     tool_settings,
     tool_turn_of,
-    visible_call,
 )
 from app_server.core.session.output_schema import check_schema
 from app_server.core.session.services import Services, SessionState
@@ -53,12 +52,9 @@ class RegularSteps:
     ) -> None:
         self._services, self._state, self._turn, self._shape = services, state, turn, shape
         self._snapshot, self._wishes = snapshot, wishes
-        self._diffs = TurnDiffTracker(
-            str(services.conversation.config.home), base=turn.settings.cwd if wishes.relative_diff else None
-        )
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
-        self.tool_turn = tool_turn_of(services, state, turn, self._diffs)
+        self.tool_turn = tool_turn_of(services, state, turn, relative_diff=wishes.relative_diff)
         self.tool_turn.strict_pictures = wishes.checks_pictures
         if wishes.goals and services.conversation.rollout_path is not None:
             self.tool_turn.goals = goals_for_tools(services, state)
@@ -87,7 +83,8 @@ class RegularSteps:
             count_reply(self._services, self._state, self._turn.emitter, calls=calls)
 
     async def diff(self) -> str | None:
-        return await run_in_thread(self._diffs.unified_diff) or "" if self._diffs.touched else None
+        diffs = self.tool_turn.diffs
+        return await run_in_thread(diffs.unified_diff) or "" if diffs.touched else None
 
 
 SERVERS_HEAD_START = 1.0
@@ -116,7 +113,7 @@ class RegularTask:
         self._shape = replace(
             shape, settings=replace(shape.settings, sends_chosen_effort=wishes.sends_chosen_effort)
         )
-        self._opening, self._words = words, [words]
+        self._opening = words
         self._wishes = wishes
         self._loop: TurnLoop | None = None
         self._steps: RegularSteps | None = None
@@ -143,7 +140,9 @@ class RegularTask:
             raise
         await self._snapshot.finish()
         if (report := self._services.reports.turn_completed) is not None:
-            texts = [message_text(words.message) for words in self._words if words.is_shown]
+            texts = [
+                message_text(words.message) for words in (self._opening, *active.taken) if words.is_shown
+            ]
             report(self._turn.operation_id, texts, last)
         return last
 
@@ -185,26 +184,11 @@ class RegularTask:
             emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
-            model_call=visible_call(services, self._state, turn, shape, self._transcript, steps.runtime),
-            input=NotedInput(active, self._words),
+            model_call=model_call(services, self._state, turn, shape, self._transcript, steps.runtime),
+            input=active,
             steps=steps,
             compaction=AutoCompaction(
                 limit=shape.compact_limit, compact=self._compact, at_begin=self._wishes.compacts_at_begin
             ),
             new_id=services.sources.new_id,
         )
-
-
-class NotedInput:
-    """The user's input of a task; what was taken is noted in a list."""
-
-    def __init__(self, active: ActiveTask, taken: list[UserWords]) -> None:
-        self._active, self._taken = active, taken
-
-    def take_input(self) -> list[UserWords]:
-        words = self._active.take_input()
-        self._taken += words
-        return words
-
-    def has_steered(self) -> bool:
-        return self._active.has_steered()

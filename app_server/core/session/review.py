@@ -16,13 +16,12 @@ from app_server.core.context.environment_context import user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.model_calls import (
     RequestShape,
     context_line,
+    model_call,
     shape_of,
     tool_turn_of,
-    visible_call,
 )
 from app_server.core.session.review_texts import findings_block
 from app_server.core.session.services import Services, SessionState
@@ -98,40 +97,22 @@ class ReviewTask:
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
         tools = build_tools(review_config(services.conversation.config), shape.family, None)
-        tool_turn = tool_turn_of(
-            services, self._state, turn, TurnDiffTracker(str(services.conversation.config.home))
-        )
-        runtime = ToolRuntime(tools.by_name(), tool_turn)
+        runtime = ToolRuntime(tools.by_name(), tool_turn_of(services, self._state, turn))
         request = self._request
         entered = EnteredReview(services.sources.new_turn_id(), request.prompt, request.user_facing_hint)
-        call = visible_call(
-            services, self._state, turn, shape, self._transcript, runtime, show_messages=False
-        )
+        call = model_call(services, self._state, turn, shape, self._transcript, runtime, show_messages=False)
         return TurnLoop(
             kind=TurnKind.REVIEW,
             emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
             model_call=replace(call, context_line=self._context_line),
-            input=ReviewInput(active),
+            input=active,
             steps=ReviewSteps(turn, shape, tools.specs(), entered),
             compaction=None,
             new_id=services.sources.new_id,
             show_user_message=False,
         )
-
-
-class ReviewInput:
-    """What the user says joins the review; no words are promised to it."""
-
-    def __init__(self, active: ActiveTask) -> None:
-        self._active = active
-
-    def take_input(self) -> list[UserWords]:
-        return self._active.take_input()
-
-    def has_steered(self) -> bool:
-        return False
 
 
 class ReviewSteps:
@@ -156,12 +137,12 @@ class ReviewSteps:
 
 
 def review_config(config: Config) -> Config:
-    """A review reads the change; it neither searches the web nor looks at pictures."""
+    """Switch off what a review does not need: it neither searches the web nor looks at pictures."""
     return replace(config, features=config.features.switched(off=("web_search_request", "view_image_tool")))
 
 
 def parse_review(text: str) -> ReviewOutputEvent:
-    """The findings in a reviewer's answer, however it wrapped them; prose becomes the explanation."""
+    """Parse the findings in a reviewer's answer, however it wrapped them; prose becomes the explanation."""
     start, end = text.find("{"), text.rfind("}")
     for candidate in (text, text[start : end + 1] if 0 <= start < end else ""):
         value = _loads(candidate)
@@ -181,7 +162,7 @@ def _loads(text: str) -> Json:
 
 
 def note(output: ReviewOutputEvent | None) -> str:
-    """What the conversation remembers of the review."""
+    """Write what the conversation remembers of the review."""
     if output is None:
         context = (
             "The user started a review, but it was interrupted. If they ask about it, tell them to start "

@@ -23,7 +23,7 @@ def uncommitted_changes() -> ReviewRequest:
 
 
 def against_branch(branch: str, merge_base: str | None) -> ReviewRequest:
-    """`merge_base`: the newest commit that both have; None where it is not known."""
+    """Ask for a review against a branch. `merge_base`: the newest commit that both have; None: not known."""
     if merge_base is None:
         how = (
             f"Find the commit where the work left `{branch}` (or the branch that it follows) by `git merge-base`, and "
@@ -51,7 +51,7 @@ def as_instructed(instructions: str) -> ReviewRequest:
 
 
 def findings_block(findings: Sequence[ReviewFinding]) -> str:
-    """One list entry per finding: title, place, body."""
+    """Write one list entry per finding: title, place, body."""
     head = "Full review comments:" if len(findings) > 1 else "Review comment:"
     return "\n".join(["", head, *("\n" + _finding(finding) for finding in findings)])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 
 import anyio
 
@@ -29,13 +30,9 @@ from protocol.responses import ResponseItem
 log = logging.getLogger(__name__)
 
 
-def _load_perform() -> Callable[[Actor, PendingOperation], Awaitable[None]]:
-    from app_server.core.session.operations import perform  # noqa: PLC0415 - all of a turn hangs on it
-
-    return perform
-
-
-PERFORM = Lazy(_load_perform)
+PERFORM: Lazy[Callable[[Actor, PendingOperation], Awaitable[None]]] = Lazy(
+    lambda: import_module("app_server.core.session.operations").perform
+)
 """Carries commands out. Loaded with the first one, or while nobody waits: a conversation is opened without it."""
 
 

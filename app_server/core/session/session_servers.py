@@ -34,7 +34,7 @@ class SessionServers:
             self._start(group)
 
     def stop(self) -> None:
-        """The task group has ended, and the servers with it."""
+        """Forget the task group, which has ended, and the servers with it."""
         self._group = None
 
     def reload(self, servers: Mapping[str, McpServerConfig]) -> None:

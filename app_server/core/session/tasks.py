@@ -87,6 +87,8 @@ class ActiveTask(Struct, kw_only=True):
     ending: bool = False
     postponed: list[PendingOperation] = msgspec.field(default_factory=list)
     """Operations that wait for the task's end."""
+    taken: list[UserWords] = msgspec.field(default_factory=list)
+    """Words that joined the task and reached it."""
     _joined: list[tuple[UserWords, PendingOperation | None]] = msgspec.field(default_factory=list)
     _beside: list[Callable[[], Coroutine[None, None, None]]] = msgspec.field(default_factory=list)
     """Work that waits for the task to begin."""
@@ -131,8 +133,10 @@ class ActiveTask(Struct, kw_only=True):
 
     def take_input(self) -> list[UserWords]:
         """Return the words that joined since the last call."""
-        taken, self._joined = self._joined, []
-        return [words for words, _ in taken]
+        words = [words for words, _ in self._joined]
+        self._joined.clear()
+        self.taken += words
+        return words
 
     def has_steered(self) -> bool:
         """Return whether words wait that are promised to this turn. Where none do, it ends now and takes no more."""
@@ -233,16 +237,16 @@ class TaskRunner:
         self.active: ActiveTask | None = None
 
     def use(self, group: TaskGroup) -> None:
-        """The task group of the session, before the first task."""
+        """Take the task group of the session, before the first task."""
         self._group = group
 
     def started_turn(self) -> TurnEmitter | None:
-        """The turn that runs and whose begin was emitted."""
+        """Return the turn that runs and whose begin was emitted."""
         active = self.active
         return active.emitter if active is not None and active.emitter.has_started else None
 
     def emitter(self, pending: PendingOperation) -> TurnEmitter:
-        """For the turn that the operation begins."""
+        """Make the emitter of the turn that the operation begins."""
         return TurnEmitter(
             self._services.outbox,
             pending.id,
@@ -332,7 +336,7 @@ class TaskRunner:
             emitter.turn_ended(TurnStatus.COMPLETED, last_agent_message=outcome)
 
     def _cut(self, active: ActiveTask) -> None:
-        """It was interrupted: the commands of earlier turns end with it."""
+        """End an interrupted turn, and the commands of earlier turns with it."""
         services, emitter = self._services, active.emitter
         active.task.interrupted()
         services.commands.terminals.cut_detached(emitter)
@@ -343,13 +347,13 @@ class TaskRunner:
 
 
 def remember(services: Services, state: SessionState, active: ActiveTask, words: UserWords) -> None:
-    """Words that came too late for their turn: the next request carries them."""
+    """Record words that came too late for their turn: the next request carries them."""
     emitter = OperationEmitter(services.outbox, active.id)
     StoredTranscript(state.history, services.outbox).record(emitter, words.messages())
 
 
 async def _outcome(active: ActiveTask) -> str | TurnError | None:
-    """The last thing the assistant said, or why the turn failed."""
+    """Run the task; return the last thing the assistant said, or why the turn failed."""
     try:
         return await active.run()
     except* CoreError as core_errors:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.injected_messages import USER_SHELL_HEAD
-from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.commands import RunShell
 from app_server.core.session.model_calls import shape_of, tool_turn_of
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.tools.contract import ToolFailure, ToolTurn
+from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.events import OutputDeltas, finished_command
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
 from app_server.core.turn.outbox import StoredTranscript
@@ -47,7 +46,7 @@ class UserShellTask:
 async def _run_confined(services: Services, state: SessionState, turn: Turn, request: RunShell) -> None:
     """Run the command in the sandbox. Nothing of it enters the history."""
     try:
-        await run_command(_command(services, turn, request), _tool_turn(services, state, turn))
+        await run_command(_command(services, turn, request), tool_turn_of(services, state, turn))
     except ToolFailure:
         pass  # its end event has informed the user
 
@@ -56,7 +55,7 @@ async def run_with_users_rights(
     services: Services, state: SessionState, turn: Turn, request: RunShell
 ) -> None:
     """Run the command without the sandbox, as an item of the turn; then record what it printed in the history."""
-    tool_turn, command = _tool_turn(services, state, turn), _command(services, turn, request)
+    tool_turn, command = tool_turn_of(services, state, turn), _command(services, turn, request)
 
     async def execute(spec: CommandSpec) -> ExecResult:
         return await services.commands.runner.run(
@@ -72,10 +71,6 @@ async def run_with_users_rights(
         turn.emitter.complete(item)
         message = note(request.command, _outcome(item))
     StoredTranscript(state.history, services.outbox).record(turn.emitter, [message])
-
-
-def _tool_turn(services: Services, state: SessionState, turn: Turn) -> ToolTurn:
-    return tool_turn_of(services, state, turn, TurnDiffTracker(str(services.conversation.config.home)))
 
 
 def _command(services: Services, turn: Turn, request: RunShell) -> Command:

@@ -66,7 +66,7 @@ class ReplyAssembler:
         """The message that is being written, where plans are looked for."""
 
     def text_delta(self, delta: str) -> None:
-        """The hot path: one event a piece."""
+        """Show a piece of text: the hot path, one event a piece."""
         if self._emitter is None or not self._show_messages:
             return
         if self._plans:
@@ -107,7 +107,7 @@ class ReplyAssembler:
                 assert_never(event)
 
     def _plan_message(self, item: AgentMessage | None = None) -> PlanMessage:
-        """The message that is being written, which is begun where the provider announced none."""
+        """Return the message that is being written, begun where the provider announced none."""
         assert self._emitter is not None
         if self._message is None:
             empty = AgentMessage(self._new_id(), ()) if item is None else replace(item, content=())
@@ -115,7 +115,7 @@ class ReplyAssembler:
         return self._message
 
     def _reasoning(self) -> str:
-        """The id of the item that is being written, which is begun where the provider announced none."""
+        """Return the id of the item that is being written, begun where the provider announced none."""
         if self._id is None:
             self._begin(Reasoning(self._new_id(), (), show_content=self._raw_reasoning), announced=False)
         assert self._id is not None

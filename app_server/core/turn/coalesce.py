@@ -22,7 +22,7 @@ LONGEST = 16 * 1024
 
 
 def coalesce(events: Sequence[SessionEvent]) -> list[SessionEvent]:
-    """The same events with neighbouring deltas joined."""
+    """Join neighbouring deltas."""
     out: list[SessionEvent] = []
     texts: list[str] = []
     length = 0

@@ -89,11 +89,11 @@ class TurnEmitter:
 
     # --- the turn
     def emit(self, event: EngineEvent, *, wake: bool = True) -> None:
-        """`wake` False: the event is stored and sent with the next one."""
+        """Emit an event. `wake` False: it is stored and sent with the next one."""
         self._outbox.emit(self.operation_id, event, turn_id=self.turn_id, wake=wake)
 
     def emit_under(self, turn_id: str, event: EngineEvent) -> None:
-        """An event of an item that began in the turn `turn_id` and goes on in this one."""
+        """Emit an event of an item that began in the turn `turn_id` and goes on in this one."""
         self._outbox.emit(self.operation_id, event, turn_id=turn_id)
 
     def turn_started(self, kind: TurnKind, context_window: int | None) -> None:
@@ -101,7 +101,7 @@ class TurnEmitter:
         self.emit(TurnStarted(kind, context_window, self._started_at))
 
     def late_start_line(self) -> StoredEvent:
-        """The turn's begin, for a file in which the turn began without its id."""
+        """Return the turn's begin, for a file in which the turn began without its id."""
         started = TurnStarted(TurnKind.REGULAR, None, self._started_at or self._now())
         line = turn_started_line(self.turn_id, started)
         return replace(line, extra={**line.extra, "late": True})
@@ -139,18 +139,18 @@ class TurnEmitter:
         own_id: bool = False,
         partial: Callable[[], Item] | None = None,
     ) -> None:
-        """The item is open until `complete`; `partial` gives what it has if it is cut before."""
+        """Begin an item, open until `complete`; `partial` gives what it has if it is cut before."""
         at_ms = self._now_ms()
         self._open[item.id] = StartedItem(item, at_ms, partial)
         self.emit(ItemStarted(item, at_ms, announced, own_id))
 
     def update(self, item: Item) -> None:
-        """What an open item is by now, without an event; this is what is completed if it is cut."""
+        """Note without an event what an open item is by now: this is completed if it is cut."""
         open_item = self._open[item.id]
         self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.partial)
 
     def decline(self, item_id: str) -> None:
-        """The user refused it and ended the turn with that: it is cut as declined."""
+        """Cut an item as declined: the user refused it and ended the turn with that."""
         open_item = self._open.get(item_id)
         if open_item is not None and isinstance(open_item.item, CommandExecution | FileChange):
             self.update(replace(open_item.item, status=ItemStatus.DECLINED))
@@ -160,28 +160,28 @@ class TurnEmitter:
         self.emit(ItemCompleted(item, open_item.started_ms, self._now_ms(), announced=announced))
 
     def show(self, item: Item, *, announced: bool = True) -> None:
-        """An item that begins and ends at once."""
+        """Begin and end an item at once."""
         self.start(item, announced=announced)
         self.complete(item, announced=announced)
 
     def cut_text(self) -> None:
-        """The attempt is made anew: what the model was writing is completed with what there is of it."""
+        """Complete what the model was writing with what there is of it: the attempt is made anew."""
         for id, open_item in list(self._open.items()):
             if isinstance(open_item.item, AgentMessage | Reasoning | Plan):
                 self.cut(id)
 
     def new_plan_id(self) -> str:
-        """A turn has one plan as a rule."""
+        """Return the id of the next plan; a turn has one as a rule."""
         self._plans += 1
         return f"{self.turn_id}-plan" if self._plans == 1 else f"{self.turn_id}-plan-{self._plans}"
 
     # --- items that outlive their turn
     def detach(self, item_id: str) -> StartedItem:
-        """The item goes on after the turn; whoever takes it over completes it by `complete_detached`."""
+        """Let an item go on after the turn; whoever takes it over completes it by `complete_detached`."""
         return self._open.pop(item_id)
 
     def apart(self) -> TurnEmitter:
-        """For items that go on while no turn runs."""
+        """Return an emitter for items that go on while no turn runs."""
         return TurnEmitter(self._outbox, "", self.turn_id, self._now)
 
     def complete_detached(self, item: Item, begun: BegunItem, turn_id: str, *, cut: bool = False) -> None:
@@ -198,7 +198,7 @@ class TurnEmitter:
 
 
 def turn_error(error: BaseException) -> TurnError:
-    """The error's text, which is fit for a user, and its class."""
+    """Describe an error by its text, which is fit for a user, and its class."""
     error_class = error.error_class if isinstance(error, CoreError) else ErrorClass.OTHER
     status = getattr(error, "status", None)
     details = error.details if isinstance(error, ModelError) else None

@@ -29,7 +29,7 @@ from protocol.responses import (
 def shown_item(
     item: ResponseItem, fallback_id: str, *, show_reasoning: bool
 ) -> AgentMessage | Reasoning | WebSearch | None:
-    """What a reply's item looks like to a client; None for calls and the like, which have items of their own."""
+    """Return a reply's item as clients see it; None for calls and the like, which have items of their own."""
     match item:
         case MessageItem(role="assistant"):
             parts = tuple(part.text for part in item.content if isinstance(part, OutputText))
@@ -48,7 +48,7 @@ def shown_item(
 
 
 def _looked_for(action: WebSearchAction) -> str:
-    """One line of what a search is about."""
+    """Say in one line what a search is about."""
     if query := searched_query(action):
         return query
     extra = (action.model_extra or {}) if isinstance(action, OtherAction) else {}
@@ -66,7 +66,7 @@ def _looked_for(action: WebSearchAction) -> str:
 
 
 def user_message(item: MessageItem, id: str) -> UserMessage:
-    """The user's own words, given back as an item."""
+    """Give the user's own words back as an item."""
     content: list[UserInput] = []
     for part in item.content:
         match part:
@@ -80,7 +80,7 @@ def user_message(item: MessageItem, id: str) -> UserMessage:
 
 
 def last_assistant_text(items: Sequence[ResponseItem]) -> str | None:
-    """The text of the last assistant message that has one; of a commentary only where nothing else was said."""
+    """Return the last assistant message with a text; a commentary only where nothing else was said."""
     commentary = None
     for item in reversed(items):
         if isinstance(item, MessageItem) and item.role == "assistant":
@@ -104,7 +104,7 @@ class UserWords(Struct, frozen=True):
     """What the client has to know about what it sent."""
 
     def messages(self) -> tuple[MessageItem, ...]:
-        """In the order of the history. Without words of their own, the attached ones are all."""
+        """Return the messages in the order of the history. Without words of their own, the attached ones are all."""
         return (self.message, *self.attached) if self.message.content else self.attached
 
     def item(self, id: str) -> UserMessage:

@@ -46,11 +46,11 @@ class TurnInput(Protocol):
     """What the user says while the turn runs."""
 
     def take_input(self) -> list[UserWords]:
-        """What the user said since the last call."""
+        """Return what the user said since the last call."""
         ...
 
     def has_steered(self) -> bool:
-        """Whether words are promised to this turn that the model was not asked with."""
+        """Return whether words are promised to this turn that the model was not asked with."""
         ...
 
 
@@ -60,15 +60,15 @@ class TurnSteps(Protocol):
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt: ...
 
     async def prepare(self) -> None:
-        """Before the first request: what the model is offered may have to be found out first."""
+        """Find out what the model is offered, before the first request."""
         ...
 
     def after_reply(self, *, calls: bool) -> None:
-        """Once a reply is recorded. `calls`: it called tools."""
+        """Note that a reply is recorded. `calls`: it called tools."""
         ...
 
     async def diff(self) -> str | None:
-        """The change of files by this turn, in git's format: "" where patches took back what they changed; None
+        """Return the change of files by this turn, in git's format: "" where patches took back what they changed; None
         where the turn applied no patch."""
         ...
 
@@ -136,7 +136,7 @@ class TurnLoop:
         return self.steps.prompt(self.transcript.history.for_prompt())
 
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
-        """`announced` False: the words join the turn, which the conversation API does not report."""
+        """Record and show words. `announced` False: they join the turn, which not all clients are told."""
         self.transcript.record(self.emitter, words.messages())
         for notice in words.notices:
             self.emitter.emit(WarningEvent(message=notice))

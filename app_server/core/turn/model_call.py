@@ -81,7 +81,7 @@ class ModelReply(Struct):
         return any(isinstance(entry, CallRun) for entry in self.entries)
 
     def items(self, now: float) -> list[ResponseItem]:
-        """Everything in the model's order, each call followed by its output."""
+        """Return everything in the model's order, each call followed by its output."""
         out: list[ResponseItem] = []
         for entry in self.entries:
             out += entry.items(now) if isinstance(entry, CallRun) else [entry]
@@ -116,7 +116,7 @@ class ModelCall:
     """The attempt under way, so that an interrupted turn can keep what came of it."""
 
     async def request(self, prompt: Callable[[], Prompt], *, keeps_messages: bool = False) -> ModelReply:
-        """One answered request; `prompt` is asked anew for each attempt. Raises ModelError when it is given up; the
+        """Request until it is answered; `prompt` is asked anew for each attempt. Raises ModelError when given up; the
         history then has the calls of the last attempt and, with `keeps_messages`, its whole messages."""
         retries, most = 0, self.model.provider.stream_max_retries
         while True:
@@ -137,7 +137,7 @@ class ModelCall:
             await anyio.sleep(backoff(retries) if delay is None else delay)
 
     def abandon(self) -> None:
-        """The turn was interrupted: keep what was done, and say of unfinished calls that they were aborted."""
+        """Keep what an interrupted turn has done, and say of unfinished calls that they were aborted."""
         for reply in self.current:
             kept = reply.items(self.clock())
             calls = reply.calls

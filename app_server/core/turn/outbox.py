@@ -93,7 +93,7 @@ class Outbox:
         self._wake()
 
     def drop_log_ahead(self) -> None:
-        """What was logged ahead will not be recorded after all: its request is made anew."""
+        """Forget what was logged ahead: its request is made anew."""
         if self._ahead:
             self._ahead.clear()
             self._ahead_changed = True
@@ -152,7 +152,7 @@ class Outbox:
 
     # --- subscribing
     async def take(self) -> list[SessionEvent]:
-        """The events since the last call, waiting for the first; empty once the session has ended."""
+        """Return the events since the last call, waiting for the first; empty once the session has ended."""
         while not self._ready:
             if self._closed:
                 return []
@@ -166,7 +166,7 @@ class Outbox:
         return events
 
     def give_back(self, events: Sequence[SessionEvent]) -> None:
-        """Events that were taken and for which there is no subscriber any more."""
+        """Put back events that were taken and for which there is no subscriber any more."""
         self._ready[:0] = events
 
     async def wait_for_capacity(self) -> None:
@@ -180,7 +180,7 @@ class Outbox:
             await self._capacity.wait()
 
     def close(self) -> None:
-        """Nothing more will be emitted."""
+        """Let who waits know that nothing more will be emitted."""
         self._closed = True
         self._wake()
         for waiter in (self._taking, self._capacity):
@@ -198,15 +198,15 @@ class Transcript(Protocol):
     history: ConversationHistory
 
     def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
-        """The items are part of the conversation from now on."""
+        """Make the items part of the conversation."""
         ...
 
     def announce(self, item: ResponseItem) -> None:
-        """The client is about to be sent an item that is recorded later."""
+        """Note that the client is about to be sent an item that is recorded later."""
         ...
 
     def take_back(self) -> None:
-        """What was announced and not recorded never will be."""
+        """Forget what was announced and not recorded."""
         ...
 
 

@@ -53,7 +53,7 @@ class PlanFinder:
             yield from self._part_of_line(line, ends=bool(newline))
 
     def finish(self) -> Iterator[Piece]:
-        """At the end of the message, which ends a line, and a plan."""
+        """End the last line and a plan that is open, at the end of the message."""
         rest, self._line = self._line, ""
         if rest.strip() == self._tag:
             yield self._turn()
@@ -114,7 +114,7 @@ class PlanMessage:
         self._take(self._finder.feed(delta), shown=True)
 
     def complete(self, message: AgentMessage) -> None:
-        """The whole message; what was not streamed is shown now."""
+        """Take the whole message; what was not streamed is shown now."""
         if not self._streamed:
             self._take(self._finder.feed(message.text), shown=False)
         self._take(self._finder.finish(), shown=self._streamed)

@@ -69,7 +69,7 @@ UNCHANGED: Final = SettingsChange()
 
 
 def or_unset(value: T | None) -> T | Literal[Unset.UNSET]:
-    """For fields in which None means that nothing was given."""
+    """Replace None by UNSET, for fields in which None means that nothing was given."""
     return UNSET if value is None else value
 
 
@@ -130,7 +130,7 @@ class Settings(Struct, frozen=True):
         )
 
     def asks(self, about: Callable[[QuestionKinds], bool]) -> bool:
-        """Whether questions of this kind may be asked."""
+        """Return whether questions of this kind may be asked."""
         return self.granular is None or about(self.granular)
 
     def environment(self, shell: str | None) -> EnvironmentContext:

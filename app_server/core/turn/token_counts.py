@@ -22,7 +22,7 @@ class TokenCounts(Struct):
         )
 
     def fill(self, context_window: int) -> None:
-        """The provider said that the window is full: count it so."""
+        """Count the window as full, as the provider said."""
         before = self.info.total_token_usage if self.info else TokenUsage()
         last = TokenUsage(total_tokens=max(context_window - before.total_tokens, 0))
         self.info = TokenUsageInfo(
@@ -32,7 +32,7 @@ class TokenCounts(Struct):
         )
 
     def estimate(self, tokens: int, context_window: int | None) -> None:
-        """After a compaction: what the rebuilt history is likely to cost."""
+        """Count what the rebuilt history is likely to cost after a compaction."""
         self.context_is_full = False
         total = self.info.total_token_usage if self.info else TokenUsage()
         self.info = TokenUsageInfo(

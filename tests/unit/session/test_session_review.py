@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.errors import CoreError
-from app_server.core.session.output_schema import check_schema
+from app_server.core.session.output_schema import LONGEST, check_schema, schema_problem
 from app_server.core.session.review import note, parse_review
 from app_server.core.session.review_texts import findings_block
-from app_server.core.session.schema_problem import LONGEST, schema_problem
 from app_server.core.session.session_servers import SessionServers
 from app_server.core.threads import NO_THREAD
 from protocol.base import Json

@@ -175,7 +175,7 @@ async def archive_conversation(
 
 
 def overrides(params: NewConversationParams) -> RequestOverrides:
-    """The request's settings as a layer of the configuration."""
+    """Read the request's settings as a layer of the configuration."""
     return RequestOverrides(
         settings=params.config or {},
         model=params.model,
@@ -218,7 +218,7 @@ class ListenerContext(Struct, frozen=True):
 async def add_conversation_listener(
     context: ListenerContext, params: AddConversationListenerParams
 ) -> HandlerResult[AddConversationSubscriptionResponse]:
-    """Events that waited for a listener are sent after the response."""
+    """Subscribe; events that waited for a listener are sent after the response."""
     live = context.conversations.get(params.conversation_id)
     id = context.new_id()
 

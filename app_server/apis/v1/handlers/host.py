@@ -20,7 +20,7 @@ from protocol.v1.misc import (
 
 
 async def fuzzy_file_search(host: Host, params: FuzzyFileSearchParams) -> FuzzyFileSearchResponse:
-    """A second search with the same token cancels the first, which then returns no files."""
+    """Search for files; a second search with the same token cancels the first, which then returns none."""
     roots = [Path(root) for root in params.roots]
     hits = await host.search.search(params.query, roots, params.cancellation_token)
     return FuzzyFileSearchResponse(
@@ -44,7 +44,7 @@ DEFAULT_TIMEOUT_MS = 10_000
 
 
 async def exec_one_off_command(host: Host, params: ExecOneOffCommandParams) -> ExecOneOffCommandResponse:
-    """The default policy is the configured one. After a time-out the exit code is 124."""
+    """Run a command, under the configured policy by default. After a time-out the exit code is 124."""
     if not params.command:
         raise invalid_request("command must not be empty", "invalid_params", "command")
     wanted = WantedCommand(
