@@ -8,7 +8,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Matcher
-from tests.support.editor import EVERYTHING, Editor, diffs
+from tests.support.editor import EVERYTHING, Editor, diffs, opened
 from tests.support.scripted_model import (
     Hold,
     Reply,
@@ -21,18 +21,12 @@ from tests.support.scripted_model import (
     script,
     word,
 )
-from tests.support.world import MakeWorld, World
+from tests.support.world import MakeWorld
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 SERVER = Path(__file__).parent.parent / "support" / "mcp_server.py"
 ASKS: Json = {"approval_policy": "untrusted"}
 CANCELLED: Json = {"stopReason": "cancelled"}
-
-
-async def opened(w: World, capabilities: Json = None, **more: Json) -> tuple[Editor, str]:
-    editor = Editor(w, capabilities or {})
-    await editor.start()
-    return editor, await editor.session(**more)
 
 
 def mcp_server(*args: str, name: str = "notes") -> Json:

@@ -12,8 +12,8 @@ import pytest
 from app_server.apis.acp.handlers import requests
 from protocol.base import Json
 from tests.process.test_accounts import browse
-from tests.scenario.test_scenario_session_prompts import PNG, mcp_server, opened
-from tests.support.editor import EVERYTHING, Editor
+from tests.scenario.test_scenario_session_prompts import PNG, mcp_server
+from tests.support.editor import EVERYTHING, Editor, opened
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, patches, reply, says, script
 from tests.support.world import MakeWorld
 from tests.unit.auth.oauth_issuer import ScriptedIssuer, scripted_issuer

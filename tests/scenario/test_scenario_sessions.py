@@ -6,11 +6,10 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.editor import EVERYTHING, Editor, diffs
+from tests.support.editor import EVERYTHING, Editor, diffs, opened
 from tests.support.scripted_model import (
     Hold,
     begins_to_say,
-    failure,
     patches,
     reply,
     runs,
@@ -134,41 +133,9 @@ async def test_a_patch_shows_whole_texts_and_where_it_changes_them(world: MakeWo
         }
 
 
-async def test_a_failure_of_the_model_is_the_error_of_the_prompt(world: MakeWorld) -> None:
-    fails = failure(400, {"error": {"message": "the model fell over"}})
-    async with world(fails, reply(says("back")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
-        error = (await editor.turn(session))["error"]
-        assert error["code"] == -32603
-        assert "the model fell over" in error["message"]
-        assert editor.text() == ""
-        assert await editor.ends(session) == "end_turn"
-
-
-async def test_cancelling_ends_the_turn_and_the_command(world: MakeWorld) -> None:
-    async with world(reply(script("echo $$ > pid; exec sleep 300")), reply(says("next")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
-        prompt = await editor.prompt(session)
-        await w.client.expect(
-            lambda m: (
-                m.get("method") == "session/update" and m["params"]["update"].get("status") == "in_progress"
-            )
-        )
-        await editor.cancel(session)
-        answer = await w.client.answer_to(prompt)
-        assert answer["result"] == {"stopReason": "cancelled"}
-        assert await editor.ends(session) == "end_turn"
-
-
 async def test_a_question_that_nobody_needs_is_taken_back(world: MakeWorld) -> None:
     async with world(reply(script("echo > made")), config=ASKS, acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         prompt = await editor.prompt(session)
         question = await editor.asked()
         await editor.cancel(session)
@@ -191,9 +158,7 @@ async def test_a_prompt_is_cancelled_by_its_request(world: MakeWorld) -> None:
 async def test_a_second_prompt_joins_the_turn_and_both_are_answered_at_its_end(world: MakeWorld) -> None:
     hold = Hold()
     async with world(reply(begins_to_say(), word("a"), hold, says("a")), reply(says("b")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         first = await editor.prompt(session, "one")
         await hold.reached.wait()
         second = await editor.prompt(session, "two")
@@ -210,9 +175,7 @@ async def test_a_second_prompt_joins_the_turn_and_both_are_answered_at_its_end(w
 async def test_a_session_is_told_again_and_goes_on(world: MakeWorld) -> None:
     replies = (reply(script("echo out"), says("hello")), reply(says("done")))
     async with world(*replies, acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         await editor.ends(session, "please")
         live = editor.calls()
     async with world(reply(says("more")), acp=True) as w:
@@ -234,9 +197,7 @@ async def test_a_session_is_told_again_and_goes_on(world: MakeWorld) -> None:
 
 async def test_resuming_tells_nothing(world: MakeWorld) -> None:
     async with world(reply(says("hello")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         await editor.ends(session, "please")
     async with world(acp=True) as w:
         editor = Editor(w)
@@ -248,9 +209,7 @@ async def test_resuming_tells_nothing(world: MakeWorld) -> None:
 
 async def test_sessions_are_listed_and_deleted(world: MakeWorld) -> None:
     async with world(reply(says("hello")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         await editor.ends(session, "remember the milk")
         (listed,) = (await w.client.call("session/list", {}))["sessions"]
         assert (listed["sessionId"], listed["cwd"], listed["title"]) == (
@@ -270,9 +229,7 @@ async def test_sessions_are_listed_and_deleted(world: MakeWorld) -> None:
 
 async def test_closing_cancels_the_prompt(world: MakeWorld) -> None:
     async with world(reply(begins_to_say(), word("a"), Hold()), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         prompt = await editor.prompt(session)
         await editor.update("agent_message_chunk")
         assert await w.client.call("session/close", {"sessionId": session}) == {}
@@ -283,9 +240,7 @@ async def test_closing_cancels_the_prompt(world: MakeWorld) -> None:
 
 async def test_options_are_chosen_and_come_back(world: MakeWorld) -> None:
     async with world(reply(says("one")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         for id, value in (("model", "gpt-5.1-codex"), ("reasoning_effort", "high"), ("mode", "read-only")):
             answer = await w.client.call(
                 "session/set_config_option", {"sessionId": session, "configId": id, "value": value}
@@ -321,9 +276,7 @@ async def test_a_prompt_of_the_user_is_a_command(world: MakeWorld) -> None:
         "../home/prompts/tidy.md": "---\ndescription: Tidy\nargument-hint: FILE\n---\nTidy $1 ($ARGUMENTS)."
     }
     async with world(reply(says("ok")), reply(says("ok")), files=files, acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         update = await editor.update("available_commands_update")
         assert {"name": "tidy", "description": "Tidy", "input": {"hint": "FILE"}} in update[
             "availableCommands"
@@ -335,9 +288,7 @@ async def test_a_prompt_of_the_user_is_a_command(world: MakeWorld) -> None:
 
 async def test_what_the_server_says_by_itself_asks_no_model(world: MakeWorld) -> None:
     async with world(acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         for command in ("/status", "/mcp", "/review-branch --evil"):
             assert await editor.ends(session, command) == "end_turn"
         assert session in editor.text()
@@ -346,9 +297,7 @@ async def test_what_the_server_says_by_itself_asks_no_model(world: MakeWorld) ->
 
 async def test_compaction_is_shown(world: MakeWorld) -> None:
     async with world(reply(says("story")), reply(says("SUMMARY")), acp=True) as w:
-        editor = Editor(w, EVERYTHING)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w, EVERYTHING)
         await editor.ends(session)
         assert await editor.ends(session, "/compact") == "end_turn"
         assert [each["status"] for each in editor.updates("compaction_update")] == [
@@ -441,9 +390,7 @@ async def test_a_mode_holds_from_the_next_command_on(world: MakeWorld) -> None:
     hold = Hold()
     replies = reply(begins_to_say(), word("a"), hold, says("a"), script("echo > made")), reply(says("done"))
     async with world(*replies, acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         prompt = await editor.prompt(session)
         await hold.reached.wait()
         await w.client.call("session/set_mode", {"sessionId": session, "modeId": "read-only"})
@@ -456,9 +403,7 @@ async def test_a_mode_holds_from_the_next_command_on(world: MakeWorld) -> None:
 
 async def test_a_prompt_that_was_written_meanwhile_is_a_command(world: MakeWorld) -> None:
     async with world(reply(says("ok")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        session = await editor.session()
+        editor, session = await opened(w)
         w.write({"prompts/late.md": "Do it late."}, under=w.home)
         await editor.ends(session, "/late")
         assert w.model.requests[0].texts() == ["Do it late."]

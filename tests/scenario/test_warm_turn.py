@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 import pytest
 
 import app_server
-from tests.support.editor import Editor
+from tests.support.editor import opened
 from tests.support.scripted_model import reply, says
 from tests.support.thread_client import say
 from tests.support.world import MakeWorld, World
@@ -54,9 +54,7 @@ async def thread_turns(w: World) -> Callable[[], Awaitable[object]]:
 
 
 async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
-    editor = Editor(w)
-    await editor.start()
-    session = await editor.session()
+    editor, session = await opened(w)
     return lambda: editor.ends(session)
 
 

@@ -90,3 +90,10 @@ def diffs(call: Json) -> dict[str, tuple[str | None, str]]:
         for each in call.get("content") or []
         if each["type"] == "diff"
     }
+
+
+async def opened(w: World, capabilities: Json = None, **more: Json) -> tuple[Editor, str]:
+    """An editor, and a session of it."""
+    editor = Editor(w, capabilities or {})
+    await editor.start()
+    return editor, await editor.session(**more)
