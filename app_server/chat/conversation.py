@@ -48,8 +48,6 @@ class ChatConversation:
         self._group, self._clock = group, clock
         self._thread: ThreadHandle | None = None
         self._events: EventSubscription[ThreadEvent] | None = None
-        self._idle = anyio.Event()
-        self._idle.set()
         self.settings: TurnOptions = {}
         """For the next turn; those after it keep them."""
         self._interrupts = False
@@ -170,18 +168,12 @@ class ChatConversation:
         self._interrupts = True
         await self.thread.interrupt()
 
-    async def until_idle(self) -> None:
-        """Wait until no turn runs and everything of it is shown."""
-        await self._idle.wait()
-
     def _running(self) -> None:
         if self.started_at is None:
             self.started_at = self._clock()
-            self._idle = anyio.Event()
 
     def _stopped(self) -> None:
         self.started_at, self._interrupts = None, False
-        self._idle.set()
 
     @property
     def elapsed(self) -> float:

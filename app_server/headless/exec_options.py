@@ -70,13 +70,17 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
     given = vars(args)
     approval = given.get("ask_for_approval", "never")
     cwd = working_folder(args.cd)
+    try:
+        launch = parse_launch({**given, "ask_for_approval": approval}, os.environ)
+    except ValueError as error:  # a limit in the environment
+        raise InvalidCommandLine(str(error)) from None
     images = [_image(path) for path in args.image or ()]
     schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get()(Path(args.output_schema))
     last_message = None if args.output_last_message is None else message_file(args.output_last_message)
     return ExecOptions(
         prompt=(_words(args.prompt, stdin, stderr), *images),
         cwd=cwd,
-        overrides=cli_overrides(parse_launch({**given, "ask_for_approval": approval}, os.environ)),
+        overrides=cli_overrides(launch),
         json=args.json,
         last_message=last_message,
         output_schema=schema,

@@ -177,6 +177,15 @@ def test_a_command_line_that_cannot_be_used_says_what_was_expected(
         options_of(tmp_path, *(each.format(wrong=tmp_path / "wrong") for each in arguments))
 
 
+def test_a_limit_that_is_no_number_is_told_before_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "workspace").mkdir()
+    monkeypatch.setenv("APP_SERVER_MAX_REQUESTS", "many")
+    with pytest.raises(InvalidCommandLine, match="APP_SERVER_MAX_REQUESTS expects a number of at least 1"):
+        options_of(tmp_path, "hi")
+
+
 def test_what_is_piped_is_added_to_the_words(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     words, block = "What is this?", "\n\n<stdin>\none\ntwo\n</stdin>"
