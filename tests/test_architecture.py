@@ -255,7 +255,8 @@ FACES = {
 """What APIs do things with in the engine."""
 
 VALUES = {
-    *("app_server.core.errors", "app_server.core.goals", "app_server.core.config.types"),
+    *("app_server.core.errors", "app_server.core.goals", "app_server.core.auth.home_login"),
+    *("app_server.core.config.features", "app_server.core.config.types"),
     *("app_server.core.model.families", "app_server.core.rollout.thread_query"),
     *("app_server.core.rollout.turn_query", "app_server.core.session.commands"),
     *("app_server.core.session.review_texts", "app_server.core.turn.items", "app_server.core.turn.settings"),
@@ -268,17 +269,10 @@ TOOLS = {f"app_server.core.{name}" for name in ("bounds", "lazy", "real_path", "
 BESIDE_THE_FACES = {
     f"app_server.core.{name}"
     for name in (
-        "auth.home_login",
         "client_files.files",
         "client_files.opening",
         "client_files.watching",
-        "config.effective",
-        "config.features",
         "config.fence",
-        "config.load",
-        "config.table",
-        "config.toml_file",
-        "config.write",
         "exec.command",
         "exec.process",
         "exec.run",

@@ -48,6 +48,10 @@ class FilePosition:
         return f"{self.path}:{self.line}:{self.column}"
 
 
+UNREADABLE_CONFIG = "failed to load configuration: "
+"""How the texts of errors of the settings file begin."""
+
+
 class ConfigError(CoreError):
     """The configuration cannot be used as written; the message names file, line and key where known."""
 

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from typing import Final, Literal, Protocol, TypeVar, assert_never
 
 from app_server.conversations.adapter import Activity, ConversationStatus
-from app_server.core.config.fence import check_permissions
-from app_server.core.config.load import require_working_directory
+from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config
 from app_server.core.turn.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from app_server.rpc.errors import invalid_request

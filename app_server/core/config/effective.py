@@ -7,32 +7,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 
 from msgspec import Struct
 
 from app_server.core.config.layers import cli_layer, combine, merge, profile_settings
-from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.core.config.types import CliOverrides, LayerKind, RequestOverrides, SettingsLayer
 from app_server.core.errors import InvalidSettings
 from app_server.masking import MASK, is_secret_name, masked, masked_text
 from protocol.base import Json
 from protocol.structs import replace
-
-
-class LayerKind(StrEnum):
-    USER = "user"
-    """The user's file."""
-    PROFILE = "profile"
-    """The profile in it that was chosen."""
-    COMMAND_LINE = "command_line"
-
-
-class SettingsLayer(Struct, frozen=True):
-    kind: LayerKind
-    settings: Mapping[str, Json]
-    version: str
-    """Of the whole file, for a profile too."""
-    profile: str | None = None
 
 
 class EffectiveSettings(Struct, frozen=True):

@@ -7,12 +7,14 @@ are read from the disk; nothing else is. `write` holds what clients write agains
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES
 from app_server.core.config.key_path import split_key
 from app_server.core.config.layers import cli_layer, combine, merge
+from app_server.core.config.settings_reader import derive_error
 from app_server.core.config.table import ABOUT_CLIENTS, every_setting
 from app_server.core.config.types import ClientFence, CliOverrides, Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights, ConfigError
@@ -92,6 +94,14 @@ def check_permissions(fence: ClientFence | None, asked: AskedRights, cwd: str) -
     check_sandbox(fence, asked.sandbox_policy, cwd)
     if fence is not None and not _asks_enough(fence.permissions, asked):
         raise _beyond(f"the approval policy `{asked.approval_policy}`")
+
+
+def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:
+    """Check a workspace. Raises ConfigError where its folders are named without the working directory: commands may
+    write to that in every workspace.
+    """
+    if roots is not None and normpath(cwd) not in map(normpath, roots):
+        raise derive_error("the workspace roots must have the working directory among them")
 
 
 def check_sandbox(fence: ClientFence | None, policy: SandboxPolicy, cwd: str) -> None:

@@ -7,14 +7,19 @@ next conversation, and a broken file fails only that conversation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os.path import normpath
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.core.config.fence import check_permissions, check_settings, client_fence, is_fenced
+from app_server.core.config.fence import (
+    check_permissions,
+    check_settings,
+    client_fence,
+    is_fenced,
+    require_working_directory,
+)
 from app_server.core.config.layers import combine, key_in_file
 from app_server.core.config.resolve import ResolveInputs, resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
@@ -97,14 +102,6 @@ def _load(source: _UsersSettings, where: Path, request: RequestOverrides) -> Con
     )
     instructions = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
     return replace(config, permissions=chosen, instructions=instructions, notices=notices, request=request)
-
-
-def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:
-    """Check a workspace. Raises ConfigError where its folders are named without the working directory: commands may
-    write to that in every workspace.
-    """
-    if roots is not None and normpath(cwd) not in map(normpath, roots):
-        raise derive_error("the workspace roots must have the working directory among them")
 
 
 def _placed(

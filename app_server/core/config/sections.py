@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from app_server.core.config.settings_reader import SettingsTable, derive_error
-from app_server.core.config.table import OPENAI
 from app_server.core.config.types import (
+    OPENAI,
     McpHttpTransport,
     McpServerConfig,
     McpStdioTransport,

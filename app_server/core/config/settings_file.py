@@ -13,8 +13,8 @@ from app_server.core.config.effective import EffectiveSettings, effective_settin
 from app_server.core.config.saved import load_saved_config
 from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
 from app_server.core.config.toml_file import CONFIG_FILE, read_config_file
-from app_server.core.config.types import SettingsPlace
-from app_server.core.config.write import WriteOutcome, set_default_model, write_settings
+from app_server.core.config.types import SettingsPlace, WriteOutcome
+from app_server.core.config.write import set_default_model, write_settings
 from app_server.core.errors import ConfigError, InvalidSettings
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread

@@ -44,8 +44,6 @@ from protocol.policy import (
 if TYPE_CHECKING:
     from protocol.base import Json
 
-OPENAI = "openai"
-
 ABOUT_CLIENTS = "app_server"
 """The table in which the user says what clients may do. A client's request cannot change it."""
 
@@ -111,7 +109,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             TEXT,
             "a table of `[model_providers]`, or `openai`, `ollama` (also `oss`), `lmstudio`",
             None,
-            default=OPENAI,
+            default=types.OPENAI,
         ),
         "model_reasoning_effort": Setting(
             word(MAX_EFFORT_LENGTH),

@@ -17,15 +17,12 @@ import tomli
 from app_server.core import remedies
 from app_server.core.config.key_path import Key, find_keys
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
-from app_server.core.errors import ConfigError, FilePosition
+from app_server.core.errors import UNREADABLE_CONFIG, ConfigError, FilePosition
 
 if TYPE_CHECKING:
     from protocol.base import Json
 
 CONFIG_FILE = "config.toml"
-
-UNREADABLE = "failed to load configuration: "
-"""How the texts of errors of the file begin."""
 
 MAX_BYTES = 16 * 1024 * 1024
 """Far above any real settings file; parsing this size takes about a second."""
@@ -58,8 +55,8 @@ def read_config_bytes(path: Path) -> bytes | None:
     except UnreadableFileError as problem:
         if any(os.path.exists(folder) and not os.path.isdir(folder) for folder in path.parents):
             unwritable = remedies.home_unwritable(str(path.parent), "it is not a folder")
-            raise ConfigError(f"{UNREADABLE}{unwritable}") from problem
-        raise ConfigError(f"{UNREADABLE}{path} cannot be read: {problem}") from problem
+            raise ConfigError(f"{UNREADABLE_CONFIG}{unwritable}") from problem
+        raise ConfigError(f"{UNREADABLE_CONFIG}{path} cannot be read: {problem}") from problem
 
 
 def parse_toml(data: bytes, path: Path) -> Mapping[str, Json]:
@@ -90,7 +87,7 @@ def _position(data: bytes, offset: int) -> tuple[int, int]:
 
 def _error(path: Path, line: int | None, column: int | None, problem: str) -> ConfigError:
     place = None if line is None or column is None else FilePosition(str(path), line, column)
-    return ConfigError(f"{UNREADABLE}{place or path}: {problem}", place)
+    return ConfigError(f"{UNREADABLE_CONFIG}{place or path}: {problem}", place)
 
 
 def _sentence(message: str) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from protocol.base import Json
 
 DEFAULT_MODEL = "gpt-5-codex"
+OPENAI = "openai"
 
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
@@ -352,3 +353,34 @@ class SettingsPlace(Discreet, frozen=True):
     cwd: Path
     cli: CliOverrides
     env: Mapping[str, str]
+
+
+class LayerKind(StrEnum):
+    USER = "user"
+    """The user's file."""
+    PROFILE = "profile"
+    """The profile in it that was chosen."""
+    COMMAND_LINE = "command_line"
+
+
+class SettingsLayer(Struct, frozen=True):
+    kind: LayerKind
+    settings: Mapping[str, Json]
+    version: str
+    """Of the whole file, for a profile too."""
+    profile: str | None = None
+
+
+class Overridden(Discreet, frozen=True):
+    """A written setting that another layer overrides, and the value that counts, without credentials."""
+
+    HIDDEN = ("value",)
+    key: tuple[str, ...]
+    layer: SettingsLayer
+    value: Json
+
+
+class WriteOutcome(Struct, frozen=True):
+    version: str
+    """Of the file as it is now."""
+    overridden: Overridden | None

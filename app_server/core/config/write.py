@@ -20,8 +20,6 @@ from msgspec import Struct
 
 from app_server.core.config.edit import SettingEdit, UnsafeEdit, edited, same_settings
 from app_server.core.config.effective import (
-    LayerKind,
-    SettingsLayer,
     effective_settings,
     settings_version,
     shown_value,
@@ -35,12 +33,18 @@ from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, read_config_bytes
-from app_server.core.config.types import CliOverrides, RequestOverrides, SettingsPlace
+from app_server.core.config.types import (
+    CliOverrides,
+    LayerKind,
+    Overridden,
+    RequestOverrides,
+    SettingsPlace,
+    WriteOutcome,
+)
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from app_server.core.lazy import Lazy
 from protocol.base import Json
 from protocol.policy import ReasoningEffort
-from protocol.structs import Discreet
 
 NEW_FILE_MODE = 0o600
 
@@ -189,21 +193,6 @@ def _not_safe(path: Path) -> ConfigError:
 
 def _cannot_change(path: Path, reason: str) -> ConfigError:
     return ConfigError(f"failed to change {path}: {reason}")
-
-
-class Overridden(Discreet, frozen=True):
-    """A written setting that another layer overrides, and the value that counts, without credentials."""
-
-    HIDDEN = ("value",)
-    key: tuple[str, ...]
-    layer: SettingsLayer
-    value: Json
-
-
-class WriteOutcome(Struct, frozen=True):
-    version: str
-    """Of the file as it is now."""
-    overridden: Overridden | None
 
 
 def write_settings(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.effective import LayerKind, effective_settings, settings_version
+from app_server.core.config.effective import effective_settings, settings_version
 from app_server.core.config.layers import combine, merge, toml_value
 from app_server.core.config.load import load_config
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.config.types import CliOverrides, Config, LayerKind, RequestOverrides
 from app_server.core.errors import ConfigError
 from protocol.base import Json
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, WorkspaceWrite

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from app_server.core.config import write as config_file
 from app_server.core.config.edit import SettingEdit, edited, setting_edit
-from app_server.core.config.effective import LayerKind, settings_version
+from app_server.core.config.effective import settings_version
 from app_server.core.config.toml_text import edited_text
-from app_server.core.config.types import CliOverrides, SettingsPlace
-from app_server.core.config.write import WriteOutcome, rewrite_config, write_settings
+from app_server.core.config.types import CliOverrides, LayerKind, SettingsPlace, WriteOutcome
+from app_server.core.config.write import rewrite_config, write_settings
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from protocol.base import Json
 

@@ -16,8 +16,7 @@ from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.table import OPENAI
-from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.config.types import OPENAI, ProviderConfig, WireApi
 from app_server.core.model.families import EFFORT_WORDS, KnownModel
 from app_server.masking import masked_text
 from protocol.policy import ReasoningEffort

@@ -25,8 +25,7 @@ from app_server.apis.v2.turns import thread_view, whole_turns
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.conversations.unloading import IdleUnloader
-from app_server.core.config.toml_file import UNREADABLE
-from app_server.core.errors import BeyondClientRights, ConfigError, RolloutNotFound
+from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, ConfigError, RolloutNotFound
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_query import PageRequest
@@ -187,8 +186,8 @@ def settings_errors() -> Iterator[None]:
     except BeyondClientRights:
         raise
     except ConfigError as error:
-        text = str(error).removeprefix(UNREADABLE)
-        raise invalid_request(f"{UNREADABLE}{text}", "config") from error
+        text = str(error).removeprefix(UNREADABLE_CONFIG)
+        raise invalid_request(f"{UNREADABLE_CONFIG}{text}", "config") from error
 
 
 async def usage_so_far(
