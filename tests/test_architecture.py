@@ -251,12 +251,14 @@ FACES = {
     "app_server.core.opening",
     "app_server.core.rollout.stored_conversations",
     "app_server.core.session.handle",
+    "app_server.core.skills.skill_catalog",
 }
 """What APIs do things with in the engine."""
 
 VALUES = {
     *("app_server.core.errors", "app_server.core.goals", "app_server.core.auth.home_login"),
-    *("app_server.core.config.features", "app_server.core.config.types"),
+    *("app_server.core.config.features", "app_server.core.config.types", "app_server.core.exec.command"),
+    *("app_server.core.exec.process", "app_server.core.exec.streams", "app_server.core.skills.skill"),
     *("app_server.core.model.families", "app_server.core.rollout.thread_query"),
     *("app_server.core.rollout.turn_query", "app_server.core.session.commands"),
     *("app_server.core.session.review_texts", "app_server.core.turn.items", "app_server.core.turn.settings"),
@@ -273,10 +275,6 @@ BESIDE_THE_FACES = {
         "client_files.opening",
         "client_files.watching",
         "config.fence",
-        "exec.command",
-        "exec.process",
-        "exec.run",
-        "exec.streams",
         "files.search",
         "git.repository",
         "mcp.faults",
@@ -292,8 +290,6 @@ BESIDE_THE_FACES = {
         "shell.quote",
         "shell.script",
         "shell.summaries",
-        "skills.skill",
-        "skills.skill_catalog",
     )
 }
 """What APIs import of the engine besides. Each that goes is a step; none is added."""

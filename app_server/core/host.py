@@ -19,6 +19,7 @@ from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.exec.command import CommandSpec, ExecResult, Stream
 from app_server.core.exec.environment import command_environment
 from app_server.core.exec.process import Process, TerminalSize
+from app_server.core.exec.run import hand_on
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
@@ -104,6 +105,12 @@ class Host(Struct, frozen=True):
     async def open(self, spec: CommandSpec, *, stdin: bool, terminal: TerminalSize | None) -> Process:
         """Start a command whose output is taken piece by piece."""
         return await self.runner.open_streamed(spec, stdin=stdin, terminal=terminal)
+
+    async def follow(
+        self, process: Process, take: Callable[[Stream, bytes], Awaitable[None]], timeout_ms: int | None
+    ) -> int:
+        """Hand on the output of an open command until it has ended; return its exit code. Raises LaunchError."""
+        return await hand_on(process, take, timeout_ms)
 
     async def diff_to_remote(self, folder: Path) -> DiffToRemote | None:
         """Return what a working tree has that no remote has; None without a known remote, or if git fails."""

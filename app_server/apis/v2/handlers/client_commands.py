@@ -26,7 +26,6 @@ from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, LaunchError
 from app_server.core.exec.command import Stream
 from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize
-from app_server.core.exec.run import hand_on
 from app_server.core.exec.streams import InputClosed, InputFull
 from app_server.core.host import Host, WantedCommand
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
@@ -258,7 +257,7 @@ async def _run(
             lambda delta: context.notifier.notify(wire.COMMAND_EXEC_OUTPUT_DELTA, delta),
         ).take
     try:
-        code = await hand_on(command, take, spec.timeout_ms)
+        code = await context.host.follow(command, take, spec.timeout_ms)
     except LaunchError as error:
         code = NO_PROGRAM.get(error.code or 0, 0)
         if not code or spec.sandbox is None or not os.access(spec.cwd, os.X_OK):
