@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,11 @@ UNREAD, SHOWN, HIDDEN = 0, 1, 2
 """What is known of a thread: nothing; what is shown; that it cannot be read or has no message of the user."""
 
 
+Key = tuple[int, str, str]
+"""Whether a thread is archived, its stamp and its id."""
+_OF_KEY = "archived = ? AND stamp = ? AND id = ?"
+
+
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
     """Run the block in a transaction. Raises `sqlite3.Error`."""
@@ -42,14 +48,12 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.execute("COMMIT")
 
 
-def forget(database: sqlite3.Connection, keys: Sequence[tuple[int, str, str]]) -> None:
+def forget(database: sqlite3.Connection, keys: Sequence[Key]) -> None:
     for table in ("threads", "summaries", "messages"):
-        database.executemany(f"DELETE FROM {table} WHERE archived = ? AND stamp = ? AND id = ?", keys)
+        database.executemany(f"DELETE FROM {table} WHERE {_OF_KEY}", keys)
 
 
-def note(
-    database: sqlite3.Connection, key: tuple[int, str, str], state: FileState, stored: StoredThread | None
-) -> None:
+def note(database: sqlite3.Connection, key: Key, state: FileState, stored: StoredThread | None) -> None:
     """Note what a file said, in that state; None: nothing that is shown."""
     values = (None,) * 4 if stored is None else columns(stored)
     database.execute(
@@ -157,6 +161,22 @@ class IndexQuery(Struct, frozen=True):
             request.newest_first,
         )
 
+    @classmethod
+    def of_messages(cls, request: ListRequest, term: str, also: Sequence[str]) -> IndexQuery:
+        """Make the query for a text in messages. `also`: ids of threads that are looked at in any case. A thread whose
+        messages were not read yet always matches; of the filter only the sources count.
+        """
+        # The plus keeps SQLite from collecting and sorting all matches: a page is full early.
+        condition = (
+            f"archived = ? AND ((+has_messages = 0 AND known != {HIDDEN}) OR (+has_messages = 1"
+            " AND source IN (SELECT value FROM json_each(?)) AND (id IN (SELECT value FROM json_each(?)) OR EXISTS"
+            " (SELECT 1 FROM messages AS m WHERE m.archived = threads.archived AND m.stamp = threads.stamp"
+            " AND m.id = threads.id AND instr(m.folded, ?) > 0))))"
+        )
+        sources = json_array(request.filter.sources)
+        values = (int(request.archived), sources, json_array(also), clean(term.casefold()))
+        return cls(condition, values, request.by_change, request.newest_first)
+
     def fetch(self, database: sqlite3.Connection, start: ListStart | None, count: int) -> list[IndexedThread]:
         """Return so many rows from a place on. Raises `sqlite3.Error`."""
         order, values = page_order(start, by_change=self.by_change, newest_first=self.newest_first)
@@ -164,10 +184,10 @@ class IndexQuery(Struct, frozen=True):
 
 
 def page_order(
-    start: ListStart | None, *, by_change: bool, newest_first: bool, table: str = "threads"
+    start: ListStart | None, *, by_change: bool, newest_first: bool
 ) -> tuple[str, tuple[SqlValue, ...]]:
-    """Return the end of a condition on rows of `table`, from this place on, and the order."""
-    columns = [f"{table}.{column}" for column in (_CHANGES if by_change else _STARTS)]
+    """Return the end of a condition on threads, from this place on, and the order."""
+    columns = [f"threads.{column}" for column in (_CHANGES if by_change else _STARTS)]
     values: tuple[SqlValue, ...] = ()
     condition = ""
     if start is not None:
@@ -179,9 +199,31 @@ def page_order(
     return f"{condition} ORDER BY {', '.join(f'{column} {direction}' for column in columns)}", values
 
 
-def unread(database: sqlite3.Connection, count: int) -> list[IndexedThread]:
-    """Return the newest outside the archive of which nothing is known. Raises `sqlite3.Error`."""
-    return _fetch(database, f"archived = 0 AND known = {UNREAD} ORDER BY stamp DESC, id DESC", (count,))
+def unread(database: sqlite3.Connection, count: int, *, messages: bool = False) -> list[IndexedThread]:
+    """Return the newest outside the archive of which nothing is known, or whose messages were not read. Raises
+    `sqlite3.Error`.
+    """
+    condition = f"has_messages = 0 AND known != {HIDDEN}" if messages else f"known = {UNREAD}"
+    return _fetch(database, f"archived = 0 AND {condition} ORDER BY stamp DESC, id DESC", (count,))
+
+
+def note_messages(database: sqlite3.Connection, key: Key, messages: str) -> None:
+    """Note what was said in a thread whose head is known. Raises `sqlite3.Error`."""
+    folded, packed = clean(messages.casefold()), zlib.compress(messages.encode("utf-8", "replace"), 1)
+    database.execute("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?)", (*key, folded, packed))
+    database.execute(f"UPDATE threads SET has_messages = 1 WHERE {_OF_KEY}", key)
+
+
+def messages_of(database: sqlite3.Connection, key: Key) -> str | None:
+    """Return what was said, if it was read since the file changed. Raises `sqlite3.Error`."""
+    row = database.execute(
+        f"SELECT packed FROM messages JOIN threads USING (archived, stamp, id) WHERE {_OF_KEY} AND has_messages = 1",
+        key,
+    ).fetchone()
+    try:
+        return None if row is None else zlib.decompress(row[0]).decode()
+    except (zlib.error, UnicodeDecodeError):
+        return None
 
 
 def _fetch(database: sqlite3.Connection, condition: str, values: Sequence[SqlValue]) -> list[IndexedThread]:

@@ -28,9 +28,12 @@ from app_server.core.rollout.index_rows import (
     UNREAD,
     IndexedThread,
     IndexQuery,
+    Key,
     forget,
     from_summary,
+    messages_of,
     note,
+    note_messages,
     transaction,
     unread,
 )
@@ -43,7 +46,6 @@ from app_server.core.rollout.listing import (
     folders,
     page_limit,
 )
-from app_server.core.rollout.message_index import Key, MessageSearch, messages_of, without_messages
 from app_server.core.rollout.message_text import read_message_text
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
 from app_server.core.rollout.summary import FileState, StoredThread, read_stored_thread, state_values
@@ -59,7 +61,7 @@ Row = tuple[str | int, ...]
 class IndexChanges(Struct):
     new: list[Row] = msgspec.field(default_factory=list)
     """Also what changed."""
-    gone: list[tuple[int, str, str]] = msgspec.field(default_factory=list)
+    gone: list[Key] = msgspec.field(default_factory=list)
     folders: list[tuple[int, str, int | None]] = msgspec.field(default_factory=list)
     lost_folders: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
@@ -193,7 +195,6 @@ class ThreadIndex:
         self._mutex = threading.RLock()
         self._last_look: dict[tuple[int, bool], tuple[float, float]] = {}
         """At all files: when it ended and how long it took, by generation of the index and archive."""
-        self._search: tuple[sqlite3.Connection, MessageSearch] | None = None
 
     def retried(self, ask: Callable[[ThreadIndex], Result]) -> Result:
         """Return what `ask` returns. It is called again, with an empty index, where this one cannot be used."""
@@ -218,7 +219,7 @@ class ThreadIndex:
         Raises IndexReplaced and `sqlite3.Error`.
         """
         query = IndexQuery.of(request, named)
-        for entry, stored, _ in self._held(request, start, query.fetch, CHUNK):
+        for entry, stored, _ in self._held(request, start, query, CHUNK):
             yield entry.key(by_change=request.by_change), stored
 
     def with_messages(
@@ -229,12 +230,8 @@ class ThreadIndex:
         Of the filter only the sources count. Raises IndexReplaced and `sqlite3.Error`.
         """
 
-        def fetch(database: sqlite3.Connection, start: ListStart | None, count: int) -> list[IndexedThread]:
-            search = self._search_on(database)
-            search.use(term, also)
-            return search.fetch(request, start, count)
-
-        for entry, stored, messages in self._held(request, start, fetch, SEARCHED, messages=True):
+        query = IndexQuery.of_messages(request, term, also)
+        for entry, stored, messages in self._held(request, start, query, SEARCHED, messages=True):
             yield entry.key(by_change=request.by_change), stored, messages
 
     def read_ahead(self, count: int, *, messages: bool = False) -> bool:
@@ -249,7 +246,7 @@ class ThreadIndex:
             if (self._file.generation, False) not in self._last_look:
                 self._look(archived=False, first_page=True, by_change=False)
             database = self._file.connection()
-            entries = without_messages(database, count) if messages else unread(database, count)
+            entries = unread(database, count, messages=messages)
             found = self._hold_against_files(database, entries, archived=False)
             if messages:
                 self._messages(database, entries, found, archived=False)
@@ -259,12 +256,12 @@ class ThreadIndex:
         self,
         request: ListRequest,
         start: ListStart | None,
-        fetch: Callable[[sqlite3.Connection, ListStart | None, int], list[IndexedThread]],
+        query: IndexQuery,
         chunk: int,
         *,
         messages: bool = False,
     ) -> Iterator[tuple[IndexedThread, StoredThread, str]]:
-        """Yield what `fetch` gives, as the files have it: as many as a page shows, then in chunks."""
+        """Yield what the query finds, as the files have it: as many as a page shows, then in chunks."""
         with self._mutex:
             self._look(
                 archived=request.archived,
@@ -278,7 +275,7 @@ class ThreadIndex:
                 database = self._file.connection()
                 if self._file.generation != generation:
                     raise IndexReplaced
-                entries = fetch(database, start, count)
+                entries = query.fetch(database, start, count)
                 found = self._hold_against_files(database, entries, archived=request.archived)
                 texts = (
                     self._messages(database, entries, found, archived=request.archived)
@@ -352,16 +349,10 @@ class ThreadIndex:
                 read.append((key, messages))
             texts.append(messages or "")
         if read:
-            search = self._search_on(database)
             with transaction(database):
                 for key, messages in read:
-                    search.note(key, messages)
+                    note_messages(database, key, messages)
         return texts
-
-    def _search_on(self, database: sqlite3.Connection) -> MessageSearch:
-        if self._search is None or self._search[0] is not database:
-            self._search = (database, MessageSearch(database))
-        return self._search[1]
 
 
 def _read_messages(path: Path) -> str:
