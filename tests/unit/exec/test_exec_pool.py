@@ -172,7 +172,7 @@ def test_it_is_reported_as_killed(how: int | None, tmp_path: Path) -> None:
     assert not (tmp_path / "late").exists()
     if how is not None:
         with ours:
-            assert ours.recv(100) == wire.pack(("exit", -9, True))
+            assert wire.receive(ours) == (("exit", -9, True), [])
 
 
 def test_nor_where_it_is_given_up_while_it_is_confined(tmp_path: Path) -> None:
