@@ -182,6 +182,7 @@ LATE_IMPORTS = {
     "app_server.chat": "a command of its own",
     "app_server.demo": "a command of its own",
     "app_server.headless": "a command of its own",
+    "protocol.v2.methods": "for clients that are told what no turn has",
     "pydantic": "for who reads what a server sends",
     "rich": "an extra",
     "app_server.inspector": "a command of its own, whose page is an extra",
@@ -211,6 +212,7 @@ NOT_LAZY = {
     "app_server.logs": "the same",
     "app_server.core.telemetry.export": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
+    "app_server.client.events": "the client library is no part of the server, nor of its `Lazy`",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
     "protocol.structs": "for who reads what a server sends; a server does without",
     "protocol.ids": "pydantic asks for it, so it is loaded",
@@ -849,6 +851,7 @@ def test_exec_loads_what_one_turn_needs() -> None:
     others = (
         *("app_server.chat", "app_server.demo", "app_server.inspector", "app_server.headless.output_schema"),
         *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
+        *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files", "methods", "skills")),
         *("jsonschema", "prompt_toolkit", "rich"),
     )
     assert {name for name in loaded if any(inside(name, other) for other in others)} == set()

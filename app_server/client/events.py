@@ -5,7 +5,9 @@ Pure. The classes are those of `protocol.v2`; this module only chooses and joins
 
 from __future__ import annotations
 
-from typing import TypeAlias, get_args
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, TypeAlias, get_args
 
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
@@ -14,6 +16,8 @@ from protocol.base import Json
 from protocol.reading import read
 from protocol.records import dataclass
 from protocol.structs import Struct, Written
+from protocol.table import AnyServerNotification, ServerNotification
+from protocol.v2 import item_events, server, settings, thread, turn
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     CommandExecutionOutputDeltaNotification,
@@ -26,7 +30,6 @@ from protocol.v2.item_events import (
     ServerRequestResolvedNotification,
     TerminalInteractionNotification,
 )
-from protocol.v2.methods import TABLE
 from protocol.v2.server import (
     ConfigWarningNotification,
     DeprecationNoticeNotification,
@@ -117,6 +120,29 @@ ServerEvent: TypeAlias = Written | RawNotification | DeltasDropped
 """A notification that concerns no single thread: warnings, the account, skills, watched files, searches."""
 
 
+TURN_ROWS: Final[Mapping[str, AnyServerNotification]] = {
+    row.method: row
+    for module in (item_events, server, settings, thread, turn)
+    for row in vars(module).values()
+    if isinstance(row, ServerNotification)
+}
+"""The notifications that threads send; the shapes of all others are loaded when one of them comes."""
+
+
+@cache
+def _all_rows() -> Mapping[str, AnyServerNotification]:
+    from protocol.v2.methods import TABLE  # noqa: PLC0415  every shape of the thread API
+
+    return TABLE.server_notifications
+
+
+@cache
+def method_of(kind: type[Struct]) -> str | None:
+    """Return the method of a notification, by its class."""
+    of_turns = next((row.method for row in TURN_ROWS.values() if row.params is kind), None)
+    return of_turns or next((row.method for row in _all_rows().values() if row.params is kind), None)
+
+
 def warning_text(event: ServerEvent) -> str | None:
     """Return what an event warns of, for a person; None where it is no warning."""
     match event:
@@ -135,7 +161,7 @@ def warning_text(event: ServerEvent) -> str | None:
 
 def parse_event(method: str, params: Json) -> ServerEvent:
     """Parse a notification whose method and shape are known; return others as they came."""
-    row = TABLE.server_notifications.get(method)
+    row = TURN_ROWS.get(method) or _all_rows().get(method)
     if row is None:
         return RawNotification(method, params)
     try:

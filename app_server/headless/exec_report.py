@@ -5,10 +5,10 @@ lines of JSON.
 from __future__ import annotations
 
 import json
-from typing import Final, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
 from app_server.client.command_line import printable
-from app_server.client.events import RawNotification, ServerEvent
+from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.turn_handle import TurnResult
 from protocol.base import Json
 from protocol.policy import kebab
@@ -21,11 +21,8 @@ from protocol.v2.items import (
     McpToolCallThreadItem,
     ThreadItem,
 )
-from protocol.v2.methods import TABLE
 from protocol.v2.server import ErrorNotification
 from protocol.v2.thread_open import OpenedThread
-
-METHODS: Final = {row.params: method for method, row in TABLE.server_notifications.items()}
 
 OUTPUT_LINES = 10
 """Of a command's output so many lines are shown; the model has all of them."""
@@ -42,10 +39,10 @@ class JsonReport:
 
     def event(self, event: ServerEvent) -> None:
         match event:
-            case RawNotification(method=method, params=params):
-                self._write(method, params)
-            case Struct() if type(event) in METHODS:
-                self._write(METHODS[type(event)], event.to_value())
+            case RawNotification():
+                self._write(event.method, event.params)
+            case Struct() if (method := method_of(type(event))) is not None:
+                self._write(method, event.to_value())
             case _:
                 pass  # deltas that were left out; the items are whole
 
