@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test pythons lint check bench faults diagrams captures mutants coverage clean
+.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -45,8 +45,11 @@ check: lint test ## lint and test
 bench: $(INSTALLED_DEV) ## run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+simulate: $(INSTALLED_DEV) ## play simulated worlds until stopped (ARGS="--seed 7" to see one, "--help" for more)
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(ARGS)
+
 faults: $(INSTALLED_DEV) ## run the fault suite at length
-	@FAULTS=long $(BIN)/python -m pytest -q -n auto tests/faults tests/fuzz $(ARGS)
+	@FAULTS=long $(BIN)/python -m pytest -q -n auto tests/faults tests/fuzz tests/simulation $(ARGS)
 
 diagrams: $(INSTALLED_DEV) ## record the sequence diagrams of the documentation anew
 	@RECORD_DIAGRAMS=1 $(BIN)/python -m pytest -q tests/scenario/test_recorded_diagrams.py

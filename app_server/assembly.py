@@ -59,6 +59,7 @@ class Models:
     auth: AuthManager
     user_agent: UserAgent
     environment: Mapping[str, str] = field(repr=False)
+    jitter: Callable[[], float]
 
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
         def report_request(attempt: int, seconds: float, status: int | None, error: str | None) -> None:
@@ -70,6 +71,7 @@ class Models:
             env=self.environment,
             identity=self.identity(),
             login=self.auth.under(config.login),
+            rng=self.jitter,
             watch=None if telemetry is NO_TELEMETRY else report_request,
         )
 
@@ -224,7 +226,7 @@ def assemble(
 
         return LauncherSpawner(runner)
 
-    models = Models(http, auth, user_agent, environment)
+    models = Models(http, auth, user_agent, environment, process.jitter)
     adapters = EngineAdapters(
         user_agent,
         client,

@@ -22,6 +22,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.http.exchange import Http
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.opening import ProcessEnvironment
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from protocol.ids import new_conversation_id
 
 
@@ -42,6 +43,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     """Nanoseconds since 1970."""
     monotonic: Callable[[], float] = time.monotonic
     random: Callable[[int], bytes] = os.urandom
+    disk: DiskCalls = REAL_DISK
     http: Callable[[Mapping[str, str]], ModelHttp] = LazyHttp
     """Opens connections for a user's environment."""
     runner: Callable[..., CommandRunner] = CommandRunner
@@ -55,6 +57,10 @@ class Machine(Struct, frozen=True, kw_only=True):
         """Return a new UUID."""
         return str(uuid.UUID(bytes=self.random(16), version=4))
 
+    def jitter(self) -> float:
+        """Return a random number from 0 up to 1."""
+        return int.from_bytes(self.random(6)) / (1 << 48)
+
     def process_environment(self, home: Path, environment: Mapping[str, str]) -> ProcessEnvironment:
         """Return what the engine takes from this process."""
         return ProcessEnvironment(
@@ -65,6 +71,8 @@ class Machine(Struct, frozen=True, kw_only=True):
             now=lambda: datetime.fromtimestamp(self.wall_clock()).astimezone(),
             clock=self.monotonic,
             wall_clock=self.wall_clock,
+            jitter=self.jitter,
+            disk=self.disk,
             new_conversation_id=lambda: new_conversation_id(self.time_ns() // 1_000_000, self.random(10)),
             new_id=self.new_id,
         )

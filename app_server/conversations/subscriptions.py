@@ -44,7 +44,7 @@ class Subscriptions:
     def __init__(self, conversation_id: str, session: SessionHandle, outgoing: Outgoing) -> None:
         self._id, self._session, self._outgoing = conversation_id, session, outgoing
         self._apis: dict[AdapterFactory, SubscribedApi] = {}
-        self._elsewhere = False
+        self._elsewhere = self._left = False
         self.followed = anyio.Event()
         """Set while events are taken: somebody is subscribed, or an API follows without subscribers."""
         self.preferred: AdapterFactory | None = None
@@ -74,7 +74,8 @@ class Subscriptions:
         return found
 
     def clear(self) -> None:
-        """End all subscriptions: the client has left, and nobody is sent anything more."""
+        """End all subscriptions: the client has left, and nobody is sent anything more, not even a status."""
+        self._left = True
         for api in self._apis.values():
             api.subscribers.clear()
         self._follow()
@@ -104,7 +105,7 @@ class Subscriptions:
                 api.waiting.append(event)
 
     def send_status(self, status: ConversationStatus) -> None:
-        for api in self._apis.values():
+        for api in () if self._left else self._apis.values():
             for line in api.adapter.status_changed(status):
                 self._outgoing.send(line)
 

@@ -30,7 +30,6 @@ from app_server.core.rollout.conversation import (
     rebuild_history,
     reopen,
 )
-from app_server.core.rollout.disk import REAL_DISK
 from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
@@ -112,7 +111,7 @@ class Engine:
         revert = origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
         read = partial(reopen, messages=origin.messages, turns=origin.turns)
-        reopened = await run_in_thread(read, origin.path, self._process.now, REAL_DISK, line)
+        reopened = await run_in_thread(read, origin.path, self._process.now, self._process.disk, line)
         stored, writer = reopened.stored, reopened.writer
         setup = ConversationSetup(
             id=stored.meta.id,
@@ -147,7 +146,7 @@ class Engine:
         if not ephemeral:
             path = new_rollout_path(self._process.home, self._process.now(), id)
             meta = self._meta(config, id, instructions, client_tools, forked_from)
-            writer = RolloutWriter.create(path, self._process.now, [meta])
+            writer = RolloutWriter.create(path, self._process.now, [meta], disk=self._process.disk)
         setup = ConversationSetup(
             id=id,
             config=config,

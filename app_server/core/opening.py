@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from app_server.core.rollout.disk import DiskCalls
 from protocol.engine.questions import ClientTool
 from protocol.ids import ConversationId
 from protocol.records import dataclass
@@ -96,5 +97,9 @@ class ProcessEnvironment:
     """Monotonic seconds."""
     wall_clock: Callable[[], float]
     """Seconds since 1970."""
+    jitter: Callable[[], float]
+    """A random number from 0 up to 1, for the delays of retries."""
+    disk: DiskCalls
+    """Writes rollouts."""
     new_conversation_id: Callable[[], ConversationId]
     new_id: Callable[[], str]

@@ -24,6 +24,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.prompt import ClientIdentity
 from app_server.core.opening import Fork, Opened, ProcessEnvironment
+from app_server.core.rollout.disk import REAL_DISK
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.commands import Close
 from app_server.core.session.services import TurnCompleted
@@ -255,7 +256,7 @@ class Alone:
 
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
         identity = ClientIdentity(originator="tests", user_agent="tests/1")
-        return ModelClient(config.provider, LazyHttp({}), env={}, identity=identity)
+        return ModelClient(config.provider, LazyHttp({}), env={}, identity=identity, rng=lambda: 0.5)
 
     def originator(self) -> str:
         return "tests"
@@ -296,6 +297,8 @@ async def fork(world: World, path: Path) -> Opened:
         now=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         clock=time.monotonic,
         wall_clock=time.time,
+        jitter=lambda: 0.5,
+        disk=REAL_DISK,
         new_conversation_id=lambda: ConversationId(FORKED.format(next(ids))),
         new_id=lambda: str(next(ids)),
     )

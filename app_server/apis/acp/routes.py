@@ -115,7 +115,8 @@ def _parse(route: Route, raw: Json) -> Json:
 
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
     """Make the router of a connection. `early`: the parameters of an `initialize` that was answered before."""
-    opened = Sessions(services.conversations, services.outgoing, services.background)
+    machine = services.machine
+    opened = Sessions(services.conversations, services.outgoing, services.background, machine.monotonic)
     login = LoginContext(services.config, services.accounts, opened, services.handshake)
     if early is not None:
         accept(login, early)

@@ -5,7 +5,6 @@ the open sessions of a connection, by id.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -181,7 +180,8 @@ class Sessions:
     conversations: ConversationManager
     outgoing: Outgoing
     background: TaskGroup
-    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    clock: Callable[[], float] = field(repr=False)
+    """Monotonic seconds."""
     client: AcpClient = field(default_factory=AcpClient)
     """As it announced itself."""
     _open: dict[str, AcpSession] = field(default_factory=dict)

@@ -7,7 +7,6 @@ knows which events it has processed. Cancellation ends any wait at once.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
@@ -74,7 +73,7 @@ class ModelClient:
         env: Mapping[str, str],
         identity: ClientIdentity,
         login: CredentialSource | None = None,
-        rng: Callable[[], float] = random.random,
+        rng: Callable[[], float],
         watch: OnAttempt | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
@@ -87,6 +86,10 @@ class ModelClient:
         self._items = ItemBytes()
         self._counts_usage = True
         """Whether Chat Completions are asked for counts of tokens, until the provider refuses that."""
+
+    def retry_delay(self, attempt: int) -> float:
+        """Return the seconds to wait before that retry, the first being 1."""
+        return backoff(attempt, self._rng)
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
@@ -151,7 +154,7 @@ class ModelClient:
                 raise outcome.error
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
-            await self._sleep(backoff(attempt, self._rng) if outcome.delay is None else outcome.delay)
+            await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)
 
     def _refused(self, login: Credentials | None) -> Unauthorized:
         source = key_source(self.provider, self._env, login)

@@ -7,7 +7,6 @@ there and in the loop.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -284,7 +283,7 @@ JITTER = 0.1
 """Up to so much is added or taken away, so that many clients do not come back at the same moment."""
 
 
-def backoff(attempt: int, rng: Callable[[], float] = random.random) -> float:
+def backoff(attempt: int, rng: Callable[[], float]) -> float:
     """Seconds before attempt number `attempt`, counted from 1; `rng` gives numbers from 0 up to 1."""
     doublings = min(max(attempt, 1) - 1, 16)
     delay = min(FIRST_DELAY * 2.0**doublings, LONGEST_DELAY)

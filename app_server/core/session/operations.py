@@ -51,13 +51,14 @@ from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
 from app_server.core.turn.outbox import StoredTranscript
 from app_server.core.turn.settings import UNCHANGED, SettingsChange, Turn
-from protocol.engine.events import SettingsChanged, TurnKind
+from protocol.engine.events import SettingsChanged, TurnKind, TurnStatus
 from protocol.events.notices import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
     ListCustomPromptsResponseEvent,
     WarningEvent,
 )
+from protocol.events.turn import TurnAbortReason
 from protocol.policy import ReviewDecision
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C90
     """Carry it out, or begin to. Raises CoreError where it cannot be."""
     services, state, tasks = actor.services, actor.state, actor.tasks
     match command := pending.command:
+        case _ if pending.interrupted:
+            emitter = tasks.emitter(pending)
+            emitter.turn_started(TurnKind.REGULAR, None)
+            emitter.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
         case StartTurn():
             await _start_turn(actor, pending, command)
         case ContinueGoal():
@@ -187,7 +192,7 @@ async def _run_shell(actor: Actor, pending: PendingOperation, command: RunShell)
         active.postponed.append(pending)
     else:
         turn = Turn(active.emitter, state.settings)
-        active.run_beside(lambda: _RUN_WITH_USERS_RIGHTS.get()(services, state, turn, command))
+        active.run_beside(lambda: _RUN_WITH_USERS_RIGHTS.get()(services, state, turn, command), pending)
 
 
 def _record_changes(actor: Actor, turn: Turn) -> None:

@@ -26,6 +26,7 @@ from app_server.core.turn.outbox import StoredTranscript
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import TurnKind, TurnStatus
 from protocol.events.turn import TurnAbortReason
+from protocol.structs import replace
 
 
 class PendingOperation(Struct, frozen=True):
@@ -36,6 +37,8 @@ class PendingOperation(Struct, frozen=True):
     turn_id: str
     steered: list[UserWords] = msgspec.field(default_factory=list)
     """Words that joined the turn before it began."""
+    interrupted: bool = False
+    """Its turn was interrupted while it waited for the end of another, and ends as soon as it would begin."""
     position: int = 0
     """Its place in the order in which operations were submitted. Those that had to wait keep to it."""
 
@@ -90,8 +93,10 @@ class ActiveTask(Struct, kw_only=True):
     taken: list[UserWords] = msgspec.field(default_factory=list)
     """Words that joined the task and reached it."""
     _joined: list[tuple[UserWords, PendingOperation | None]] = msgspec.field(default_factory=list)
-    _beside: list[Callable[[], Coroutine[None, None, None]]] = msgspec.field(default_factory=list)
-    """Work that waits for the task to begin."""
+    _beside: list[tuple[Callable[[], Coroutine[None, None, None]], PendingOperation]] = msgspec.field(
+        default_factory=list
+    )
+    """Work that waits for the turn's begin, with its operation."""
     _group: TaskGroup | None = None
 
     async def run(self) -> str | None:
@@ -99,8 +104,7 @@ class ActiveTask(Struct, kw_only=True):
         failure: Exception | None = None
         last_message = None
         async with anyio.create_task_group() as self._group:
-            for work in self._beside:
-                self._group.start_soon(work)
+            self.emitter.when_started = self._begin_beside
             try:
                 last_message = await self.task.run(self)
             except Exception as error:
@@ -109,12 +113,23 @@ class ActiveTask(Struct, kw_only=True):
             raise failure
         return last_message
 
-    def run_beside(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Begin work that belongs to the turn, which does not end before it."""
-        if self._group is None:
-            self._beside.append(work)
-        else:
+    def run_beside(self, work: Callable[[], Coroutine[None, None, None]], pending: PendingOperation) -> None:
+        """Begin work that belongs to the turn, which does not end before it, once the turn has begun. If it never does,
+        the operation is postponed.
+        """
+        self._beside.append((work, pending))
+        if self.emitter.has_started:
+            self._begin_beside()
+
+    def _begin_beside(self) -> None:
+        assert self._group is not None  # the task runs in it
+        for work, _ in self._beside:
             self._group.start_soon(work)
+        self._beside.clear()
+
+    def take_postponed(self) -> list[PendingOperation]:
+        """Return the operations that waited for the task's end, or for the begin of a turn that never began."""
+        return [*self.postponed, *(pending for _, pending in self._beside)]
 
     @property
     def kind(self) -> TurnKind:
@@ -276,16 +291,18 @@ class TaskRunner:
             await active.ended.wait()
 
     async def interrupt_turn(self, turn_id: str) -> None:
-        """End this turn, or drop it if it waits for the end of another; nothing happens if it has ended."""
+        """End this turn; nothing happens if it has ended. One that waits for the end of another ends after that, since
+        a conversation tells of one turn at a time.
+        """
         active = self.active
         if active is None:
             return
         if active.emitter.turn_id == turn_id:
             await self.interrupt()
             return
-        for pending in [each for each in active.postponed if each.turn_id == turn_id]:
-            active.postponed.remove(pending)
-            self.emitter(pending).turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
+        active.postponed[:] = [
+            replace(each, interrupted=True) if each.turn_id == turn_id else each for each in active.postponed
+        ]
 
     def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         """Work for which no operation waits, and whose failure ends nothing."""
@@ -309,7 +326,7 @@ class TaskRunner:
                 completed = True
         finally:
             # No await from here on: nothing may come between the task's end and the event that reports it.
-            waiting = active.postponed
+            waiting = active.take_postponed()
             if completed:
                 self._complete(active, outcome)
                 waiting += active.drain_late()

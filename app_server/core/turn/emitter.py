@@ -82,6 +82,8 @@ class TurnEmitter:
         self._open: dict[str, StartedItem] = {}
         self._started_at: float | None = None
         self._plans = 0
+        self.when_started: Callable[[], None] = lambda: None
+        """Is called once the turn's begin was emitted."""
 
     @property
     def has_started(self) -> bool:
@@ -99,6 +101,7 @@ class TurnEmitter:
     def turn_started(self, kind: TurnKind, context_window: int | None) -> None:
         self._started_at = self._now()
         self.emit(TurnStarted(kind, context_window, self._started_at))
+        self.when_started()
 
     def late_start_line(self) -> StoredEvent:
         """Return the turn's begin, for a file in which the turn began without its id."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.model.model_client import ModelClient
-from app_server.core.model.model_errors import UsageLimitReached, backoff
+from app_server.core.model.model_errors import UsageLimitReached
 from app_server.core.model.model_events import (
     Completed,
     Created,
@@ -134,7 +134,7 @@ class ModelCall:
                 self.emitter.cut_text()
                 self.emitter.emit(AttemptFailed(turn_error(error), retries, most))
                 delay = error.retry_after
-            await anyio.sleep(backoff(retries) if delay is None else delay)
+            await anyio.sleep(self.model.retry_delay(retries) if delay is None else delay)
 
     def abandon(self) -> None:
         """Keep what an interrupted turn has done, and say of unfinished calls that they were aborted."""

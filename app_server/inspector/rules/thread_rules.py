@@ -210,18 +210,25 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
     return check
 
 
-@of_threads
 def rule_07_usage_follows_what_it_paid_for() -> Check:
-    """Check that no message and no reasoning of the model is open when usage is sent."""
+    """Check that no message and no reasoning of the model is open when usage is sent; a client that joins is sent it
+    once at any time."""
     open_items: dict[str, set[str]] = {}
+    joined: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
+        if wire.answers == "thread/resume" and wire.result is not None:
+            joined.add(wire.result["thread"]["id"])
+        if not wire.of_threads:
+            return
         of_thread = open_items.setdefault(wire.thread, set())
         item = wire.params.get("item") or {}
         if wire.method == "item/started" and item.get("type") in ("agentMessage", "reasoning"):
             of_thread.add(item["id"])
         elif wire.method == "item/completed":
             of_thread.discard(item["id"])
+        elif wire.method == "thread/tokenUsage/updated" and wire.params["threadId"] in joined:
+            joined.discard(wire.params["threadId"])
         elif wire.method == "thread/tokenUsage/updated" and of_thread:
             yield f"usage of {wire.params['turnId']} is sent while {sorted(of_thread)} are open"
 

@@ -1,0 +1,129 @@
+"""The habits of one world: what may happen in it, and how often. A world leaves most things out.
+
+Worlds that each leave out most things find more than worlds that do a little of everything (swarm testing).
+"""
+
+from dataclasses import dataclass
+
+from tests.simulation.draws import Draws
+
+CALL_KINDS = ("shell", "read", "escalated", "patch", "plan", "unknown", "broken", "terminal", "input")
+REQUEST_FAULTS = ("unreachable", "no answer", "late", "401", "429", "500", "503")
+STREAM_FAULTS = ("cut", "idle", "garbage", "no end")
+DEEDS = (
+    "interrupt",
+    "steer",
+    "settings",
+    "second turn",
+    "resume",
+    "read",
+    "fork",
+    "archive",
+    "compact",
+    "review",
+    "shell",
+    "name",
+    "rollback",
+    "leave",
+)
+"""What a person may do beside saying something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """Drawn once for each world."""
+
+    api: str
+    threads: int
+    turns: int
+    gaps: tuple[float, ...]
+    """Seconds between two deeds of a person."""
+    deeds: tuple[str, ...]
+    interrupts: float
+    thinking: tuple[float, ...]
+    """Seconds until a question is answered; the last may be for ever."""
+    answers: tuple[str, ...]
+    approval_policy: str
+    sandbox_mode: str
+    tool_calls: float
+    calls_per_reply: tuple[int, ...]
+    call_kinds: tuple[str, ...]
+    reasoning: float
+    tokens: tuple[int, ...]
+    network_delays: tuple[float, ...]
+    chunk_sizes: tuple[int, ...]
+    request_faults: tuple[str, ...]
+    stream_faults: tuple[str, ...]
+    retries: int
+    durations: tuple[float, ...]
+    """Seconds that a command runs."""
+    outcomes: tuple[str, ...]
+    """How commands end."""
+    disk_faults: float
+    thread_delays: tuple[float, ...]
+    crash_at: int | None
+    """The step before which the process is killed; a second server goes on with what is on the disk."""
+    terminals: bool
+    """The model is offered terminals."""
+    context_window: int | None
+
+
+def _some(draws: Draws, kind: str, plain: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    """Draw a few of the others, as often as the plain one together, or none."""
+    count = draws.pick(f"number of {kind}", (0, 0, 1, 2, 4))
+    chosen = tuple(draws.pick(kind, others) for _ in range(count))
+    return (plain,) * max(3 * len(chosen), 1) + chosen
+
+
+def draw_habits(draws: Draws) -> Habits:
+    """Draw a world's habits."""
+    deeds = draws.pick("number of deeds", (1, 0, 2, 4))
+    return Habits(
+        api=draws.pick("api", ("v2", "v1", "acp"), (5, 3, 2)),
+        threads=draws.pick("threads", (1, 1, 2, 3)),
+        turns=draws.pick("turns", (1, 2, 3, 6)),
+        gaps=draws.pick("gaps", ((0.0,), (1.0,), (0.0, 0.02, 1.0), (20.0, 0.0))),
+        deeds=tuple(draws.pick("deed", DEEDS) for _ in range(deeds)),
+        interrupts=draws.pick("interrupts", (0.0, 0.0, 0.1, 0.5)),
+        thinking=draws.pick("thinking", ((0.0,), (0.3,), (3.0, 0.0), (0.0, 400.0))),
+        answers=draws.pick(
+            "answers",
+            (
+                ("yes",),
+                ("no",),
+                ("yes", "no", "session"),
+                ("yes", "abort"),
+                ("malformed", "yes", "error"),
+                ("twice", "never", "no"),
+            ),
+        ),
+        approval_policy=draws.pick("policy", ("never", "untrusted", "on-request", "on-failure")),
+        sandbox_mode=draws.pick("sandbox", ("danger-full-access", "workspace-write", "read-only")),
+        tool_calls=draws.pick("chance of calls", (0.0, 0.3, 0.7)),
+        calls_per_reply=draws.pick("calls", ((1,), (1,), (2, 1), (4,))),
+        call_kinds=_some(draws, "call kind", "shell", CALL_KINDS),
+        reasoning=draws.pick("reasoning", (0.0, 0.3)),
+        tokens=draws.pick("tokens of replies", ((10,), (10, 900), (2000,))),
+        network_delays=draws.pick("network", ((0.0,), (0.01,), (0.0, 0.5), (0.0, 3.0))),
+        chunk_sizes=draws.pick("chunk sizes", ((1 << 20,), (400,), (97, 1000), (37, 1 << 20))),
+        request_faults=_some(draws, "request fault", "none", REQUEST_FAULTS),
+        stream_faults=_some(draws, "stream fault", "none", STREAM_FAULTS),
+        retries=draws.pick("retries", (0, 1, 3)),
+        durations=draws.pick("durations", ((0.0,), (0.2,), (0.0, 2.0), (30.0, 0.0), (1e9, 0.5))),
+        outcomes=draws.pick(
+            "outcomes",
+            (
+                ("0",),
+                ("0", "1"),
+                ("0", "denied", "1"),
+                ("0", "flood"),
+                ("launch error", "0"),
+                ("0", "signal", "unavailable"),
+            ),
+        ),
+        disk_faults=draws.pick("disk faults", (0.0, 0.0, 0.0, 0.05, 0.4)),
+        thread_delays=draws.pick("thread delays", ((0.0,), (0.0, 0.01), (0.0, 1.0))),
+        crash_at=draws.pick("crash", (None, 1), (0.8, 0.2)) and 100 + draws.below("step of the crash", 3000),
+        terminals=draws.chance("terminals", 0.25),
+        context_window=draws.pick("window", (None, None, None, 1500)),
+    )

@@ -1,0 +1,146 @@
+"""An event loop in which nothing waits: when no task is ready, the clock moves to the next timer.
+
+The steps of tasks run in an order that is drawn; callbacks keep their order, as asyncio promises. Work for threads
+runs in the loop after a drawn delay. When no task is ready and no timer is set, the world is in a deadlock, which is an
+error that names every task and where it waits.
+"""
+
+import asyncio
+import bisect
+import contextvars
+import itertools
+import selectors
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from tests.simulation.draws import Draws
+
+
+class Deadlock(Exception):
+    """Nothing can happen any more, and the world has not ended."""
+
+
+class _NoWaiting(selectors.BaseSelector):
+    """A selector without files. Instead of waiting it moves the clock of the loop."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._keys: dict[int, selectors.SelectorKey] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = selectors.SelectorKey(fileobj, _number(fileobj), events, data)
+        self._keys[key.fd] = key
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(_number(fileobj))
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Deadlock
+        self.now += max(timeout, 0.0)
+        return []
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+
+def _number(fileobj: Any) -> int:
+    return fileobj if isinstance(fileobj, int) else int(fileobj.fileno())
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task with a number, so that sets of tasks have the same order in each run."""
+
+    def __init__(self, *args: Any, number: int, **named: Any) -> None:
+        self.number = number
+        super().__init__(*args, **named)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimLoop(asyncio.SelectorEventLoop):
+    """A loop in virtual time."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._clock = _NoWaiting()
+        super().__init__(self._clock)
+        self._draws = draws
+        self._steps: list[
+            tuple[int, int, contextvars.Context | None, Callable[..., Any], tuple[Any, ...]]
+        ] = []
+        self._numbers = itertools.count()
+        self._order = itertools.count()
+        self.set_task_factory(
+            lambda loop, coro, **named: SimTask(coro, loop=loop, number=next(self._numbers), **named)
+        )
+        self.rounds = 0
+        """Steps of tasks that have run."""
+        self.before_round: dict[int, Callable[[], None]] = {}
+        """What happens before a step, by its number."""
+
+    def time(self) -> float:
+        return self._clock.now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        task = getattr(callback, "__self__", None)
+        if not isinstance(task, SimTask):
+            return super().call_soon(callback, *args, context=context)
+        bisect.insort(self._steps, (task.number, next(self._order), context, callback, args))
+        return super().call_soon(self._step)
+
+    def _step(self) -> None:
+        """Run one of the steps that are due."""
+        self.rounds += 1
+        if self.rounds in self.before_round:
+            self.before_round.pop(self.rounds)()
+        steps = self._steps
+        at = self._draws.below("step", len(steps)) if len(steps) > 1 else 0
+        _, _, context, callback, args = steps.pop(at)
+        if context is None:
+            callback(*args)
+        else:
+            context.run(callback, *args)
+
+    def jump(self, seconds: float) -> None:
+        """Move the clock at once, as after a suspend."""
+        self._clock.now += seconds
+
+
+def describe_tasks(loop: asyncio.AbstractEventLoop) -> str:
+    """Return where each task of the loop waits."""
+    lines = []
+    for task in asyncio.all_tasks(loop):
+        frames = task.get_stack()
+        where = ", ".join(f"{frame.f_code.co_name}:{frame.f_lineno}" for frame in frames[-1:])
+        lines.append(f"{task.get_name()} at {where}")
+    return "\n".join(sorted(lines))
+
+
+@contextmanager
+def threads_in_the_loop(draws: Draws, delays: tuple[float, ...]) -> Iterator[None]:
+    """Inside, work for threads runs in the event loop after one of the delays, in seconds."""
+
+    async def run_sync(work: Callable[..., Any], *args: Any, **_: Any) -> Any:
+        delay = draws.seconds("thread", *delays)
+        if delay:
+            await anyio.sleep(delay)
+        else:
+            await anyio.lowlevel.checkpoint()
+        return work(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(anyio.to_thread, "run_sync", run_sync)
+        yield

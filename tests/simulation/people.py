@@ -1,0 +1,569 @@
+"""The people of a simulated world: one class for each API. They say things, do other things beside, answer questions
+early, late, wrong or never, and leave.
+
+Every text that a person says has a word of its own, `w17`, by which the oracle finds it again.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.transport.framing import TransportClosed
+from protocol.base import Json
+from tests.simulation.sim_model import SimModel
+from tests.support.client import Logged, MemoryWire
+
+MARK = re.compile(r"\bm\d+\b")
+
+MOMENTS = (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)
+"""Seconds before a deed in a turn: about as long as its parts take."""
+
+
+class Gone(Exception):
+    """The connection has ended before an answer came."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What the people of a world did and were told, for the oracle."""
+
+    words: dict[str, str] = field(default_factory=dict)
+    """The words that were accepted, and how their turn ended: `completed`, another word, or nothing yet."""
+    yes: set[str] = field(default_factory=set)
+    """The marks of what was allowed."""
+    session_yes: bool = False
+    """Something was allowed for the rest of a session."""
+    own_commands: set[str] = field(default_factory=set)
+    loosened: bool = False
+    """A person changed the policy or the sandbox."""
+    threads: list[str] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    """Threads that were archived or deleted."""
+    count: int = 0
+
+    def new_word(self) -> str:
+        self.count += 1
+        return f"w{self.count}"
+
+
+class World(Protocol):
+    """What people know of the world."""
+
+    model: SimModel
+    record: Record
+    calm: anyio.Event
+
+    @property
+    def workspace(self) -> str: ...
+
+
+class Person:
+    """A client with its connection. `tests.support.invariants` reads its log."""
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
+        self.world, self.wire, self.tasks = world, wire, tasks
+        self.draws, self.habits = world.model.draws, world.model.habits
+        self.record = world.record
+        self.log: list[Logged] = []
+        self.garbage: list[bytes] = []
+        self.left_early = self.closed = False
+        self.dead = False
+        """The server was killed: nothing that comes now was sent."""
+        self._next_id = 0
+        self._answers: dict[int, Json] = {}
+        self._changed = anyio.Event()
+        self._open: list[Json] = []
+        """Questions that are not answered."""
+
+    # --- the wire
+    async def read(self) -> None:
+        async for line in self.wire.lines():
+            if self.dead:
+                continue
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self.garbage.append(line)
+                continue
+            self.log.append(Logged(False, message))
+            if "method" in message and "id" in message:
+                self._open.append(message)
+                self.tasks.start_soon(self._answer, message, name="an answer")
+            elif "method" in message:
+                self.told(message)
+            else:
+                self._answers[message.get("id")] = message
+            self._wake()
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def write(self, message: Json) -> None:
+        if self.closed or self.left_early or self.dead:
+            raise Gone
+        self.log.append(Logged(True, message))
+        try:
+            await self.wire.write(json.dumps(message).encode() + b"\n")
+        except TransportClosed:
+            raise Gone from None
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Return the whole answer. Raises Gone."""
+        self._next_id += 1
+        id = self._next_id
+        await self.write(self._message({"id": id, "method": method, "params": params}))
+        while id not in self._answers:
+            if self.closed:
+                raise Gone
+            await self._changed.wait()
+        return self._answers[id]
+
+    def _message(self, message: Json) -> Json:
+        return message
+
+    def received(self) -> list[Json]:
+        return [entry.message for entry in self.log if not entry.sent]
+
+    async def until(self, condition: "Condition") -> None:
+        """Wait until a message makes the condition true. Raises Gone."""
+        while not condition():
+            if self.closed:
+                raise Gone
+            await self._changed.wait()
+
+    async def leave(self) -> None:
+        """Close the connection and wait for the server's end of it."""
+        await self.wire.close()
+        while not self.closed:
+            await self._changed.wait()
+
+    # --- questions
+    async def _answer(self, question: Json) -> None:
+        kind = self.draws.pick("answer", self.habits.answers)
+        with anyio.move_on_after(self.draws.seconds("thinking", *self.habits.thinking)):
+            await self.world.calm.wait()
+        if kind == "never":
+            await self.world.calm.wait()
+            kind = "no"
+        if len(self._open) > 1:
+            self.world.model.note("two questions open at once")
+        self._open.remove(question)
+        text = json.dumps(question)
+        if kind in ("yes", "session", "twice"):
+            self.record.yes.update(MARK.findall(text))
+            self.record.session_yes |= kind == "session"
+        answer: Json = {"id": question["id"]}
+        if kind == "error":
+            answer["error"] = {"code": -32000, "message": "no"}
+        elif kind == "malformed":
+            answer["result"] = {"decision": 5}
+        else:
+            answer["result"] = self.decision(question, kind)
+        if kind in ("yes", "session") and not self.busy():
+            self.world.model.note("a yes after its turn")
+        with suppress(Gone):
+            await self.write(self._message(answer))
+            if kind == "twice":
+                await self.write(self._message(answer))
+
+    # --- what each API says in its own way
+    def told(self, message: Json) -> None:
+        """Take note of a notification."""
+        raise NotImplementedError
+
+    def decision(self, question: Json, kind: str) -> Json:
+        """Return the result of a question: `yes`, `no`, `session`, `abort` or `twice`, which is a yes."""
+        raise NotImplementedError
+
+    def busy(self) -> bool:
+        """Tell whether a turn runs that the client was told of."""
+        raise NotImplementedError
+
+    async def begin(self) -> None:
+        raise NotImplementedError
+
+    async def open(self) -> str:
+        """Open a new thread and return its id."""
+        raise NotImplementedError
+
+    async def say(self, thread: str, text: str) -> "str | None":
+        """Say something; return the id of the turn, None if it was refused."""
+        raise NotImplementedError
+
+    async def ended(self, thread: str, turn: str) -> str:
+        """Wait for the end of a turn and return its status."""
+        raise NotImplementedError
+
+    async def do(self, thread: str, deed: str, turn: "str | None") -> None:
+        """Do something else, while that turn runs or none."""
+        raise NotImplementedError
+
+    async def resume(self, thread: str) -> bool:
+        """Open a stored thread again; tell whether that went well."""
+        raise NotImplementedError
+
+    # --- life
+    async def live(self) -> None:
+        """Open threads and play turns in them."""
+        try:
+            await self.begin()
+            for _ in range(self.habits.threads):
+                thread = await self.open()
+                self.record.threads.append(thread)
+                self.tasks.start_soon(self._use, thread, name="a person in a thread")
+        except Gone:
+            return
+
+    async def _use(self, thread: str) -> None:
+        try:
+            for _ in range(self.habits.turns):
+                await self._pause("gap")
+                if thread in self.record.gone or self.world.calm.is_set():
+                    return
+                await self._turn(thread)
+        except Gone:
+            return
+
+    async def _turn(self, thread: str) -> None:
+        word = self.record.new_word()
+        self.record.words[word] = "saying"
+        turn = await self.say(thread, f"{word} please")
+        if turn is None:
+            self.record.words[word] = "refused"
+            return
+        self.record.words[word] = "accepted"
+        waits = anyio.Event()
+        self.tasks.start_soon(self._note_end, thread, turn, word, waits, name="a turn's end")
+        if self.draws.chance("interrupt", self.habits.interrupts):
+            self.tasks.start_soon(self._later, thread, "interrupt", turn, name="an interrupt")
+        for deed in self.habits.deeds:
+            if self.draws.chance("deed now", 0.4):
+                await self._pause("before a deed", MOMENTS)
+                await self._try(thread, deed, turn)
+        if not self.draws.chance("does not wait", 0.15):
+            await waits.wait()
+
+    async def _note_end(self, thread: str, turn: str, word: str, ended: anyio.Event) -> None:
+        try:
+            self.record.words[word] = await self.ended(thread, turn)
+        except Gone:
+            self.record.words[word] = "gone"
+        finally:
+            ended.set()
+
+    async def _later(self, thread: str, deed: str, turn: str) -> None:
+        await self._pause("before an interrupt", MOMENTS)
+        await self._try(thread, deed, turn)
+
+    async def _try(self, thread: str, deed: str, turn: str | None) -> None:
+        try:
+            if deed == "leave":
+                self.left_early = True
+                await self.leave()
+            else:
+                await self.do(thread, deed, turn)
+        except Gone:
+            pass
+
+    async def _pause(self, kind: str, seconds: Sequence[float] = ()) -> None:
+        with anyio.move_on_after(self.draws.pick(kind, seconds or self.habits.gaps)):
+            await self.world.calm.wait()
+
+
+class Condition(Protocol):
+    def __call__(self) -> bool: ...
+
+
+class ThreadPerson(Person):
+    """Speaks the thread API."""
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
+        super().__init__(world, wire, tasks)
+        self._ends: dict[str, str] = {}
+        self._running: set[str] = set()
+
+    def told(self, message: Json) -> None:
+        if message["method"] == "turn/started":
+            self._running.add(message["params"]["turn"]["id"])
+        elif message["method"] == "turn/completed":
+            turn = message["params"]["turn"]
+            self._running.discard(turn["id"])
+            self._ends[turn["id"]] = turn["status"]
+
+    def busy(self) -> bool:
+        return bool(self._running)
+
+    def decision(self, question: Json, kind: str) -> Json:
+        word = {"yes": "accept", "twice": "accept", "session": "acceptForSession", "no": "decline"}.get(
+            kind, "cancel"
+        )
+        return {"decision": word}
+
+    async def begin(self) -> None:
+        capabilities = {"experimentalApi": True}
+        await self.ask(
+            "initialize", {"clientInfo": {"name": "sim", "version": "1"}, "capabilities": capabilities}
+        )
+        await self.write({"method": "initialized"})
+
+    async def open(self) -> str:
+        answer = await self.ask("thread/start", {"cwd": self.world.workspace})
+        id: str = answer["result"]["thread"]["id"]
+        return id
+
+    async def say(self, thread: str, text: str) -> str | None:
+        answer = await self.ask("turn/start", {"threadId": thread, "input": _words(text)})
+        return answer["result"]["turn"]["id"] if "result" in answer else None
+
+    async def ended(self, thread: str, turn: str) -> str:
+        await self.until(lambda: turn in self._ends)
+        return self._ends[turn]
+
+    async def resume(self, thread: str) -> bool:
+        return "result" in await self.ask("thread/resume", {"threadId": thread})
+
+    async def do(self, thread: str, deed: str, turn: str | None) -> None:
+        match deed:
+            case "interrupt":
+                await self.ask("turn/interrupt", {"threadId": thread, "turnId": turn or ""})
+            case "steer" | "second turn":
+                await self._steer(thread, deed, turn)
+            case "settings":
+                self.record.loosened = True
+                policy = self.draws.pick("new policy", ("never", "untrusted", "on-request"))
+                await self.ask("thread/settings/update", {"threadId": thread, "approvalPolicy": policy})
+            case "resume":
+                await self.resume(thread)
+            case "read":
+                await self.ask("thread/read", {"threadId": thread, "includeTurns": True})
+            case "fork":
+                answer = await self.ask("thread/fork", {"threadId": thread})
+                if "result" in answer:
+                    self.record.threads.append(answer["result"]["thread"]["id"])
+            case "archive":
+                answer = await self.ask("thread/archive", {"threadId": thread})
+                if "result" in answer:
+                    self.record.gone.add(thread)
+            case "compact":
+                await self.ask("thread/compact/start", {"threadId": thread})
+            case "review":
+                target = {"type": "custom", "instructions": "look"}
+                await self.ask("review/start", {"threadId": thread, "target": target})
+            case "shell":
+                word = self.record.new_word()
+                self.record.own_commands.add(word)
+                await self.ask("thread/shellCommand", {"threadId": thread, "command": f"echo {word}"})
+            case "name":
+                await self.ask("thread/name/set", {"threadId": thread, "name": self.record.new_word()})
+            case "rollback":
+                await self.ask("thread/revert", {"threadId": thread, "numTurns": 1})
+
+    async def _steer(self, thread: str, deed: str, turn: str | None) -> None:
+        word = self.record.new_word()
+        self.record.words[word] = "saying"
+        if deed == "steer":
+            params = {"threadId": thread, "expectedTurnId": turn or "", "input": _words(word)}
+            answer = await self.ask("turn/steer", params)
+            joined = turn
+        else:
+            answer = await self.ask("turn/start", {"threadId": thread, "input": _words(word)})
+            joined = answer["result"]["turn"]["id"] if "result" in answer else None
+        if "result" not in answer or joined is None:
+            self.record.words[word] = "refused"
+            return
+        self.record.words[word] = "accepted"
+        self.tasks.start_soon(
+            self._note_end, thread, joined, word, anyio.Event(), name="a steered turn's end"
+        )
+
+
+class ConversationPerson(Person):
+    """Speaks the conversation API."""
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
+        super().__init__(world, wire, tasks)
+        self._begun: dict[str, int] = {}
+        self._ended: dict[str, list[str]] = {}
+        self._troubled: set[str] = set()
+        """Conversations of which a turn failed or was interrupted: which words it had is not told."""
+
+    def told(self, message: Json) -> None:
+        if not message["method"].startswith("codex/event/"):
+            return
+        params = message["params"]
+        kind = params["msg"]["type"]
+        if kind in ("task_complete", "turn_aborted"):
+            status = "completed" if kind == "task_complete" else "interrupted"
+            self._ended.setdefault(params["conversationId"], []).append(status)
+        elif kind == "task_started":
+            self._begun[params["conversationId"]] = self._begun.get(params["conversationId"], 0) + 1
+        if kind in ("error", "turn_aborted"):
+            self._troubled.add(params["conversationId"])
+
+    def decision(self, question: Json, kind: str) -> Json:
+        word = {
+            "yes": "approved",
+            "twice": "approved",
+            "session": "approved_for_session",
+            "no": "denied",
+        }.get(kind, "abort")
+        return {"decision": word}
+
+    async def begin(self) -> None:
+        await self.ask("initialize", {"clientInfo": {"name": "sim", "version": "1"}})
+        await self.write({"method": "initialized"})
+
+    async def open(self) -> str:
+        answer = await self.ask("newConversation", {"cwd": self.world.workspace})
+        id: str = answer["result"]["conversationId"]
+        await self._listen(id)
+        return id
+
+    async def _listen(self, id: str) -> None:
+        await self.ask("addConversationListener", {"conversationId": id, "experimentalRawEvents": False})
+
+    async def say(self, thread: str, text: str) -> str | None:
+        items = [{"type": "text", "data": {"text": text}}]
+        before = len(self._ended.get(thread, ()))
+        answer = await self.ask("sendUserMessage", {"conversationId": thread, "items": items})
+        return str(before) if "result" in answer else None
+
+    async def ended(self, thread: str, turn: str) -> str:
+        """Words join the turn that runs, so the next end may be an earlier turn's: only `completed` says little."""
+        at = int(turn)
+        await self.until(lambda: len(self._ended.get(thread, ())) > at)
+        return "troubled" if thread in self._troubled else self._ended[thread][at]
+
+    def busy(self) -> bool:
+        return any(count > len(self._ended.get(id, ())) for id, count in self._begun.items())
+
+    async def resume(self, thread: str) -> bool:
+        answer = await self.ask("resumeConversation", {"conversationId": thread})
+        if "result" not in answer:
+            return False
+        await self._listen(thread)
+        return True
+
+    async def do(self, thread: str, deed: str, turn: str | None) -> None:
+        match deed:
+            case "interrupt":
+                await self.ask("interruptConversation", {"conversationId": thread})
+            case "steer" | "second turn":
+                word = self.record.new_word()
+                self.record.words[word] = "saying"
+                joined = await self.say(thread, word)
+                if joined is None:
+                    self.record.words[word] = "refused"
+                    return
+                self.record.words[word] = "accepted"
+                self.tasks.start_soon(
+                    self._note_end, thread, joined, word, anyio.Event(), name="a joined turn"
+                )
+            case "settings":
+                self.record.loosened = True
+                op: Json = {"type": "override_turn_context", "approval_policy": "on-request"}
+                await self.ask("submit", {"conversationId": thread, "op": op})
+            case "read":
+                await self.ask("listConversations", {"pageSize": 5})
+            case "compact" | "review" | "rollback" | "shell":
+                op = {
+                    "compact": {"type": "compact"},
+                    "review": {
+                        "type": "review",
+                        "review_request": {"prompt": "look", "user_facing_hint": "x"},
+                    },
+                    "rollback": {"type": "undo"},
+                    "shell": {"type": "run_user_shell_command", "command": "echo hi"},
+                }[deed]
+                await self.ask("submit", {"conversationId": thread, "op": op})
+            case "archive":
+                await self._archive(thread)
+
+    async def _archive(self, thread: str) -> None:
+        summary = await self.ask("getConversationSummary", {"conversationId": thread})
+        if "result" not in summary:
+            return
+        path = summary["result"]["summary"]["path"]
+        answer = await self.ask("archiveConversation", {"conversationId": thread, "rolloutPath": path})
+        if "result" in answer:
+            self.record.gone.add(thread)
+
+
+class EditorPerson(Person):
+    """Speaks the Agent Client Protocol."""
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
+        super().__init__(world, wire, tasks)
+        self._prompts: dict[str, Json] = {}
+
+    def _message(self, message: Json) -> Json:
+        return {"jsonrpc": "2.0", **message}
+
+    def told(self, message: Json) -> None:
+        pass
+
+    def busy(self) -> bool:
+        return False
+
+    def decision(self, question: Json, kind: str) -> Json:
+        if question["method"] != "session/request_permission":
+            return None
+        wanted = {"yes": "allow_once", "twice": "allow_once", "session": "allow_always", "no": "reject_once"}
+        for option in question["params"]["options"]:
+            if option["kind"] == wanted.get(kind):
+                return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+        return {"outcome": {"outcome": "cancelled"}}
+
+    async def begin(self) -> None:
+        await self.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+
+    async def open(self) -> str:
+        answer = await self.ask("session/new", {"cwd": self.world.workspace, "mcpServers": []})
+        id: str = answer["result"]["sessionId"]
+        return id
+
+    async def say(self, thread: str, text: str) -> str | None:
+        self._next_id += 1
+        id = self._next_id
+        prompt = [{"type": "text", "text": text}]
+        params = {"sessionId": thread, "prompt": prompt}
+        await self.write(self._message({"id": id, "method": "session/prompt", "params": params}))
+        return str(id)
+
+    async def ended(self, thread: str, turn: str) -> str:
+        await self.until(lambda: int(turn) in self._answers)
+        answer = self._answers[int(turn)]
+        if "error" in answer:
+            return "failed"
+        reason = answer["result"]["stopReason"]
+        return "completed" if reason == "end_turn" else str(reason)
+
+    async def resume(self, thread: str) -> bool:
+        params = {"sessionId": thread, "cwd": self.world.workspace, "mcpServers": []}
+        return "result" in await self.ask("session/load", params)
+
+    async def do(self, thread: str, deed: str, turn: str | None) -> None:
+        match deed:
+            case "interrupt":
+                params = {"sessionId": thread}
+                await self.write(self._message({"method": "session/cancel", "params": params}))
+            case "resume":
+                await self.resume(thread)
+            case "read":
+                await self.ask("session/list", {})
+
+
+def _words(text: str) -> list[Json]:
+    return [{"type": "text", "text": text}]
+
+
+PEOPLE: dict[str, type[Person]] = {"v1": ConversationPerson, "v2": ThreadPerson, "acp": EditorPerson}

@@ -1,0 +1,190 @@
+"""Commands of a simulated world: they take virtual time, print, fail, and are remembered with how they were confined.
+
+The sandbox plan of every command is the real one; only what the launcher would do is simulated.
+"""
+
+import math
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from app_server.core.errors import LaunchError, SandboxUnavailable
+from app_server.core.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput, Stream
+from app_server.core.exec.report import KILLED, Report
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.exec.service import ServiceProcess
+from app_server.core.exec.terminal import PtySession
+from app_server.core.sandbox.probe import SandboxState
+from tests.simulation.sim_model import SimModel
+
+FLOOD = b"y\n" * 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A command that was started."""
+
+    argv: tuple[str, ...]
+    confined: bool
+    at: float
+
+
+@dataclass(slots=True)
+class Commands:
+    """What ran in a world, of all its servers."""
+
+    model: SimModel
+    ran: list[Ran] = field(default_factory=list)
+    running: int = 0
+    calm: anyio.Event = field(default_factory=anyio.Event)
+    """Set: commands end at once."""
+
+    def calm_down(self) -> None:
+        self.calm.set()
+
+    async def last(self, seconds: float) -> None:
+        """Take the time of a command."""
+        with anyio.move_on_after(seconds):
+            await self.calm.wait()
+
+    def begin(self, spec: CommandSpec) -> "Course":
+        """Draw what becomes of a command. Raises LaunchError or SandboxUnavailable."""
+        draws, habits = self.model.draws, self.model.habits
+        outcome = "0" if self.calm.is_set() else draws.pick("outcome", habits.outcomes)
+        if outcome == "launch error":
+            raise LaunchError("no processes left")
+        if outcome == "unavailable" and spec.sandbox is not None:
+            raise SandboxUnavailable("no sandbox today")
+        self.ran.append(Ran(spec.argv, spec.sandbox is not None, anyio.current_time()))
+        lasts = 0.0 if self.calm.is_set() else draws.seconds("duration", *habits.durations)
+        match outcome:
+            case "1":
+                return Course(1, b"", b"it failed\n", lasts)
+            case "denied":
+                return Course(1, b"", b"touch: Operation not permitted\n", lasts)
+            case "flood":
+                return Course(0, FLOOD, b"", lasts)
+            case "signal":
+                return Course(128 + signal.SIGKILL, b"half", b"", lasts)
+        return Course(0, b"out\n", b"", lasts)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a command does."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+
+
+class SimSandbox:
+    """A machine with the full sandbox."""
+
+    async def state(self) -> SandboxState:
+        await anyio.lowlevel.checkpoint()
+        return SandboxState("full")
+
+
+def runner_of(commands: Commands) -> Callable[..., CommandRunner]:
+    """Return what a machine makes its runner of commands with."""
+
+    class SimRunner(CommandRunner):
+        """Runs nothing."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            object.__setattr__(self, "sandbox", SimSandbox())
+
+        def warm_up(self) -> None:
+            pass
+
+        async def close(self) -> None:
+            await anyio.lowlevel.checkpoint()
+
+        async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
+            await anyio.lowlevel.checkpoint()
+            with self._counted(spec):
+                return await _run(commands, spec, on_output, self.output_cap)
+
+        async def open_session(self, spec: CommandSpec, size: object = None) -> PtySession:
+            await anyio.lowlevel.checkpoint()
+            session = PtySession(SimProcess(commands, commands.begin(spec)))  # type: ignore[arg-type]
+            self._tasks.start_soon(self._serve_session, session, spec, name="terminal session")
+            return session
+
+        async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
+            raise LaunchError("there are no services in this world")
+
+    return SimRunner
+
+
+async def _run(commands: Commands, spec: CommandSpec, on_output: OnOutput, cap: int) -> ExecResult:
+    course = commands.begin(spec)
+    commands.running += 1
+    try:
+        limit = math.inf if spec.timeout_ms is None else spec.timeout_ms / 1000
+        begun = anyio.current_time()
+        await commands.last(min(course.seconds, limit))
+        late = course.seconds > limit and not commands.calm.is_set()
+        for stream, data in ((Stream.STDOUT, course.stdout), (Stream.STDERR, course.stderr)):
+            if data:
+                on_output(stream, data[:cap])
+        return ExecResult(
+            exit_code=TIMEOUT_EXIT_CODE if late else course.code,
+            stdout=course.stdout[:cap],
+            stderr=course.stderr[:cap],
+            aggregated=(course.stdout + course.stderr)[:cap],
+            duration_s=anyio.current_time() - begun,
+            timed_out=late,
+            denied=b"not permitted" in course.stderr and spec.sandbox is not None,
+        )
+    finally:
+        commands.running -= 1
+
+
+class _Input:
+    """The input of a process that reads everything."""
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        await anyio.lowlevel.checkpoint()
+
+
+class SimProcess:
+    """A process on a terminal, as `app_server.core.exec.process.Process` is one."""
+
+    def __init__(self, commands: Commands, course: Course) -> None:
+        self.stdin = _Input()
+        self.report: Report | None = None
+        self._commands, self._course = commands, course
+        self._killed = anyio.Event()
+
+    def kill(self) -> None:
+        self._killed.set()
+
+    async def forward(self, take: Callable[[Stream, bytes], object], size: int, drain: float) -> None:
+        self._commands.running += 1
+        try:
+            async with anyio.create_task_group() as either:
+                either.start_soon(self._until_killed, either)
+                await self._commands.last(self._course.seconds)
+                either.cancel_scope.cancel()
+            if self._killed.is_set():
+                self.report = KILLED
+                return
+            await take(Stream.STDOUT, self._course.stdout[: 1 << 17])  # type: ignore[misc]
+            self.report = Report("exit", self._course.code)
+        finally:
+            self._commands.running -= 1
+
+    async def _until_killed(self, either: TaskGroup) -> None:
+        await self._killed.wait()
+        either.cancel_scope.cancel()
+
+    def release(self) -> None:
+        pass

@@ -1,0 +1,234 @@
+"""The model of a simulated world and the network before it: what it says, and how its bytes come.
+
+A reply is drawn when it is asked for, from the habits of the world: messages in pieces, reasoning, calls of tools. On
+the way it may be refused, come late, come in pieces of any size, stand still, or break off at any byte.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.lowlevel
+
+from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
+from protocol.base import Json
+from tests.simulation.draws import Draws
+from tests.simulation.habits import Habits
+from tests.support.scripted_model import ModelRequest
+
+SENTENCES = ("Done.", "I look at it now.", "", "Grüße 👋\u2028 and a\nnew line", "x" * 700)
+
+
+@dataclass(slots=True)
+class SimModel:
+    """The provider's side."""
+
+    draws: Draws
+    habits: Habits
+    requests: list[ModelRequest] = field(default_factory=list)
+    faults: bool = True
+    """Whether the network may fail: off in the last part of a world."""
+    calm: bool = False
+    """The model ends every turn with its next reply."""
+    said: set[str] = field(default_factory=set)
+    seen: dict[str, int] = field(default_factory=dict)
+    """How often situations came about, by name."""
+    _marks: int = 0
+    _calls: int = 0
+
+    def note(self, situation: str) -> None:
+        self.seen[situation] = self.seen.get(situation, 0) + 1
+
+    def reply(self, body: Json) -> list[Json]:
+        """Draw the events of one reply."""
+        draws, habits = self.draws, self.habits
+        events: list[Json] = [{"type": "response.created", "response": {"id": "resp-1"}}]
+        if draws.chance("reasoning", habits.reasoning):
+            events += self._reasoning()
+        calls = 0
+        if not self.calm and draws.chance("tool call", habits.tool_calls):
+            calls = draws.pick("calls in a reply", habits.calls_per_reply)
+        if not calls or draws.chance("words beside calls", 0.4):
+            events += self._message()
+        names = _tool_names(body)
+        for _ in range(calls):
+            events.append(_done(self._call(names)))
+        if calls and draws.chance("words behind calls", 0.1):
+            events += self._message()
+        tokens = 10 if self.calm else draws.pick("tokens", habits.tokens)
+        usage = {
+            "input_tokens": tokens,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 5,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": tokens + 5,
+        }
+        events.append({"type": "response.completed", "response": {"id": "resp-1", "usage": usage}})
+        return events
+
+    def _message(self) -> list[Json]:
+        self._marks += 1
+        text = f"s{self._marks} " + self.draws.pick("sentence", SENTENCES)
+        id = f"msg-{self._marks}"
+        item = {"type": "message", "role": "assistant", "id": id}
+        events: list[Json] = []
+        pieces = self.draws.pick("pieces of a message", (1, 0, 3))
+        if pieces:
+            empty = {**item, "content": [{"type": "output_text", "text": ""}]}
+            events.append({"type": "response.output_item.added", "item": empty})
+            step = max(len(text) // pieces, 1)
+            events += [
+                {"type": "response.output_text.delta", "delta": text[at : at + step]}
+                for at in range(0, len(text), step)
+            ]
+        return [*events, _done({**item, "content": [{"type": "output_text", "text": text}]})]
+
+    def _reasoning(self) -> list[Json]:
+        self._marks += 1
+        text = f"r{self._marks} thinking"
+        item = {
+            "type": "reasoning",
+            "id": f"rs-{self._marks}",
+            "summary": [{"type": "summary_text", "text": text}],
+        }
+        return [{"type": "response.reasoning_summary_text.delta", "delta": text}, _done(item)]
+
+    def _call(self, names: set[str]) -> Json:
+        """Draw a call of a tool that was offered, or of one that was not."""
+        self._calls += 1
+        call_id, mark = f"call-{self._calls}", f"m{self._calls}"
+        kinds = [kind for kind in self.habits.call_kinds if kind not in OFFERED or OFFERED[kind] in names]
+        kind = self.draws.pick("kind of call", kinds or ["shell"])
+        match kind:
+            case "shell":
+                return _shell(names, call_id, f"touch {mark}")
+            case "read":
+                return _shell(names, call_id, f"cat {mark}")
+            case "escalated":
+                more = {"with_escalated_permissions": True, "justification": mark}
+                return _shell(names, call_id, f"touch {mark}", more)
+            case "patch":
+                text = f"*** Begin Patch\n*** Add File: {mark}.txt\n+{mark}\n*** End Patch\n"
+                if "apply_patch" in names and self.draws.chance("freeform", 0.5):
+                    return {
+                        "type": "custom_tool_call",
+                        "call_id": call_id,
+                        "name": "apply_patch",
+                        "input": text,
+                    }
+                return _shell(names, call_id, f"apply_patch <<'EOF'\n{text}EOF\n")
+            case "plan":
+                steps = [{"step": mark, "status": "in_progress"}]
+                return _function(call_id, "update_plan", {"plan": steps})
+            case "unknown":
+                return _function(call_id, "no_such_tool", {})
+            case "broken":
+                return {"type": "function_call", "call_id": call_id, "name": "shell", "arguments": "{"}
+            case "terminal":
+                return _function(call_id, "exec_command", {"cmd": f"touch {mark}", "yield_time_ms": 1000})
+            case _:
+                return _function(call_id, "write_stdin", {"session_id": 1, "chars": "x\n"})
+
+
+OFFERED = {"plan": "update_plan", "terminal": "exec_command", "input": "write_stdin"}
+"""The tool that a kind of call needs."""
+
+
+def _tool_names(body: Json) -> set[str]:
+    return {tool.get("name", tool["type"]) for tool in body.get("tools", ())}
+
+
+def _shell(names: set[str], call_id: str, script: str, more: Mapping[str, Json] | None = None) -> Json:
+    if "shell" in names:
+        return _function(call_id, "shell", {"command": ["sh", "-c", script], **(more or {})})
+    if "exec_command" in names:
+        return _function(call_id, "exec_command", {"cmd": script, **(more or {})})
+    return _function(call_id, "shell_command", {"command": script, **(more or {})})
+
+
+def _function(call_id: str, name: str, arguments: Json) -> Json:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+
+
+def _done(item: Json) -> Json:
+    return {"type": "response.output_item.done", "item": item}
+
+
+class SimHttp:
+    """The network between a server and its model."""
+
+    def __init__(self, model: SimModel) -> None:
+        self._model = model
+
+    async def warm_up(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest) -> AsyncIterator["SimResponse"]:
+        model = self._model
+        draws, habits = model.draws, model.habits
+        await anyio.sleep(draws.seconds("connect", *habits.network_delays))
+        fault = draws.pick("fault of a request", habits.request_faults) if model.faults else "none"
+        match fault:
+            case "unreachable":
+                raise HttpFailure(Fault.UNREACHABLE, "connection refused")
+            case "no answer":
+                raise HttpFailure(Fault.NO_ANSWER, "closed", reused_connection=draws.chance("reused", 0.5))
+            case "late":
+                await anyio.sleep(request.header_seconds)
+                raise HttpFailure(Fault.HEADERS_LATE, "no headers")
+        body = json.loads(request.body or b"{}")
+        if request.method == "GET":
+            yield SimResponse(self, 200, b'{"models": [], "data": []}', "none", request.idle_seconds)
+            return
+        model.requests.append(ModelRequest(request.url, dict(request.headers), body))
+        if fault.isdigit():
+            model.note(f"status {fault}")
+            answer = json.dumps({"error": {"message": "sorry", "type": "sorry"}}).encode()
+            yield SimResponse(self, int(fault), answer, "none", request.idle_seconds)
+            return
+        text = "".join(
+            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in model.reply(body)
+        )
+        broken = draws.pick("fault of a stream", habits.stream_faults) if model.faults else "none"
+        if broken == "no end":
+            text = text[: text.rindex("event: response.completed")]
+        elif broken == "garbage":
+            text = "data: {not json\n\n: a comment\n\n" + text
+        yield SimResponse(self, 200, text.encode(), broken, request.idle_seconds)
+
+    async def pieces(self, data: bytes, fault: str, idle: float) -> AsyncGenerator[bytes, None]:
+        """Yield the body in drawn pieces with drawn pauses, up to the fault."""
+        model = self._model
+        draws, habits = model.draws, model.habits
+        end = draws.below("cut at", len(data)) if fault in ("cut", "idle") and data else len(data)
+        at = 0
+        while at < end:
+            size = draws.pick("size of a chunk", habits.chunk_sizes)
+            await anyio.sleep(draws.seconds("chunk", *habits.network_delays))
+            yield data[at : min(at + size, end)]
+            at += size
+        if fault == "cut":
+            model.note("stream cut")
+            raise HttpFailure(Fault.CUT, "the connection broke")
+        if fault == "idle":
+            model.note("stream idle")
+            await anyio.sleep(idle)
+            raise HttpFailure(Fault.IDLE, "nothing came")
+
+
+class SimResponse:
+    """A response of the simulated provider."""
+
+    def __init__(self, http: SimHttp, status: int, body: bytes, fault: str, idle: float) -> None:
+        self.status = status
+        self.headers = {"content-type": "text/event-stream" if status == 200 else "application/json"}
+        self._http, self._body, self._fault, self._idle = http, body, fault, idle
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        return self._http.pieces(self._body, self._fault, self._idle)

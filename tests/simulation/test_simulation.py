@@ -1,0 +1,92 @@
+"""Worlds that the suite plays: those that failed once, some fixed ones, and some twice."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.coverage import SITUATIONS
+from tests.simulation.draws import Draws
+from tests.simulation.shrink import shrink
+from tests.simulation.world import Outcome, play
+
+FOUND = sorted(Path(__file__).with_name("found").glob("*.json"))
+LONG = os.environ.get("FAULTS") == "long"
+BLOCK = 25
+BLOCKS = 400 if LONG else 12
+"""Of fixed seeds; each is one test, so that they run beside one another."""
+
+SHARED: dict[str, int] = {}
+
+
+def told(outcome: Outcome) -> str:
+    """Return what is wrong with a world, with the command that shows it."""
+    return "\n".join([*outcome.problems, f"make simulate ARGS='--seed {outcome.seed}'"])
+
+
+@pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
+def test_a_world_that_failed_once(path: Path) -> None:
+    found = json.loads(path.read_text())
+    outcome = play(found["seed"], found["choices"])
+    assert not outcome.problems, told(outcome)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_worlds(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        outcome = play(seed)
+        assert not outcome.problems, told(outcome)
+
+
+def test_a_seed_is_played_alike_twice_and_in_a_process_with_other_hashes() -> None:
+    seeds = range(8)
+    here = [play(seed).digest for seed in seeds]
+    assert here == [play(seed).digest for seed in seeds]
+    script = "from tests.simulation.world import play; print([play(seed).digest for seed in range(8)])"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONHASHSEED": "4711"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(here)
+
+
+def test_choices_replay_a_world() -> None:
+    outcome = play(3)
+    assert play(3, outcome.made).digest == outcome.digest
+
+
+def test_situations_that_matter_come_about() -> None:
+    seen: set[str] = set()
+    for seed in range(20_000, 20_400):
+        seen |= play(seed).situations.keys()
+        if seen.issuperset(SITUATIONS):
+            return
+    raise AssertionError(f"never: {sorted(set(SITUATIONS) - seen)}")
+
+
+def test_shrinking_keeps_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world fails here where somebody interrupts; what does not matter for that is cut."""
+
+    def interrupted(seed: int, given: object = None) -> Outcome:
+        outcome = play(seed, given)  # type: ignore[arg-type]
+        broken = any(name.startswith("interrupt while") for name in outcome.situations)
+        return outcome.failing(("an interrupt",) if broken else ())
+
+    monkeypatch.setattr("tests.simulation.shrink.play", interrupted)
+    first = next(outcome for seed in range(200) if (outcome := interrupted(seed)).problems)
+    given, last = shrink(first.seed, first, tell=lambda _: None, rounds=40)
+    assert last.problems == ("an interrupt",)
+    assert sum(each is not None for each in given) < len(first.made) / 4
+
+
+def test_a_choice_that_is_cut_is_the_plainest() -> None:
+    draws = Draws(1, [None, 2, 9])
+    assert [draws.pick("x", "abc") for _ in range(4)] == ["a", "c", "c", "a"]
+    assert draws.made == [0, 2, 2, 0]

@@ -1,0 +1,332 @@
+"""One simulated world: a server, people, a model, commands and a disk, all in one thread and in virtual time.
+
+A world has two parts. In the first anything may happen that its habits allow. Then the faults stop, questions get their
+answers and commands end: every turn has to end, and what is stored has to be read by a second server. The oracle looks
+at what was said, run and stored.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import json
+import os
+import random
+import shutil
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from app_server.machine import Machine
+from app_server.server import ServerSettings, serve
+from app_server.transport.memory import memory_pair
+from tests.simulation.coverage import situations_of
+from tests.simulation.draws import Draws
+from tests.simulation.habits import Habits, draw_habits
+from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_the_loop
+from tests.simulation.oracle import violations
+from tests.simulation.people import PEOPLE, Person, Record
+from tests.simulation.sim_commands import Commands, runner_of
+from tests.simulation.sim_disk import sim_disk
+from tests.simulation.sim_model import SimHttp, SimModel
+from tests.support.client import MemoryWire
+
+EPOCH = 1_790_000_000
+"""When every world begins, in seconds since 1970."""
+
+ROOT = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
+"""Where worlds have their files: in memory, where the system has such a folder."""
+
+FIRST_PART = 900.0
+"""Virtual seconds that people have."""
+
+LAST_PART = 4000.0
+"""Virtual seconds in which every turn has to end when the faults have stopped: more than all retries take."""
+
+
+@dataclass(slots=True)
+class SimWorld:
+    """A world while it is played."""
+
+    draws: Draws
+    root: Path
+    habits: Habits
+    model: SimModel
+    commands: Commands
+    loop: SimLoop
+    record: Record = field(default_factory=Record)
+    calm: anyio.Event = field(default_factory=anyio.Event)
+    people: list[Person] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    killed: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def workspace(self) -> str:
+        return str(self.root / "workspace")
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a world."""
+
+    seed: int
+    problems: tuple[str, ...]
+    made: tuple[int, ...]
+    """Its choices."""
+    kinds: tuple[str, ...]
+    digest: str
+    """Of all that was said and stored."""
+    virtual_seconds: float
+    situations: Mapping[str, int]
+    habits: Habits
+    log: tuple[str, ...]
+
+    def failing(self, problems: tuple[str, ...]) -> "Outcome":
+        """Return the same world with other problems."""
+        return replace(self, problems=problems)
+
+
+def play(seed: int, given: Sequence[int | None] | None = None, *, keep: Path | None = None) -> Outcome:
+    """Play one world. `keep`: a folder that the world's files are left in."""
+    draws = Draws(seed, given)
+    habits = draw_habits(draws)
+    root = ROOT / f"simulation-{os.getpid():07d}"  # a path of the same length in every process
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(mode=0o700)
+    try:
+        return _play(seed, draws, habits, root)
+    finally:
+        if keep is not None:
+            shutil.copytree(root, keep, dirs_exist_ok=True)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
+    for name in ("home", "workspace", "user"):
+        (root / name).mkdir()
+    model = SimModel(draws, habits)
+    loop = SimLoop(draws)
+    world = SimWorld(draws, root, habits, model, Commands(model), loop)
+    _write_config(world)
+    if habits.crash_at is not None:
+        loop.before_round[habits.crash_at] = lambda: _kill(world)
+    with _virtual(loop, draws), threads_in_the_loop(draws, habits.thread_delays):
+        try:
+            anyio.run(_both_parts, world, backend_options={"loop_factory": lambda: loop})
+        except Deadlock:
+            world.problems.append(f"deadlock:\n{describe_tasks(loop)}")
+        except BaseExceptionGroup as group:
+            world.problems += [f"exception: {error!r}" for error in _leaves(group)]
+    if not loop.is_closed():
+        loop.close()
+    world.problems += violations(world)
+    said = [json.dumps([entry.sent, entry.message], sort_keys=True) for p in world.people for entry in p.log]
+    stored = [path.read_text() for path in sorted(world.home.glob("**/rollout-*.jsonl"))]
+    text = "\n".join(said + stored).replace(str(root), "ROOT")
+    seen = Counter(model.seen)
+    for person in world.people:
+        seen += situations_of(person.log)
+    return Outcome(
+        seed,
+        tuple(world.problems),
+        tuple(draws.made),
+        tuple(draws.kinds),
+        hashlib.sha256(text.encode()).hexdigest(),
+        loop.time(),
+        seen,
+        habits,
+        tuple(said),
+    )
+
+
+def _leaves(group: BaseExceptionGroup) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def _both_parts(world: SimWorld) -> None:
+    with anyio.move_on_after(FIRST_PART + LAST_PART) as limit:
+        async with anyio.create_task_group() as tasks:
+            person = _arrive(world, tasks)
+            tasks.start_soon(_die, world, tasks, name="the end of the process")
+            with anyio.move_on_after(FIRST_PART):
+                await person.live()
+                await _all_quiet(world, person)
+            await _calm_down(world, person)
+            tasks.cancel_scope.cancel()
+        world.loop.before_round.clear()
+        if world.killed.is_set():
+            shutil.rmtree(world.home)
+            os.rename(world.root / "killed", world.home)
+            world.model.note("killed")
+            _let_go(world)
+        await _second_server(world)
+    if limit.cancelled_caught:
+        world.problems.append(f"the world did not end:\n{describe_tasks(asyncio.get_running_loop())}")
+
+
+def _arrive(world: SimWorld, tasks: TaskGroup) -> Person:
+    """Start a server with one client."""
+    server_end, client_end = memory_pair()
+    settings = ServerSettings(
+        home=world.home,
+        cwd=Path(world.workspace),
+        environment={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(world.root / "user"),
+            "CODEX_HOME": str(world.home),
+        },
+        acp=world.habits.api == "acp",
+        machine=_machine(world),
+    )
+
+    async def run() -> None:
+        await serve(server_end, settings)
+        server_end.close()
+
+    person = PEOPLE[world.habits.api](world, MemoryWire(client_end), tasks)
+    world.people.append(person)
+    tasks.start_soon(run, name="the server")
+    tasks.start_soon(person.read, name="the client")
+    return person
+
+
+def _kill(world: SimWorld) -> None:
+    """Keep what is on the disk at this moment; the rest of the process's life is not seen."""
+    shutil.copytree(world.home, world.root / "killed")
+    if any(person.busy() for person in world.people):
+        world.model.note("killed while a turn runs")
+    for person in world.people:
+        person.dead = person.left_early = True
+    world.killed.set()
+
+
+async def _die(world: SimWorld, tasks: TaskGroup) -> None:
+    """End every task of the process that was killed."""
+    await world.killed.wait()
+    tasks.cancel_scope.cancel()
+
+
+def _let_go(world: SimWorld) -> None:
+    """Stop the faults for the server that follows one that was killed."""
+    world.model.faults, world.model.calm = False, True
+    world.commands.calm_down()
+    world.calm.set()
+
+
+async def _all_quiet(world: SimWorld, person: Person) -> None:
+    """Wait until every turn of the people has ended."""
+    quiet = 0
+    while quiet < 3:
+        await anyio.sleep(5)
+        waits = any(state in ("saying", "accepted") for state in world.record.words.values())
+        quiet = 0 if waits or (person.busy() and not person.left_early) else quiet + 1
+
+
+async def _calm_down(world: SimWorld, person: Person) -> None:
+    """Stop the faults; every turn has to end. Then the client leaves."""
+    _let_go(world)
+    with anyio.move_on_after(LAST_PART / 2) as limit:
+        await _all_quiet(world, person)
+    if limit.cancelled_caught and not person.left_early:
+        open_words = [word for word, state in world.record.words.items() if state in ("saying", "accepted")]
+        world.problems.append(f"turns never end: {open_words}")
+    if not person.closed:
+        await person.leave()
+
+
+async def _second_server(world: SimWorld) -> None:
+    """Resume every thread in a second server and play one more turn."""
+    async with anyio.create_task_group() as tasks:
+        person = _arrive(world, tasks)
+        await person.begin()
+        for thread in dict.fromkeys(world.record.threads):
+            if thread in world.record.gone or not _is_stored(world, thread):
+                continue
+            if not await person.resume(thread):
+                world.problems.append(f"thread {thread} cannot be resumed")
+                continue
+            word = world.record.new_word()
+            turn = await person.say(thread, f"{word} again")
+            if turn is None:
+                world.problems.append(f"a resumed thread takes no words: {thread}")
+                continue
+            world.record.words[word] = await person.ended(thread, turn)
+            if world.record.words[word] != "completed":
+                world.problems.append(f"the turn of a resumed thread ended as {world.record.words[word]}")
+        await person.leave()
+        tasks.cancel_scope.cancel()
+
+
+def _is_stored(world: SimWorld, thread: str) -> bool:
+    """Return whether the disk has the begin of a thread: where writes fail, it may never have come to that."""
+    for path in world.home.glob(f"sessions/**/*{thread}.jsonl"):
+        with suppress(ValueError):
+            return any(json.loads(line) for line in path.read_text().split("\n")[:2])
+    return False
+
+
+def _machine(world: SimWorld) -> Machine:
+    loop = asyncio.get_running_loop()
+    ids = random.Random(len(world.people))
+    return Machine(
+        time_ns=lambda: int((EPOCH + loop.time()) * 1e9),
+        monotonic=loop.time,
+        random=ids.randbytes,
+        disk=sim_disk(world.model, lambda: EPOCH + loop.time()),
+        http=lambda environment: SimHttp(world.model),
+        runner=runner_of(world.commands),
+    )
+
+
+@contextmanager
+def _virtual(loop: SimLoop, draws: Draws) -> Iterator[None]:
+    """Inside, the clocks and identifiers of the standard library that are read without a `Machine` are the world's."""
+    ids, chance = random.Random(7), random.Random(11)
+    counter = itertools.count(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", lambda: EPOCH + loop.time())
+        patch.setattr(time, "monotonic", loop.time)
+        patch.setattr(time, "sleep", loop.jump)
+        patch.setattr(os, "urandom", ids.randbytes)
+        patch.setattr(random, "random", chance.random)
+        patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(counter), version=4))
+        yield
+
+
+def _write_config(world: SimWorld) -> None:
+    habits = world.habits
+    lines: list[str] = [
+        'model = "gpt-5.1-codex"' if habits.terminals else 'model = "scripted"',
+        'model_provider = "sim"',
+        f'approval_policy = "{habits.approval_policy}"',
+        f'sandbox_mode = "{habits.sandbox_mode}"',
+    ]
+    if habits.context_window is not None:
+        lines.append(f"model_context_window = {habits.context_window}")
+    if habits.terminals:
+        lines += ["[features]", "unified_exec = true"]
+    lines += [
+        "[model_providers.sim]",
+        'name = "Sim"',
+        'base_url = "http://model.invalid/v1"',
+        'wire_api = "responses"',
+        f"request_max_retries = {habits.retries}",
+        f"stream_max_retries = {habits.retries}",
+    ]
+    (world.home / "config.toml").write_text("\n".join(lines) + "\n")
