@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.cells import cell_len
 from rich.markdown import Markdown
+from rich.syntax import Syntax
 
 from app_server.client.command_line import printable
 from protocol.records import dataclass
@@ -140,6 +141,8 @@ def _table_columns(table: Sequence[Token]) -> int:
 
 
 def _printable(token: Token) -> Token:
+    if token.type == "fence" and token.info and Syntax("", token.info.strip()).lexer is None:
+        token.content = f"{token.info}\n{token.content}"  # rich shows nothing of it
     token.content = printable(token.content)
     if token.children is not None:
         token.children = [_printable(child) for child in _with_targets(token.children)]

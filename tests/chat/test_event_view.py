@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -170,6 +170,8 @@ pieces = st.sampled_from(
 
 
 @settings(deadline=None)
+@example(["~~~~", "long" * 20])
+@example(["~~~~", "python word1\n", "word2"])
 @given(st.lists(pieces | st.integers(0, 99).map(lambda n: f" word{n} ") | st.just("long" * 20), max_size=40))
 def test_every_word_of_a_message_is_shown(parts: list[str]) -> None:
     text = "".join(parts)
