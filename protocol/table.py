@@ -32,6 +32,7 @@ class NoParams(WireModel):
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
 S = TypeVar("S", bound=Written)
+A = TypeVar("A", bound=Written)
 
 
 class ClientRequest(Struct, Generic[P, R], frozen=True):
@@ -67,12 +68,12 @@ class ServerNotification(Struct, Generic[S], frozen=True):
     doc: str
 
 
-class ServerRequest(Struct, Generic[S, P], frozen=True):
+class ServerRequest(Struct, Generic[S, A], frozen=True):
     """A request of the server to its client."""
 
     method: str
     params: type[S]
-    result: type[P]
+    result: type[A]
     doc: str
     extension: bool = False
 

@@ -1,11 +1,13 @@
-"""Tool calls as clients show them, and the request for permission to go on with one."""
+"""Tool calls as clients show them, and what a client is asked. Its answers are read by hand: the shapes of them are for
+readers of what is said.
+"""
 
 from enum import StrEnum
 from typing import Final, Literal
 
 import msgspec
 
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.structs import WireStruct, shown
 from protocol.table import ServerRequest
 
@@ -91,7 +93,7 @@ class RequestPermissionRequest(WireStruct):
     options: tuple[PermissionOption, ...]
 
 
-class RequestPermissionResponse(WireModel):
+class RequestPermissionResponse(WireStruct):
     """Read by hand: whatever is not plainly a yes is a no."""
 
     outcome: Json
@@ -107,7 +109,7 @@ class CreateElicitationRequest(WireStruct, omit_defaults=True):
     requested_schema: Json
 
 
-class CreateElicitationResponse(WireModel):
+class CreateElicitationResponse(WireStruct):
     action: str
     content: Json = None
 
@@ -117,7 +119,7 @@ class ReadTextFileRequest(WireStruct):
     path: str
 
 
-class ReadTextFileResponse(WireModel):
+class ReadTextFileResponse(WireStruct):
     content: str
 
 
@@ -127,7 +129,7 @@ class WriteTextFileRequest(WireStruct):
     content: str
 
 
-class WriteTextFileResponse(WireModel):
+class WriteTextFileResponse(WireStruct):
     pass
 
 
