@@ -38,7 +38,6 @@ LOCAL_SERVICES = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", 
 """Addresses of services that act for the user; a confined command cannot reach them."""
 
 NETWORK_MARKER = "CODEX_SANDBOX_NETWORK_DISABLED"
-SANDBOX_MARKER = "CODEX_SANDBOX"
 
 
 def command_environment(
@@ -47,7 +46,6 @@ def command_environment(
     plan: SandboxPlan | None,
     *,
     withheld: Collection[str] = (),
-    seatbelt: bool = False,
 ) -> dict[str, str]:
     """Return the variables for one command.
 
@@ -66,8 +64,6 @@ def command_environment(
         result = {name: value for name, value in result.items() if wanted(name)}
     if plan is not None and not plan.network:
         result[NETWORK_MARKER] = "1"
-    if plan is not None and seatbelt:
-        result[SANDBOX_MARKER] = "seatbelt"
     return result
 
 

@@ -98,7 +98,6 @@ def _alternatives(inner: str) -> list[str] | None:
     return parts if len(parts) > 1 else None
 
 
-PRINTERS = frozenset({"echo", "printf"})
 MAX_ROUNDS = 100
 """How often a format is used for more arguments."""
 

@@ -352,10 +352,6 @@ def test_markers_tell_of_the_sandbox() -> None:
     assert command_environment(policy, OF_THE_SERVER, SandboxPlan())[marker] == "1"
     assert marker not in made(policy, SandboxPlan(network=True))
     assert marker not in made(policy)
-    assert (
-        command_environment(policy, OF_THE_SERVER, SandboxPlan(), seatbelt=True)["CODEX_SANDBOX"]
-        == "seatbelt"
-    )
 
 
 def test_a_url_with_a_password_is_a_secret() -> None:

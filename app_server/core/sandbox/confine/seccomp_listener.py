@@ -24,7 +24,6 @@ DESCRIPTOR = struct.Struct("=QIIII")
 AND_RESPOND = 2
 """SECCOMP_ADDFD_FLAG_SEND"""
 RESOLVE_IN_ROOT = 0x10
-PATH_LIMIT = 4096
 ATTEMPTS = 3
 """openat2(2) with RESOLVE_IN_ROOT fails with EAGAIN after a concurrent rename; it is repeated then."""
 
