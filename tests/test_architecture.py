@@ -80,8 +80,8 @@ PURE_MODULES = {
     "app_server.apis": {"answers", "open_items", "route"},
     "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
-        *("approvals", "calls", "client", "commands", "diffs", "fold", "inbound", "options"),
-        *("outbound", "pacer", "text", "updates"),
+        *("approvals", "calls", "client", "commands", "fold", "inbound", "options", "outbound"),
+        *("pacer", "shown", "updates"),
     },
     "app_server.apis.v2": {
         *("errors", "inbound", "item_lines", "items", "news", "outbound", "questions", "settings", "turns"),

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from app_server.apis.acp.calls import ShownCall, command_title, text_content
-from app_server.apis.acp.diffs import diffs_of
-from app_server.apis.acp.text import CALL_TITLE, fenced, one_line
+from app_server.apis.acp.shown import CALL_TITLE, diffs_of, fenced, one_line
 from app_server.apis.answers import answer_elicitation, decide
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Command, Interrupt

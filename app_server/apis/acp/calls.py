@@ -11,8 +11,7 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
-from app_server.apis.acp.diffs import changed_places, diffs_of
-from app_server.apis.acp.text import CALL_TITLE, fenced, one_line, plain_output
+from app_server.apis.acp.shown import CALL_TITLE, changed_places, diffs_of, fenced, one_line, plain_output
 from app_server.core.rollout.stored_events import capped
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app_server.apis.acp.text import one_line
+from app_server.apis.acp.shown import one_line
 from app_server.core.session.review_texts import against_branch, as_instructed, of_commit, uncommitted_changes
 from protocol.events.notices import CustomPrompt
 from protocol.events.review import ReviewRequest

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, assert_never
 from urllib.parse import unquote, urlsplit
 
-from app_server.apis.acp.text import fenced, one_line
+from app_server.apis.acp.shown import fenced, one_line
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from protocol.acp import prompt as wire
 from protocol.acp.prompt import ContentBlock

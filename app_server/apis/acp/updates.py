@@ -19,7 +19,7 @@ from app_server.apis.acp.pacer import (
     Speaker,
     update_bytes,
 )
-from app_server.apis.acp.text import plain_output
+from app_server.apis.acp.shown import plain_output
 from protocol.acp.tool_calls import (
     SessionToolCall,
     SessionToolCallUpdate,

@@ -16,7 +16,7 @@ from app_server.apis.acp.commands import (
 from app_server.apis.acp.errors import invalid_params
 from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_inputs, first_text
 from app_server.apis.acp.session import AcpSession, Sessions
-from app_server.apis.acp.text import one_line
+from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.accounts import Accounts
 from app_server.core.host import Host

@@ -27,7 +27,7 @@ from app_server.apis.acp.inbound import (
     merged_servers,
 )
 from app_server.apis.acp.options import MODES, Permissions, SessionOptions, UnknownChoice
-from app_server.apis.acp.text import fenced, one_line, plain_output
+from app_server.apis.acp.shown import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from protocol.acp.prompt import PromptRequest
 from protocol.acp.session import NewSessionRequest
