@@ -5,7 +5,7 @@ operations, stored lines). An optional field is written as null unless it is dec
 Validators are built on first use, so importing a module of models stays cheap.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
@@ -58,15 +58,6 @@ def tag_of(raw: Json) -> str | None:
         case _:
             kind = None
     return kind if isinstance(kind, str) else None
-
-
-def requires(*names: str) -> Callable[[dict[str, Any]], None]:
-    """Mark fields for `json_schema_extra` that are always written, though they have a default in Python."""
-
-    def mark(schema: dict[str, Any]) -> None:
-        schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
-
-    return mark
 
 
 ELSEWHERE: Final = "https://definitions/"

@@ -77,6 +77,9 @@ class _Keywords(msgspec.StructMeta):
 class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
     """What every shape that goes out has in common. No shape holds what leads back to it."""
 
+    always: ClassVar[tuple[str, ...]] = ()
+    """Fields that published schemas require though they have a default."""
+
     def to_json(self) -> bytes:
         """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
         return json_bytes(self)
@@ -116,6 +119,15 @@ class Discreet(msgspec.Struct, frozen=True):
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
+def requires(*names: str) -> Callable[[dict[str, Any]], None]:
+    """Mark fields for `json_schema_extra` that are always written, though they have a default in Python."""
+
+    def mark(schema: dict[str, Any]) -> None:
+        schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
+
+    return mark
+
+
 class WireStruct(Struct, rename="camel"):
     """A shape of the client API that only goes out: camelCase on the wire."""
 
@@ -147,6 +159,8 @@ def model_of(kind: type[Struct], shaped: Callable[[Json], Json] = lambda hint: h
         "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
     )
     config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, extra=extra)
+    if kind.always:
+        config["json_schema_extra"] = requires(*kind.always)
     return create_model(
         kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
     )

@@ -2,27 +2,25 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict
-
-from protocol.base import EngineModel, requires
+from protocol.structs import EngineStruct
 
 
-class ReviewRequest(EngineModel):
+class ReviewRequest(EngineStruct):
     prompt: str
     user_facing_hint: str
 
 
-class ReviewLineRange(EngineModel):
+class ReviewLineRange(EngineStruct):
     start: int
     end: int
 
 
-class ReviewCodeLocation(EngineModel):
+class ReviewCodeLocation(EngineStruct):
     absolute_file_path: str
     line_range: ReviewLineRange
 
 
-class ReviewFinding(EngineModel):
+class ReviewFinding(EngineStruct):
     title: str
     body: str
     confidence_score: float
@@ -30,14 +28,10 @@ class ReviewFinding(EngineModel):
     code_location: ReviewCodeLocation
 
 
-class ReviewOutputEvent(EngineModel):
+class ReviewOutputEvent(EngineStruct):
     """The result of a review."""
 
-    model_config = ConfigDict(
-        json_schema_extra=requires(
-            "findings", "overall_correctness", "overall_explanation", "overall_confidence_score"
-        )
-    )
+    always = ("findings", "overall_correctness", "overall_explanation", "overall_confidence_score")
 
     findings: tuple[ReviewFinding, ...] = ()
     overall_correctness: str = ""
@@ -45,7 +39,7 @@ class ReviewOutputEvent(EngineModel):
     overall_confidence_score: float = 0.0
 
 
-class EnteredReviewModeEvent(EngineModel):
+class EnteredReviewModeEvent(EngineStruct):
     """A review begins. Before everything that the reviewer does."""
 
     type: Literal["entered_review_mode"] = "entered_review_mode"
@@ -53,7 +47,7 @@ class EnteredReviewModeEvent(EngineModel):
     user_facing_hint: str
 
 
-class ExitedReviewModeEvent(EngineModel):
+class ExitedReviewModeEvent(EngineStruct):
     """The review is over; the output is null if it was interrupted. After `entered_review_mode` and
     before the end of the turn, once, whatever happened."""
 

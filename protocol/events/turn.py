@@ -7,9 +7,7 @@ Per turn: `task_started`, then items, commands, patches and the rest, then exact
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import ConfigDict
-
-from protocol.base import EngineModel, requires
+from protocol.base import EngineModel
 from protocol.ids import ConversationId
 from protocol.items import TurnItem
 from protocol.responses import ResponseItem
@@ -74,13 +72,15 @@ class RawResponseItemEvent(EngineStruct):
     item: ResponseItem
 
 
-class TokenUsage(EngineModel):
+class TokenUsage(EngineStruct):
     """Tokens of one or more requests; the cached and the reasoning ones are part of input and output."""
 
-    model_config = ConfigDict(
-        json_schema_extra=requires(
-            "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens", "total_tokens"
-        )
+    always = (
+        "input_tokens",
+        "cached_input_tokens",
+        "output_tokens",
+        "reasoning_output_tokens",
+        "total_tokens",
     )
     input_tokens: int = 0
     cached_input_tokens: int = 0
@@ -89,7 +89,7 @@ class TokenUsage(EngineModel):
     total_tokens: int = 0
 
 
-class TokenUsageInfo(EngineModel):
+class TokenUsageInfo(EngineStruct):
     """Usage of the conversation and of its last request."""
 
     total_token_usage: TokenUsage
@@ -109,7 +109,7 @@ class RateLimitSnapshot(EngineStruct):
     secondary: RateLimitWindow | None = None
 
 
-class TokenCountEvent(EngineModel):
+class TokenCountEvent(EngineStruct):
     """Usage or limits became known. At any place within a turn, several times; `info` is null until the first
     response was completed. After a compaction it restates the smaller usage."""
 

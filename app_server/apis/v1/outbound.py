@@ -251,10 +251,10 @@ class ConversationAdapter:
         if isinstance(item, FileChange) and not written:
             return
         if (turn_item := _turn_item(replace(item, id=_other_id(item.id)) if renamed else item)) is not None:
-            place = {"thread_id": self._conversation_id, "turn_id": id}
+            thread = self._conversation_id
             if unannounced:
-                yield ItemStartedEvent(**place, item=turn_item)
-            yield ItemCompletedEvent(**place, item=turn_item)
+                yield ItemStartedEvent(thread_id=thread, turn_id=id, item=turn_item)
+            yield ItemCompletedEvent(thread_id=thread, turn_id=id, item=turn_item)
         yield from legacy_events(item, raw_reasoning=isinstance(item, Reasoning) and item.show_content)
         if isinstance(item, EnteredReview):
             yield TaskStartedEvent(model_context_window=self._review_window)

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pydantic import ValidationError
-
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
@@ -150,18 +148,19 @@ _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
 
 
 def token_usage(raw: Json) -> TokenUsage | None:
-    """Counted tokens; None when there are none, or none that make sense."""
+    """Return the counted tokens; None when there are none, or none that make sense."""
     if raw is None:
         return None
     usage = mapping(raw)
-    try:
-        return TokenUsage(
-            input_tokens=usage["input_tokens"],
-            cached_input_tokens=mapping(usage.get("input_tokens_details")).get("cached_tokens") or 0,
-            output_tokens=usage["output_tokens"],
-            reasoning_output_tokens=mapping(usage.get("output_tokens_details")).get("reasoning_tokens") or 0,
-            total_tokens=usage["total_tokens"],
-        )
-    except (KeyError, ValidationError):
+    sent, answered, total = (count(usage.get(f"{kind}_tokens")) for kind in ("input", "output", "total"))
+    if sent is None or answered is None or total is None:
         log.warning("the provider's token counts make no sense and are not used")
         return None
+    return TokenUsage(
+        input_tokens=sent,
+        cached_input_tokens=count(mapping(usage.get("input_tokens_details")).get("cached_tokens")) or 0,
+        output_tokens=answered,
+        reasoning_output_tokens=count(mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))
+        or 0,
+        total_tokens=total,
+    )

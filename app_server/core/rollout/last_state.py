@@ -17,6 +17,7 @@ from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from protocol.base import Json
 from protocol.engine.events import Goal, GoalStatus
 from protocol.events.turn import TokenUsageInfo
+from protocol.reading import read
 from protocol.rollout import TurnContextItem
 
 GOAL_KINDS: Final = (GOAL_UPDATED, GOAL_CLEARED)
@@ -62,7 +63,7 @@ def usage_in(counts: Sequence[StoredRecord]) -> TokenUsageInfo | None:
         info = (record.value() or {}).get("info")
         if info is not None:
             try:
-                return TokenUsageInfo.model_validate(info)
+                return read(TokenUsageInfo, info)
             except ValidationError:
                 continue
     return None

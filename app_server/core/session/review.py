@@ -37,6 +37,7 @@ from protocol.engine.events import TurnKind
 from protocol.engine.items import EnteredReview, ExitedReview
 from protocol.events.review import ReviewOutputEvent, ReviewRequest
 from protocol.policy import ReasoningEffort, ReasoningSummary
+from protocol.reading import read
 from protocol.responses import ResponseItem
 from protocol.structs import replace
 
@@ -148,7 +149,7 @@ def parse_review(text: str) -> ReviewOutputEvent:
         value = _loads(candidate)
         if isinstance(value, dict):
             try:
-                return ReviewOutputEvent.model_validate(value)
+                return read(ReviewOutputEvent, value)
             except ValidationError:
                 continue
     return ReviewOutputEvent(overall_explanation=text)

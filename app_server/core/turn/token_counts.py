@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from protocol.events.turn import RateLimitSnapshot, TokenUsage, TokenUsageInfo
+from protocol.structs import replace
 
 
 class TokenCounts(Struct):
@@ -47,7 +48,7 @@ class TokenCounts(Struct):
         self.context_is_full = False
         if self.info is not None:
             last = before.last_token_usage if before else TokenUsage()
-            self.info = self.info.model_copy(update={"last_token_usage": last})
+            self.info = replace(self.info, last_token_usage=last)
 
     @property
     def in_context(self) -> int | None:

@@ -35,6 +35,7 @@ from protocol.engine.turns import TurnRenamed
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput
+from protocol.reading import read
 from tests.unit.rollout.stored import Line, taken, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
@@ -231,13 +232,14 @@ def test_words_of_the_user_join_a_turn_with_a_stored_begin() -> None:
 
 def test_a_review_begins_a_turn_of_its_kind() -> None:
     entered = {"type": "entered_review_mode", "prompt": "look", "user_facing_hint": "changes"}
-    review = ReviewOutputEvent.model_validate(
+    review = read(
+        ReviewOutputEvent,
         {
             "findings": [],
             "overall_correctness": "patch is correct",
             "overall_explanation": "fine",
             "overall_confidence_score": 0.5,
-        }
+        },
     )
     exited = {"type": "exited_review_mode", "review_output": review.to_value()}
     found = events(SAID, entered, exited)
