@@ -61,11 +61,11 @@ def run_exec(args: argparse.Namespace) -> int:
     stdout = take_stdout()
     report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr)
     turn = _demonstrated if args.demo else reported_status
-    status = anyio.run(until_signal, lambda: turn(options, report, sys.stderr), _leave_soon)
+    status = anyio.run(until_signal, lambda: turn(options, report, sys.stderr), leave_soon)
     return INTERRUPTED if status is None else status
 
 
-def _leave_soon(number: int) -> None:
+def leave_soon(number: int) -> None:
     """End the process if the end that a signal asked for does not come: the server is in it, too."""
     timer = threading.Timer(LEAVES_WITHIN, os._exit, (SIGNALLED + number,))
     timer.daemon = True

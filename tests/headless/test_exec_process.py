@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from app_server import in_process
+from app_server.headless import exec_run
 from app_server.headless.exec_report import TextReport
 from app_server.headless.exec_run import reported_status
 from tests.headless.test_exec_command import options_of
@@ -124,6 +127,21 @@ async def test_nothing_outlives_it(number: signal.Signals, tmp_path: Path) -> No
     assert methods[0] == "thread/started"
     [stored] = (tmp_path / "home").glob("sessions/**/rollout-*.jsonl")
     assert "turn_aborted" in stored.read_text()
+
+
+def test_a_process_that_does_not_come_to_its_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses: list[int] = []
+    ended = threading.Event()
+
+    def end(status: int) -> None:
+        statuses.append(status)
+        ended.set()
+
+    monkeypatch.setattr(exec_run, "LEAVES_WITHIN", 0.0)
+    monkeypatch.setattr(os, "_exit", end)
+    exec_run.leave_soon(signal.SIGTERM)
+    assert ended.wait(10)
+    assert statuses == [143]
 
 
 async def test_a_server_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
