@@ -123,9 +123,14 @@ def describe_tasks(loop: asyncio.AbstractEventLoop) -> str:
     """Return where each task of the loop waits."""
     lines = []
     for task in asyncio.all_tasks(loop):
-        frames = task.get_stack()
-        where = ", ".join(f"{frame.f_code.co_name}:{frame.f_lineno}" for frame in frames[-1:])
-        lines.append(f"{task.get_name()} at {where}")
+        places: list[str] = []
+        awaited: Any = task.get_coro()
+        while awaited is not None:
+            frame = getattr(awaited, "cr_frame", None)
+            if frame is not None:
+                places.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
+            awaited = getattr(awaited, "cr_await", None)
+        lines.append(f"{task.get_name()} at {' > '.join(places[-4:])}")
     return "\n".join(sorted(lines))
 
 

@@ -188,6 +188,9 @@ class Person:
         """Tell whether a turn runs that the client was told of."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Find out at last which words were in turns that were completed, where the API did not tell before."""
+
     async def begin(self) -> None:
         raise NotImplementedError
 
@@ -393,6 +396,8 @@ class ConversationPerson(Person):
         super().__init__(world, wire, tasks)
         self._begun: dict[str, int] = {}
         self._ended: dict[str, list[str]] = {}
+        self._said: dict[str, str] = {}
+        """The words, and where they were said."""
         self._troubled: set[str] = set()
         """Conversations of which a turn failed or was interrupted: which words it had is not told."""
 
@@ -434,14 +439,20 @@ class ConversationPerson(Person):
     async def say(self, thread: str, text: str) -> str | None:
         items = [{"type": "text", "data": {"text": text}}]
         before = len(self._ended.get(thread, ()))
+        self._said[text.split()[0]] = thread
         answer = await self.ask("sendUserMessage", {"conversationId": thread, "items": items})
         return str(before) if "result" in answer else None
 
     async def ended(self, thread: str, turn: str) -> str:
-        """Words join the turn that runs, so the next end may be an earlier turn's: only `completed` says little."""
+        """Words join the turn that runs, so the next end may be an earlier turn's: which it was is settled at last."""
         at = int(turn)
         await self.until(lambda: len(self._ended.get(thread, ())) > at)
-        return "troubled" if thread in self._troubled else self._ended[thread][at]
+        return "ended"
+
+    def settle(self) -> None:
+        for word, thread in self._said.items():
+            if self.record.words.get(word) == "ended" and thread not in self._troubled | self.record.gone:
+                self.record.words[word] = "completed"
 
     def busy(self) -> bool:
         return any(count > len(self._ended.get(id, ())) for id, count in self._begun.items())

@@ -245,7 +245,8 @@ async def _calm_down(world: SimWorld, person: Person) -> None:
         await _all_quiet(world, person)
     if limit.cancelled_caught and not person.left_early:
         open_words = [word for word, state in world.record.words.items() if state in ("saying", "accepted")]
-        world.problems.append(f"turns never end: {open_words}")
+        world.problems.append(f"turns never end: {open_words}\n{describe_tasks(world.loop)}")
+    person.settle()
     if not person.closed:
         await person.leave()
 
@@ -267,6 +268,7 @@ async def _second_server(world: SimWorld) -> None:
                 world.problems.append(f"a resumed thread takes no words: {thread}")
                 continue
             world.record.words[word] = await person.ended(thread, turn)
+            person.settle()
             if world.record.words[word] != "completed":
                 world.problems.append(f"the turn of a resumed thread ended as {world.record.words[word]}")
         await person.leave()

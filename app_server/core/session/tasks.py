@@ -103,12 +103,15 @@ class ActiveTask(Struct, kw_only=True):
         """Run the task, and the work beside it, which ends before this does, or with its cancellation."""
         failure: Exception | None = None
         last_message = None
-        async with anyio.create_task_group() as self._group:
-            self.emitter.when_started = self._begin_beside
-            try:
-                last_message = await self.task.run(self)
-            except Exception as error:
-                failure = error  # what runs beside does not end because of it
+        self.emitter.when_started = self._begin_beside
+        try:
+            async with anyio.create_task_group() as self._group:
+                try:
+                    last_message = await self.task.run(self)
+                except Exception as error:
+                    failure = error  # what runs beside does not end because of it
+        finally:
+            self._group = None  # a turn that was interrupted may begin after this, for the record only
         if failure is not None:
             raise failure
         return last_message
@@ -122,10 +125,10 @@ class ActiveTask(Struct, kw_only=True):
             self._begin_beside()
 
     def _begin_beside(self) -> None:
-        assert self._group is not None  # the task runs in it
-        for work, _ in self._beside:
-            self._group.start_soon(work)
-        self._beside.clear()
+        if self._group is not None:
+            for work, _ in self._beside:
+                self._group.start_soon(work)
+            self._beside.clear()
 
     def take_postponed(self) -> list[PendingOperation]:
         """Return the operations that waited for the task's end, or for the begin of a turn that never began."""

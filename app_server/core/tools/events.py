@@ -45,6 +45,10 @@ class TurnEvents(Protocol):
         """Emit an item that begins and ends at once."""
         ...
 
+    def is_open(self, item_id: str) -> bool:
+        """Tell whether an item of this turn has begun and not ended."""
+        ...
+
     def detach(self, item_id: str) -> BegunItem:
         """Let an item outlive the turn: `complete_detached` ends it, in whatever turn that is."""
         ...

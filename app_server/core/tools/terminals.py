@@ -104,7 +104,8 @@ class Terminal:
 
     def _take(self, chunk: bytes) -> None:
         self.output.add(chunk)
-        self.deltas.emit_output(Stream.STDOUT, chunk)
+        if self.begun is not None or self.turn.is_open(self.item.id):
+            self.deltas.emit_output(Stream.STDOUT, chunk)
 
     def _ended(self) -> None:
         if self.begun is not None:

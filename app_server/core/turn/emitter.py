@@ -147,6 +147,9 @@ class TurnEmitter:
         self._open[item.id] = StartedItem(item, at_ms, partial)
         self.emit(ItemStarted(item, at_ms, announced, own_id))
 
+    def is_open(self, item_id: str) -> bool:
+        return item_id in self._open
+
     def update(self, item: Item) -> None:
         """Note without an event what an open item is by now: this is completed if it is cut."""
         open_item = self._open[item.id]
