@@ -41,8 +41,6 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] | None = None
     overrides: CliOverrides = CliOverrides()
     """What the command line would set."""
-    commands_after: float = 0.0
-    """Seconds until what the first command needs is prepared."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[MemoryLink]:
@@ -66,7 +64,6 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
             environment=environment,
             cli=self.overrides,
             limits=limits_of(environment),
-            commands_after=self.commands_after,
         )
 
 

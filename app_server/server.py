@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 
+COMMANDS_AFTER = 0.5
+"""Seconds from the first conversation until commands are prepared: its first turn goes first, and by then the model is
+asked, as a rule. A command that comes earlier does not wait for that.
+"""
+
+
 class LazyEngine:
     """Opens conversations and lists models. The first use loads and assembles it, in the event loop, so that responses
     keep the order of their requests.
@@ -62,10 +68,8 @@ class LazyEngine:
         assemble: Lazy[Callable[[], Assembled]],
         runner: CommandRunner,
         background: TaskGroup,
-        commands_after: float = 0.0,
     ) -> None:
         self._assemble, self._runner, self._background = assemble, runner, background
-        self._commands_after = commands_after
         self._assembled: Assembled | None = None
         self._opened = False
 
@@ -92,7 +96,7 @@ class LazyEngine:
 
     async def _prepare_commands(self) -> None:
         """Start the launcher and probe the sandbox. An error occurs again, and is reported, at the first command."""
-        await anyio.sleep(self._commands_after)
+        await anyio.sleep(COMMANDS_AFTER)
         try:
             self._runner.warm_up()
             await self._runner.sandbox.state()
@@ -128,8 +132,6 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     acp: bool = False
     """The client speaks the Agent Client Protocol, and nothing else."""
-    commands_after: float = 0.0
-    """Seconds from the first conversation until what commands need is prepared, unless one came before."""
     machine: Machine = Machine()
 
 
@@ -266,7 +268,7 @@ def _compose(
         return FileSearch(machine.time_ns)
 
     skills = Lazy(load_skills)
-    engine = LazyEngine(Lazy(load), runner, background, settings.commands_after)
+    engine = LazyEngine(Lazy(load), runner, background)
     config = UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment)
     services = ServerServices(
         config=config,

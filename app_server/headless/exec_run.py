@@ -41,9 +41,6 @@ from protocol.structs import replace
 if TYPE_CHECKING:
     from app_server.demo.workspace import DemoWorkspace
 
-COMMANDS_AFTER: Final = 1.0
-"""Seconds until the first command is prepared for: by then the model is asked, and nothing else is to do."""
-
 LEAVES_WITHIN: Final = 20.0
 """Seconds after a signal for the turn to end and the server to store everything, each of which is bounded, too."""
 
@@ -100,7 +97,6 @@ async def reported_status(
         cwd=options.cwd,
         environment=environment,
         overrides=options.overrides,
-        commands_after=COMMANDS_AFTER,
     )
     try:
         return await _run_turn(options, report, connector)

@@ -54,10 +54,6 @@ async def _cancel_on_signal(process: TaskGroup) -> None:
             return
 
 
-ACP_COMMANDS_AFTER = 0.5
-"""Seconds after which commands are prepared in a server for one editor: its first prompt goes first."""
-
-
 def settings_of(launch: Launch) -> ServerSettings:
     """Return what the server is told of how it was started."""
     return ServerSettings(
@@ -66,6 +62,5 @@ def settings_of(launch: Launch) -> ServerSettings:
         environment=launch.environment,
         limits=launch.limits,
         acp=launch.acp,
-        commands_after=ACP_COMMANDS_AFTER if launch.acp else 0.0,
         cli=cli_overrides(launch),
     )
