@@ -18,7 +18,7 @@ from app_server import PROTOCOL_VERSION
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 ORIGINATOR = "codex_app_server"
 """Used until a client has initialized."""

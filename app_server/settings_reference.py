@@ -24,7 +24,7 @@ from app_server.core.config.table import (
     SettingsPart,
     is_placeholder,
 )
-from protocol.base import Json
+from protocol.structs import Json
 
 INTRODUCTION = """\
 # Reference of the configuration

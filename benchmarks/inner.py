@@ -14,7 +14,7 @@ import anyio
 from app_server.server import ServerSettings, serve
 from app_server.transport.memory import MemoryTransport, memory_pair
 from benchmarks.place import Place
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class InnerClient:

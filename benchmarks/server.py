@@ -18,7 +18,7 @@ from anyio.abc import Process
 
 from benchmarks.place import Place
 from benchmarks.processes import Footprint, cpu_seconds, footprint, rss, tree_cpu_seconds
-from protocol.base import Json
+from protocol.structs import Json
 
 PATIENCE = 300.0
 LEAVES_WITHIN = 10.0

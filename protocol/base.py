@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, to_json
 
-from protocol.structs import Json as Json
-from protocol.structs import Struct, escaped_json
+from protocol.structs import Json, Struct, escaped_json
 
 
 class Model(BaseModel):

@@ -18,9 +18,9 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json
 from protocol.ids import ConversationId, is_unicode, parse_conversation_id
 from protocol.policy import MAX_EFFORT_LENGTH, DangerFullAccess, ReadOnly, WorkspaceWrite, kebab, snake
+from protocol.structs import Json
 
 
 def _uuid(text: str) -> ConversationId:

@@ -9,8 +9,9 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json
+from protocol.base import EngineModel
 from protocol.ids import PathText
+from protocol.structs import Json
 
 
 class ExternallyTagged:

@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, Model, omit_none, tag_of
-from protocol.structs import requires
+from protocol.base import EngineModel, Model, omit_none, tag_of
+from protocol.structs import Json, requires
 
 
 class McpModel(Model):

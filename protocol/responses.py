@@ -21,7 +21,8 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, omit_none, tag_of
+from protocol.base import EngineModel, omit_none, tag_of
+from protocol.structs import Json
 
 
 class InputText(EngineModel):

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, omit_none
+from protocol.base import EngineModel, omit_none
 from protocol.engine.questions import ClientTool
 from protocol.events.msg import EVENTS, EventMsg
 from protocol.fields import StoredSandboxPolicy
@@ -21,6 +21,7 @@ from protocol.policy import (
 )
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
+from protocol.structs import Json
 
 
 class SubAgentKind(StrEnum):

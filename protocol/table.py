@@ -10,8 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from protocol.base import Json, WireModel
-from protocol.structs import Written
+from protocol.base import WireModel
+from protocol.structs import Json, Written
 
 
 class Api(Enum):

@@ -8,8 +8,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from protocol.base import Json
 from protocol.jsonrpc import shortened
+from protocol.structs import Json
 
 PREFIX: Final = "Invalid request: "
 

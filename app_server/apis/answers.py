@@ -6,11 +6,11 @@ Which words are a yes is for each API to say. What is no answer at all declines.
 from __future__ import annotations
 
 from app_server.core.session.commands import AnswerElicitation, Decide
-from protocol.base import Json
 from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ElicitationAction, ReviewDecision
+from protocol.structs import Json
 
 
 def decide(

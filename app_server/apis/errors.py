@@ -18,8 +18,8 @@ from app_server.core.errors import (
 )
 from app_server.core.remedies import Problem
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
-from protocol.base import Json
 from protocol.jsonrpc import shortened
+from protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

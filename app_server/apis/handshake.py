@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from app_server.identity import ClientProfile, UserAgent, parse_capabilities
 from app_server.rpc.errors import invalid_request
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class Handshake(Struct, frozen=True):

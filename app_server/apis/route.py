@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from protocol.base import Json, WireModel
-from protocol.structs import Written
+from protocol.base import WireModel
+from protocol.structs import Json, Written
 from protocol.table import AnyClientRequest, ClientRequest
 
 R_co = TypeVar("R_co", bound=Written, covariant=True)

@@ -16,9 +16,9 @@ from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_request
-from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.names import INITIALIZE
+from protocol.structs import Json
 from protocol.table import AnyClientRequest
 from protocol.validation import describe_validation_error, unknown_method
 

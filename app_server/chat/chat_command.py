@@ -27,7 +27,7 @@ from app_server.client.failures import AppServerError
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
 from app_server.demo.demo_model import demo_surroundings
 from app_server.standard_streams import cancel_on_interrupt
-from protocol.base import Json
+from protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.chat.chat_session import Frontend

@@ -23,8 +23,8 @@ from app_server.client.approval_requests import (
     PermissionsApprovalRequest,
     UserQuestionsRequest,
 )
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 from protocol.v2.question import ToolRequestUserInputQuestion, UrlElicitation
 
 TYPES: Final[dict[str, tuple[type, ...]]] = {

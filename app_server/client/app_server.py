@@ -20,9 +20,9 @@ from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
 from app_server.client.options import ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.thread_handle import ThreadHandle
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.names import INITIALIZED
-from protocol.structs import Written
+from protocol.structs import Json, Written
 from protocol.table import ClientRequest
 from protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams
 from protocol.v2.server import (

@@ -10,8 +10,9 @@ from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.reading import read
+from protocol.structs import Json
 from protocol.v2.approval import (
     ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
     ITEM_FILE_CHANGE_REQUEST_APPROVAL,

@@ -20,7 +20,7 @@ from app_server.client.link import ServerLink
 from app_server.rpc.errors import RpcError
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Oversized, TransportClosed
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.jsonrpc import (
     ErrorAnswer,
     Message,
@@ -35,7 +35,7 @@ from protocol.jsonrpc import (
 )
 from protocol.reading import read
 from protocol.records import dataclass
-from protocol.structs import Written
+from protocol.structs import Json, Written
 from protocol.table import ClientRequest
 from protocol.validation import describe_validation_error
 

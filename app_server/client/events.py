@@ -12,10 +12,9 @@ from typing import Final, TypeAlias, get_args
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
-from protocol.base import Json
 from protocol.reading import read
 from protocol.records import dataclass
-from protocol.structs import Struct, Written
+from protocol.structs import Json, Struct, Written
 from protocol.table import AnyServerNotification, ServerNotification
 from protocol.v2 import item_events, server, settings, thread, turn
 from protocol.v2.item_events import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class AppServerError(Exception):

@@ -16,8 +16,8 @@ from app_server.client.event_queue import EventQueue
 from app_server.client.events import ServerEvent, parse_event, thread_of, turn_of, warning_text
 from app_server.client.failures import ServerEnded, ThreadClosed
 from app_server.client.turn_handle import TurnProgress
-from protocol.base import Json
 from protocol.jsonrpc import RequestId
+from protocol.structs import Json
 from protocol.v2.item_events import (
     SERVER_REQUEST_RESOLVED,
     ItemCompletedNotification,

@@ -16,8 +16,9 @@ from typing import Final, Literal, TypeAlias, TypedDict, TypeVar
 from pydantic import ValidationError
 
 from app_server.client.failures import InvalidArgument
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.policy import ReasoningSummary, SandboxMode
+from protocol.structs import Json
 from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
 from protocol.v2.settings import AskForApproval, CollaborationMode, Personality, SandboxPolicy
 from protocol.v2.thread_open import DynamicToolSpec

@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from app_server.client.turn_handle import TurnResult
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")

@@ -29,8 +29,8 @@ from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, Prompt, StartOptions, TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnHandle, TurnResult
-from protocol.base import Json, WireModel
-from protocol.structs import Written
+from protocol.base import WireModel
+from protocol.structs import Json, Written
 from protocol.table import ClientRequest
 from protocol.v2.server import InitializeResponse
 from protocol.v2.thread import Thread

@@ -16,7 +16,7 @@ from app_server.client.feeds import ServerFeeds
 from app_server.client.options import ForkOptions, Prompt, TurnOptions, parameters, parts_of
 from app_server.client.output_schema import OutputModel, parsed_json
 from app_server.client.turn_handle import TurnHandle, TurnResult
-from protocol.base import Json
+from protocol.structs import Json
 from protocol.v2.thread import Thread
 from protocol.v2.thread_open import (
     THREAD_FORK,

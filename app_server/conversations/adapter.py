@@ -13,8 +13,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from app_server.core.session.commands import Command
-from protocol.base import Json
 from protocol.engine.events import SessionEvent
+from protocol.structs import Json
 
 
 class Activity(StrEnum):

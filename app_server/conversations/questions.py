@@ -20,8 +20,8 @@ from app_server.conversations.subscriptions import Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Answer, Command
 from app_server.rpc.outgoing import Outgoing, Waiter, describe
-from protocol.base import Json
 from protocol.engine.events import SessionEvent, ToolQuestion
+from protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from app_server.core.threads import run_in_thread
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 MAX_ARGUMENT_BYTES = 120_000
 """Linux limits an argument to 128 KiB; with a longer one, the program would not start."""

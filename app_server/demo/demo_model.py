@@ -10,7 +10,7 @@ from typing import Final
 from app_server.demo.script import CHECK, PATCH
 from app_server.demo.scripted_model import Reply, ScriptedModel, reply, runs, says
 from app_server.demo.workspace import DemoWorkspace, temporary_workspace
-from protocol.base import Json
+from protocol.structs import Json
 
 GAP: Final = 0.02
 """Seconds between two words."""

@@ -11,8 +11,8 @@ from dataclasses import field
 from pathlib import Path
 
 from app_server.demo.scripted_model import Reply, Usage, reply, runs, says
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 GAP = 0.015
 """Seconds between two words: slow enough to see that they stream."""

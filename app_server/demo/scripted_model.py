@@ -17,8 +17,8 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 LARGEST_HEAD = 1 << 16
 LARGEST_BODY = 1 << 26

@@ -10,9 +10,8 @@ from typing import TextIO, TypeAlias
 from app_server.client.command_line import printable
 from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.turn_handle import TurnResult
-from protocol.base import Json
 from protocol.policy import kebab
-from protocol.structs import Struct
+from protocol.structs import Json, Struct
 from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
 from protocol.v2.items import (
     AgentMessageThreadItem,

@@ -12,7 +12,7 @@ import referencing.exceptions
 
 from app_server.client.command_line import InvalidCommandLine
 from app_server.core.session.output_schema import schema_problem
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class OutputSchema:

@@ -19,8 +19,8 @@ from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_O
 from app_server.inspector.session_records import FROM, Record
 from app_server.inspector.shapes import SCHEMA, Shapes
 from app_server.inspector.subjects import NONE, Subject, Subjects
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 LONGEST_TEXT = 1 << 16
 """Characters of a message that the page gets by itself; it asks for the rest of longer ones."""

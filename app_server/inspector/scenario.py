@@ -15,8 +15,8 @@ from app_server.inspector.frames import Source
 from app_server.inspector.rules.order import Requests, WireMessage
 from app_server.inspector.session_records import Record, SessionHead
 from app_server.inspector.subjects import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 Key = tuple[str, str]
 """What is waited for: a kind, and which of it. `answer` and an id as JSON; `request` and a method; `turn starts`, `turn

@@ -16,9 +16,9 @@ from typing import NoReturn
 from app_server.beneath import Beneath, RefusedName
 from app_server.inspector.frames import Source
 from app_server.masking import is_suspicious, masked, masked_text
-from protocol.base import Json
 from protocol.message_outline import may_nest_too_deeply, nested_too_deeply
 from protocol.records import dataclass
+from protocol.structs import Json
 
 FROM = {
     Source.CLIENT: "client",

@@ -18,7 +18,7 @@ from app_server.inspector.session_records import Recorder, SessionHead, decoded,
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore, Intake
 from app_server.transport.framing import LineDecoder
-from protocol.base import Json
+from protocol.structs import Json
 
 PATIENCE = 30.0
 """Seconds that a step is waited for."""

@@ -13,10 +13,9 @@ from pydantic import ValidationError
 
 from app_server.inspector.rules.order import Violation, WireMessage
 from protocol.acp.methods import TABLE as SESSIONS
-from protocol.base import Json
 from protocol.events.msg import EVENTS
 from protocol.reading import read
-from protocol.structs import Written
+from protocol.structs import Json, Written
 from protocol.table import Table
 from protocol.v1.methods import EVENT_PREFIX
 from protocol.v1.methods import TABLE as CONVERSATIONS

@@ -14,7 +14,7 @@ from app_server.inspector.analysis import Analyzer, SessionEntry
 from app_server.inspector.frames import Frame, Source
 from app_server.inspector.session_records import Record, Recorder, SessionHead, record_of
 from app_server.transport.framing import LineDecoder
-from protocol.base import Json
+from protocol.structs import Json
 
 MOST_ENTRIES = 250_000
 MOST_BYTES = 512 << 20

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app_server.inspector.rules.order import EVENT_PREFIX, WireMessage
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
 ITEM_STARTS, ITEM_ENDS, DELTA = "item starts", "item ends", "delta"

@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
-from protocol.base import Json
 from protocol.jsonrpc import (
     PARSE_ERROR,
     ErrorAnswer,
@@ -28,6 +27,7 @@ from protocol.jsonrpc import (
     Response,
     parse_message,
 )
+from protocol.structs import Json
 
 Job = Callable[[], Awaitable[None]]
 

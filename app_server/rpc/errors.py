@@ -8,7 +8,7 @@ from protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 
 @dataclass(frozen=True, slots=True)

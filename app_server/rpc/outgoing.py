@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from app_server.rpc.errors import RpcError
-from protocol.base import Json
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
 from protocol.names import with_version
+from protocol.structs import Json
 
 
 class ClientReply(Struct, frozen=True):

@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, omit_none, tag_of
+from protocol.base import WireModel, omit_none, tag_of
 from protocol.fields import CleanText
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 from protocol.table import ClientNotification, ClientRequest
 
 

@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from protocol import names
 from protocol.acp.session import NewSessionRequest, SessionConfigOption, SessionModeState
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.ids import PathText
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Discriminator, Tag
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, tag_of
+from protocol.base import WireModel, tag_of
 from protocol.ids import PathText
-from protocol.structs import WireStruct, shown
+from protocol.structs import Json, WireStruct, shown
 from protocol.table import ClientRequest
 
 

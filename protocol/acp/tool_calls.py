@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from protocol.base import Json
-from protocol.structs import WireStruct, shown
+from protocol.structs import Json, WireStruct, shown
 from protocol.table import ServerRequest
 
 

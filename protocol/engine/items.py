@@ -13,7 +13,6 @@ from typing import Final, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from protocol.base import Json
 from protocol.events.commands import FileChange as ChangedFile
 from protocol.events.commands import ParsedCommand
 from protocol.events.review import ReviewOutputEvent
@@ -21,6 +20,7 @@ from protocol.items import SentInput, UserInput
 from protocol.mcp import McpInvocation, McpResult
 from protocol.records import dataclass
 from protocol.responses import WebSearchAction
+from protocol.structs import Json
 
 
 class ItemStatus(StrEnum):

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from protocol.base import EngineModel, Json, omit_none
+from protocol.base import EngineModel, omit_none
 from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputContentItem
+from protocol.structs import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

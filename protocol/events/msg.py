@@ -12,13 +12,13 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
-from protocol.base import ELSEWHERE, Json, tag_of
+from protocol.base import ELSEWHERE, tag_of
 from protocol.events import commands, messages, notices, tools, turn
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
 from protocol.reading import read
-from protocol.structs import EngineStruct, shown
+from protocol.structs import EngineStruct, Json, shown
 
 
 class _EventSequence:

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from protocol.base import EngineModel, Json
+from protocol.base import EngineModel
 from protocol.events.commands import Duration
 from protocol.mcp import (
     McpAuthStatus,
@@ -16,7 +16,7 @@ from protocol.mcp import (
     Resource,
     ResourceTemplate,
 )
-from protocol.structs import EngineStruct
+from protocol.structs import EngineStruct, Json
 
 
 class StepStatus(StrEnum):

@@ -10,11 +10,11 @@ from typing import Final, get_args
 
 from msgspec import NODEFAULT, structs
 
-from protocol.base import Json, Model
+from protocol.base import Model
 from protocol.events.msg import EVENTS, EventMsg
 from protocol.export.schemas import Schema, published_name, references
 from protocol.export.typescript import type_of
-from protocol.structs import Struct, Written
+from protocol.structs import Json, Struct, Written
 from protocol.v1.methods import TABLE, event_method
 from protocol.v1.ops import OPERATIONS
 

@@ -13,13 +13,14 @@ from typing import Final
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from protocol.base import ELSEWHERE, Json
+from protocol.base import ELSEWHERE
 from protocol.events.msg import EventMsg
 from protocol.events.review import ReviewOutputEvent
 from protocol.ids import ConversationId
 from protocol.mcp import McpResult
 from protocol.policy import SandboxMode
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
+from protocol.structs import Json
 from protocol.table import NoParams
 from protocol.v1.methods import TABLE
 from protocol.v1.misc import GitSha

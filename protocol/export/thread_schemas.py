@@ -9,7 +9,6 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from protocol.base import Json
 from protocol.export.schemas import (
     DRAFT,
     UNSERVED,
@@ -21,6 +20,7 @@ from protocol.export.schemas import (
     references,
     tidy,
 )
+from protocol.structs import Json
 from protocol.table import AnyClientRequest, Table
 from protocol.v2.fields import EXPERIMENTAL
 from protocol.v2.methods import TABLE

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.base import Json
 from protocol.export.schemas import REF, references
+from protocol.structs import Json
 
 _HEADER: Final = "// Generated from the protocol's definitions. Do not edit.\n\n"
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")

@@ -4,14 +4,14 @@ from typing import Self
 
 from pydantic import ConfigDict, model_validator
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.events.msg import EventMsgs
 from protocol.fields import CleanText, Count, Flag, KnownId, UuidText
 from protocol.ids import ConversationId, PathText
 from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
 from protocol.responses import ResponseItem
 from protocol.rollout import SessionSource
-from protocol.structs import EngineStruct, WireStruct
+from protocol.structs import EngineStruct, Json, WireStruct
 
 
 class NewConversationParams(WireModel):

@@ -5,12 +5,13 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import Field, StrictInt
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json
+from protocol.base import EngineModel
 from protocol.events.review import ReviewRequest
 from protocol.fields import EffortText, SandboxPolicy
 from protocol.ids import PathText
 from protocol.items import UserInput
 from protocol.policy import AskForApproval, ElicitationAction, ReasoningSummary, ReviewDecision
+from protocol.structs import Json
 
 
 class InterruptOp(EngineModel):

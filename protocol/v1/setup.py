@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import Count, Flag
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 
 
 def _object_or_none(value: Json) -> Json:

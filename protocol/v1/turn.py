@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, WireModel
+from protocol.base import EngineModel, WireModel
 from protocol.events.commands import FileChange, ParsedCommand, SandboxCommandAssessment
 from protocol.events.turn import TurnAbortReason
 from protocol.fields import CleanText, KnownId, SandboxPolicy
@@ -20,7 +20,7 @@ from protocol.policy import (
     ReasoningSummary,
     ReviewDecision,
 )
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 from protocol.v1.ops import Op
 
 

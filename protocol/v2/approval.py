@@ -9,9 +9,9 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Foreign, Json, WireModel, unserved
+from protocol.base import EngineModel, Foreign, WireModel, unserved
 from protocol.fields import Flag
-from protocol.structs import WireStruct, shown
+from protocol.structs import Json, WireStruct, shown
 from protocol.table import ServerRequest
 from protocol.v2.fields import Experimental, LegacyAppPathString
 from protocol.v2.item_parts import CommandAction

@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import Count, Flag
 from protocol.ids import PathText
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest, ServerNotification
 from protocol.v2.fields import Integer, Small, experimental
 from protocol.v2.settings import SANDBOX_TYPES, SandboxPolicy

@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Foreign, Json, WireModel, unserved
+from protocol.base import EngineModel, Foreign, WireModel, unserved
 from protocol.fields import Flag
 from protocol.ids import PathText
 from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
-from protocol.structs import EngineStruct, WireStruct
+from protocol.structs import EngineStruct, Json, WireStruct
 from protocol.table import ClientRequest, NoParams
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.settings import (

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from pydantic import BaseModel, Field, RootModel, StrictInt
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, is_none
+from protocol.base import WireModel, is_none
+from protocol.structs import Json
 
 IN_THREAD: Final = "threadId"
 """Requests about the same thread are served one after another."""

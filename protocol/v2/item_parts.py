@@ -9,10 +9,10 @@ import msgspec
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import CleanText, Count
 from protocol.ids import PathText
-from protocol.structs import EngineStruct, WireStruct, shown
+from protocol.structs import EngineStruct, Json, WireStruct, shown
 from protocol.v2.fields import LegacyAppPathString
 
 

@@ -7,8 +7,8 @@ import msgspec
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Foreign, Json, unserved
-from protocol.structs import json_bytes, replace, shown
+from protocol.base import Foreign, unserved
+from protocol.structs import Json, json_bytes, replace, shown
 from protocol.v2 import item_parts as parts
 from protocol.v2.fields import LegacyAppPathString
 

@@ -7,9 +7,9 @@ import msgspec
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import Count
-from protocol.structs import WireStruct, shown
+from protocol.structs import Json, WireStruct, shown
 from protocol.table import ClientRequest, NoParams, ServerNotification
 from protocol.v2.fields import Integer, InThread
 

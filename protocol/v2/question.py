@@ -5,9 +5,9 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import Flag
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 from protocol.table import ServerRequest
 from protocol.v2.fields import WireUnion, without
 from protocol.v2.item_parts import DynamicToolCallOutputContentItem

@@ -12,11 +12,11 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, WireModel
+from protocol.base import EngineModel, WireModel
 from protocol.fields import CleanText, Count, Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary, kebab, snake
-from protocol.structs import EngineStruct, WireStruct
+from protocol.structs import EngineStruct, Json, WireStruct
 from protocol.table import ClientRequest, ServerNotification
 from protocol.v2.fields import IN_THREAD, AbsolutePathBuf, InThread, ReasoningEffort
 

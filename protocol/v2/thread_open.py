@@ -5,11 +5,11 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import CleanText, Count, Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.policy import SandboxMode
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest
 from protocol.v2.fields import (
     IN_THREAD,

@@ -4,9 +4,9 @@ from typing import Final, Literal
 
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import CleanText, Count
-from protocol.structs import WireStruct
+from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest
 from protocol.v2.fields import IN_THREAD, Integer, InThread, LegacyAppPathString
 from protocol.v2.thread import ThreadGoal, ThreadGoalStatus

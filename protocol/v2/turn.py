@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.fields import CleanText
 from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
-from protocol.structs import WireStruct, requires
+from protocol.structs import Json, WireStruct, requires
 from protocol.table import ClientRequest, ServerNotification
 from protocol.v2.fields import IN_THREAD, InThread, ReasoningEffort, experimental
 from protocol.v2.item_parts import UserInput

@@ -20,7 +20,7 @@ from app_server.chat.event_view import EventView
 from app_server.chat.markdown_blocks import MarkdownBlocks
 from app_server.chat.slash_commands import ThreadChoices, title_of
 from app_server.client.events import ServerEvent, parse_event
-from protocol.base import Json
+from protocol.structs import Json
 from protocol.v2.thread import IdleThreadStatus, SessionOriginWord, Thread
 from tests.support.chat_worlds import chat_of_lines
 from tests.support.scripted_model import Reply, reply, runs, says

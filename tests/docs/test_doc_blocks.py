@@ -25,7 +25,7 @@ from app_server.demo.scripted_model import (
     response_head,
     whole_response,
 )
-from protocol.base import Json
+from protocol.structs import Json
 from protocol.v1.methods import TABLE as CONVERSATIONS
 from protocol.v2.methods import TABLE as THREADS
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks

@@ -16,7 +16,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import Process
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import QUESTIONS, violated_invariants
 from tests.support.leftovers import marked

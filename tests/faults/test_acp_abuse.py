@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.scenario.test_scenario_session_prompts import mcp_server, update
 from tests.support.editor import EVERYTHING, Editor, opened
 from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, patches, reply, says, script, word

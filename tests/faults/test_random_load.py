@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
-from protocol.base import Json
+from protocol.structs import Json
 from tests.faults.held_load import Shape, play
 from tests.faults.rig import LONG, Place, Served, served
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.faults.rig import Place, served
 from tests.support.client import Refused
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script

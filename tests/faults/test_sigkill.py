@@ -17,7 +17,7 @@ import pytest
 from anyio.abc import Process
 
 from app_server.core.rollout.conversation import read_rollout
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import orphans
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word

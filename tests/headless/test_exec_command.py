@@ -21,7 +21,7 @@ from app_server.command_line import parser
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.headless.exec_run import reported_status
-from protocol.base import Json
+from protocol.structs import Json
 from protocol.v2.items import AgentMessageThreadItem
 from protocol.v2.turn import TurnStatus
 from tests.support.library import connector_to, serving_model

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import Process
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.scripted_model import ScriptedModel
 from tests.support.world import PATH, SCRIPT

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio.to_thread
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.process.servers import Place, place_in
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import failure, reply, says, script

@@ -27,7 +27,7 @@ from app_server.demo.scripted_model import (
 )
 from app_server.demo.workspace import CONFIG as OF_THE_DEMO
 from app_server.demo.workspace import MODEL
-from protocol.base import Json
+from protocol.structs import Json
 from tests.process.servers import place_in
 from tests.support import scripted_model
 from tests.support.world import SCRIPT

@@ -11,8 +11,9 @@ from functools import cache
 import pytest
 from jsonschema import Draft7Validator
 
-from protocol.base import Json, Model
+from protocol.base import Model
 from protocol.export.guide import EXAMPLES
+from protocol.structs import Json
 from protocol.v1.methods import TABLE
 from protocol.v1.ops import OPERATIONS, Op
 from tests.support.pipes import Piped

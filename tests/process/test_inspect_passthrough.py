@@ -14,7 +14,7 @@ import pytest
 
 from app_server.cli import main
 from app_server.inspector import inspect_command
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.inspected import BROKEN
 from tests.support.waiting import wait_until
 from tests.support.world import SCRIPT

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.process.servers import Place, place_in
 from tests.support.client import Client
 from tests.support.scripted_model import reply, says, script

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from app_server.startup.process import refuse_inspection
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.scripted_model import calls, patches, reply, runs, says, script
 from tests.support.waiting import until
 from tests.support.world import SCRIPT, MakeWorld, World

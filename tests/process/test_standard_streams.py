@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.pipes import Piped
 from tests.support.terminal import Terminal
 from tests.support.world import PATH, SCRIPT

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app_server.client import ApprovalReply, ApprovalRequest, CommandApprovalRequest, PatchApprovalRequest
-from protocol.base import Json
+from protocol.structs import Json
 from protocol.v2.items import CommandExecutionThreadItem, ThreadItem
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import patches, reply, runs, says, script

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.world import MakeWorld, World
 

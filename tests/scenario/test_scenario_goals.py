@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, calls, failure, reply, says, script, word
 from tests.support.world import MakeWorld, World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused, text_item
 from tests.support.scripted_model import Hold, patches, reply, says, script
 from tests.support.world import MakeWorld

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Turn, text_item
 from tests.support.scripted_model import (
     CREATED,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.editor import Editor
 from tests.support.scripted_model import Reply, failure, patches, reply, says, script

@@ -6,7 +6,7 @@ import stat
 import anyio
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.world import MakeWorld
 

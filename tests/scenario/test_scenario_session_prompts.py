@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Matcher
 from tests.support.editor import EVERYTHING, Editor, diffs, opened
 from tests.support.scripted_model import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app_server.apis.acp.handlers import requests
-from protocol.base import Json
+from protocol.structs import Json
 from tests.process.test_accounts import browse
 from tests.scenario.test_scenario_session_prompts import PNG, mcp_server
 from tests.support.editor import EVERYTHING, Editor, opened

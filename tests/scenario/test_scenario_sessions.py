@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.editor import EVERYTHING, Editor, diffs, opened
 from tests.support.scripted_model import (

@@ -31,8 +31,8 @@ from app_server.core.session.services import TurnCompleted
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
-from protocol.base import Json
 from protocol.ids import ConversationId
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.world import MakeWorld, World

@@ -6,7 +6,7 @@ import pytest
 from app_server.conversations import unloading
 from app_server.conversations.live import LiveConversation
 from app_server.core.rollout.thread_notes import NAMES_FILE
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
 from tests.support.thread_client import ended, notified, say, start, turn

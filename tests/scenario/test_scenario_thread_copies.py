@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app_server.core.rollout.thread_notes import ThreadNotes
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, items, notified, say, start, turn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.scenario.test_scenario_mcp import table
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.scenario.test_scenario_thread_settings import EXPERIMENTAL
 from tests.support.client import Refused
 from tests.support.pictures import PNG, picture_url

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, failure, reply, says, script, word

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Logged
 
 SITUATIONS = (

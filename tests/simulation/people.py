@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.transport.framing import TransportClosed
-from protocol.base import Json
+from protocol.structs import Json
 from tests.simulation.sim_model import SimModel
 from tests.support.client import Logged, MemoryWire
 

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
-from protocol.base import Json
+from protocol.structs import Json
 from tests.simulation.draws import Draws
 from tests.simulation.habits import Habits
 from tests.support.scripted_model import ModelRequest

@@ -22,7 +22,7 @@ from app_server.chat.chat_session import chat_session
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.plain_chat import PlainChat, TypedLines
 from app_server.chat.terminal_chat import RawInput, TerminalChat
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel

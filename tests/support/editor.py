@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.world import World
 
 EVERYTHING: Json = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT
 

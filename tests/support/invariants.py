@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import ENDS, Client, Logged
 from tests.support.published import departures
 from tests.support.scripted_model import ModelRequest

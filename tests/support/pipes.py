@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.world import PATH, SCRIPT
 
 PATIENCE = 30.0

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
-from protocol.base import Json
+from protocol.structs import Json
 
 Answer = tuple[int, Json]
 

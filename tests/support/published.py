@@ -8,9 +8,9 @@ from typing import Protocol
 
 from jsonschema import Draft7Validator
 
-from protocol.base import Json
 from protocol.events.msg import EVENTS
 from protocol.reading import read
+from protocol.structs import Json
 from protocol.table import Api, Table
 from protocol.v1.methods import EVENT_PREFIX
 from protocol.v1.methods import TABLE as CONVERSATIONS

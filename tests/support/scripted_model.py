@@ -21,7 +21,7 @@ from app_server.demo.scripted_model import (
     response_head,
     whole_response,
 )
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class Hold:

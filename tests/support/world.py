@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 
 from app_server.server import ServerSettings, serve
 from app_server.transport.memory import memory_pair
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Client, MemoryWire, ProcessWire
 from tests.support.invariants import violated_invariants
 from tests.support.leftovers import leaks, look

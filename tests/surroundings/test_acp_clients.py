@@ -16,7 +16,7 @@ from acp.client import ClientSideConnection
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.scripted_model import (
     Hold,
     Reply,

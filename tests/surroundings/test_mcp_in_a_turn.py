@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.client import Turn
 from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld, World

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from protocol.base import Json
 from protocol.events.commands import AddFileChange, Duration, PatchApplyBeginEvent
 from protocol.events.msg import EVENTS, SessionConfiguredEvent, parse_event_msg
 from protocol.events.notices import ErrorEvent
@@ -26,6 +25,7 @@ from protocol.responses import (
     parse_response_item,
 )
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem, line_type, stored_line
+from protocol.structs import Json
 from protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from tests.wire import samples
 

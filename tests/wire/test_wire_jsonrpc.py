@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol import records
-from protocol.base import Json
 from protocol.jsonrpc import (
     ECHO_LIMIT,
     INVALID_REQUEST,
@@ -30,6 +29,7 @@ from protocol.jsonrpc import (
     shortened,
 )
 from protocol.message_outline import MAX_DEPTH, MOST_TOKENS, MessageOutline, read_outline
+from protocol.structs import Json
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=30)
 ids = any_text | st.integers(-(2**63), 2**63 - 1)

@@ -10,13 +10,13 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import ValidationError
 
-from protocol.base import Json
 from protocol.events.msg import EVENTS
 from protocol.export import main as export
 from protocol.export import schemas, typescript
 from protocol.export.guide import EXAMPLES
 from protocol.policy import AskForApproval, ReviewDecision
 from protocol.reading import read
+from protocol.structs import Json
 from protocol.table import (
     AnyClientRequest,
     AnyServerNotification,

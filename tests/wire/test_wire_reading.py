@@ -3,9 +3,8 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from protocol.base import Json
 from protocol.reading import read
-from protocol.structs import model_of
+from protocol.structs import Json, model_of
 from protocol.v2.item_events import ItemCompletedNotification
 from protocol.v2.items import AgentMessageThreadItem
 from protocol.v2.thread import ThreadStatusChangedNotification

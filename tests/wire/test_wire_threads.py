@@ -12,10 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from app_server import cli
 from protocol import names
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.export import main as export
 from protocol.export import schemas, thread_schemas, typescript
 from protocol.reading import read
+from protocol.structs import Json
 from protocol.table import AnyClientRequest, ClientRequest, ServerNotification, ServerRequest
 from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from protocol.v2.approval import FileChangeApprovalDecision, parse_decision

@@ -3,7 +3,7 @@ requests."""
 
 from typing import Final
 
-from protocol.base import Json
+from protocol.structs import Json
 
 THREAD: Final = "0199e3a4-5b6c-7d8e-9f01-23456789abcd"
 TURN: Final = "0199e3a4-6000-7d8e-9f01-23456789abcd"

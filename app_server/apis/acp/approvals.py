@@ -27,11 +27,11 @@ from protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
-from protocol.base import Json
 from protocol.engine.events import SessionEvent, UserQuestion
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ElicitationAction, ReviewDecision
+from protocol.structs import Json
 
 DECISIONS: Final = {
     "allow_once": ReviewDecision.APPROVED,

@@ -22,7 +22,6 @@ from protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
-from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.events.commands import (
@@ -36,6 +35,7 @@ from protocol.events.commands import (
     UpdateFileChange,
 )
 from protocol.mcp import ErrResult, OkResult
+from protocol.structs import Json
 
 Item = (
     engine.CommandExecution

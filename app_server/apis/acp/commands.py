@@ -19,7 +19,7 @@ from protocol.events.notices import CustomPrompt
 from protocol.events.review import ReviewRequest
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 
 class Builtin(Enum):

@@ -13,7 +13,7 @@ from app_server.apis.handshake import Handshake
 from app_server.core.auth.accounts import Accounts
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError
-from protocol.base import Json
+from protocol.structs import Json
 
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 

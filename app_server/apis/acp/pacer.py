@@ -13,9 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from protocol.base import Json
 from protocol.names import SESSION_UPDATE
-from protocol.structs import json_bytes
+from protocol.structs import Json, json_bytes
 
 TEXT_SECONDS: Final = 0.016
 OUTPUT_SECONDS: Final = 0.25

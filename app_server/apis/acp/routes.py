@@ -31,9 +31,9 @@ from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError
 from protocol.acp.prompt import CANCEL, CANCEL_REQUEST, PROMPT, STEERING
 from protocol.acp.session import NEW_SESSION
-from protocol.base import Json
 from protocol.jsonrpc import Request, RequestId
 from protocol.names import INITIALIZE
+from protocol.structs import Json
 from protocol.table import by_method
 from protocol.validation import describe_validation_error
 

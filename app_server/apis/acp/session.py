@@ -29,10 +29,10 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
 from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
-from protocol.base import Json
 from protocol.engine.events import TurnEnded
 from protocol.events.tools import McpListToolsResponseEvent
 from protocol.records import dataclass
+from protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

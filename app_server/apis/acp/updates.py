@@ -27,8 +27,8 @@ from protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
-from protocol.base import Json
 from protocol.events.tools import PlanItemArg
+from protocol.structs import Json
 
 _COMPACTION: Final = {None: "in_progress", True: "completed", False: "failed"}
 _ENDED: Final = {None: None, True: ToolCallStatus.COMPLETED, False: ToolCallStatus.FAILED}

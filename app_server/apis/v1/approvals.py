@@ -10,13 +10,12 @@ from typing import assert_never
 from app_server.apis.answers import answer_elicitation, decide
 from app_server.conversations.adapter import ClientQuestion
 from app_server.core.session.commands import Command
-from protocol.base import Json
 from protocol.engine.events import EngineEvent
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReviewDecision
-from protocol.structs import Written
+from protocol.structs import Json, Written
 from protocol.table import AnyServerRequest
 from protocol.v1.methods import APPLY_PATCH_APPROVAL, ELICITATION_REQUEST, EXEC_COMMAND_APPROVAL
 from protocol.v1.turn import (

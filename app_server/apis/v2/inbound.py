@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from app_server.rpc.errors import invalid_request
 from protocol import items as engine
-from protocol.base import Json
 from protocol.responses import ResponseItem, checked_response_item
+from protocol.structs import Json
 from protocol.v2 import item_parts as wire
 from protocol.validation import PREFIX, describe_validation_error
 

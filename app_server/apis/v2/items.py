@@ -15,13 +15,13 @@ from app_server.core.session.review_texts import findings_block
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output
-from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.events import commands
 from protocol.events.review import ReviewOutputEvent
 from protocol.mcp import ErrResult, McpResult, OkResult
 from protocol.responses import SearchAction, WebSearchAction
+from protocol.structs import Json
 from protocol.v2 import item_parts as parts
 from protocol.v2 import items as wire
 

@@ -20,7 +20,6 @@ from app_server.core.errors import BeyondClientRights
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.turn.settings import Settings
 from app_server.rpc.errors import invalid_request
-from protocol.base import Json
 from protocol.engine.questions import ClientTool
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
@@ -28,7 +27,7 @@ from protocol.policy import (
     WorkspaceWrite,
 )
 from protocol.rollout import TurnContextItem
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from protocol.v2 import thread_open as wire
 from protocol.v2.settings import ApprovalsReviewer
 

@@ -12,7 +12,6 @@ from app_server.apis.answers import answer_elicitation, decide
 from app_server.apis.v2.items import command_actions, command_line
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import Answer, Command
-from protocol.base import Json
 from protocol.engine import questions as engine
 from protocol.engine.events import Question, SessionEvent
 from protocol.engine.items import CommandExecution, CommandSource, Item
@@ -20,7 +19,7 @@ from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprova
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ReviewDecision
 from protocol.responses import InputImage, InputText
-from protocol.structs import Written
+from protocol.structs import Json, Written
 from protocol.table import AnyServerRequest
 from protocol.v2 import approval
 from protocol.v2 import question as wire

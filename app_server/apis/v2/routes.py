@@ -15,8 +15,8 @@ from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import invalid_request
-from protocol.base import Json, WireModel
-from protocol.structs import Written
+from protocol.base import WireModel
+from protocol.structs import Json, Written
 from protocol.table import by_method
 from protocol.v2.fields import experimental_fields_in_use
 from protocol.v2.settings import GranularAskForApproval

@@ -14,11 +14,11 @@ from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
 from app_server.core.bounds import without_collector
 from app_server.core.rollout.thread_query import ThreadSummary
-from protocol.base import Json
 from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.ids import SessionOrigin
 from protocol.responses import COMMENTARY
+from protocol.structs import Json
 from protocol.v2 import thread as wire
 from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import ThreadItem, UserMessageThreadItem

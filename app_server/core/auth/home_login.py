@@ -22,7 +22,7 @@ from app_server.core.errors import AuthError
 from protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 AUTH_CLAIM = "https://api.openai.com/auth"
 PROFILE_CLAIM = "https://api.openai.com/profile"

@@ -11,8 +11,7 @@ from app_server.core.auth.authorize import CLIENT_ID, DEFAULT_ISSUER, ISSUER_VAR
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.auth.storage import Tokens
 from app_server.core.errors import AuthError
-from protocol.base import Json
-from protocol.structs import Discreet
+from protocol.structs import Discreet, Json
 
 WHOM = "the login server"
 

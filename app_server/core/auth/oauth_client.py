@@ -18,8 +18,7 @@ from app_server.core.auth.authorize import LoginSecrets, is_safe_url
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.auth.oauth_tokens import McpTokens
 from app_server.core.errors import AuthError
-from protocol.base import Json
-from protocol.structs import Discreet, replace
+from protocol.structs import Discreet, Json, replace
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.core.errors import AuthError
-from protocol.base import Json
-from protocol.structs import Discreet
+from protocol.structs import Discreet, Json
 
 CREDENTIALS_FILE = ".credentials.json"
 FILE_MODE = 0o600

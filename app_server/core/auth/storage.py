@@ -23,7 +23,7 @@ from app_server.core.errors import AuthError
 from protocol.structs import Discreet
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 AUTH_FILE = "auth.json"
 FILE_MODE = 0o600

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key, value_at
 from app_server.core.errors import InvalidSettings
-from protocol.base import Json
+from protocol.structs import Json
 
 INTEGERS = range(-(2**63), 2**63)
 

@@ -14,8 +14,7 @@ from app_server.core.config.layers import cli_layer, combine, merge, profile_set
 from app_server.core.config.types import CliOverrides, LayerKind, RequestOverrides, SettingsLayer
 from app_server.core.errors import InvalidSettings
 from app_server.masking import MASK, is_secret_name, masked, masked_text
-from protocol.base import Json
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 
 class EffectiveSettings(Struct, frozen=True):

@@ -29,7 +29,7 @@ from protocol.policy import (
 )
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
 """Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""

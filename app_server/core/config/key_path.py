@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import tomli
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 MAX_DEPTH = 32
 """No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from protocol.structs import replace
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 MAX_INTEGER = 2**63 - 1
 

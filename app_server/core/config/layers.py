@@ -30,7 +30,7 @@ from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.types import CliOverrides, RequestOverrides
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 
 class Layered(Struct, frozen=True):

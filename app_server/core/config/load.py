@@ -29,7 +29,7 @@ from protocol.policy import roots_beside, with_roots
 from protocol.structs import replace
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})
 

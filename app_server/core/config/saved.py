@@ -8,8 +8,8 @@ from pathlib import Path
 from app_server.core.config.sections import read_approval_policy
 from app_server.core.config.settings_reader import SettingError, SettingsTable
 from app_server.core.config.toml_file import place_in_file, read_config_file
-from protocol.base import Json
 from protocol.policy import WorkspaceWrite, known_effort
+from protocol.structs import Json
 
 OF_PROFILES = ("model", "model_provider", "model_reasoning_summary", "model_verbosity", "chatgpt_base_url")
 AT_THE_TOP = (

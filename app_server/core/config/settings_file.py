@@ -22,8 +22,8 @@ from app_server.core.threads import run_in_thread
 if TYPE_CHECKING:
     import anyio
 
-    from protocol.base import Json
     from protocol.policy import ReasoningEffort
+    from protocol.structs import Json
 
 MOST_EDITS = 1000
 """Of one request. Each may be a whole table."""

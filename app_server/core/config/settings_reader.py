@@ -16,7 +16,7 @@ from app_server.core.errors import ConfigError, FilePosition
 from app_server.core.lazy import Lazy
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from app_server.core.config.toml_file import read_config_file
 from app_server.core.config.write import rewrite_config
 from app_server.core.errors import InvalidSettings
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class SkillSwitch(Struct, frozen=True):

@@ -42,7 +42,7 @@ from protocol.policy import (
 )
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 ABOUT_CLIENTS = "app_server"
 """The table in which the user says what clients may do. A client's request cannot change it."""

@@ -20,7 +20,7 @@ from app_server.core.config.safe_file import UnreadableFileError, read_regular_f
 from app_server.core.errors import UNREADABLE_CONFIG, ConfigError, FilePosition
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 CONFIG_FILE = "config.toml"
 

@@ -29,7 +29,7 @@ from protocol.policy import (
 from protocol.structs import Discreet
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 DEFAULT_MODEL = "gpt-5-codex"
 OPENAI = "openai"

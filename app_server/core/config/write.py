@@ -43,8 +43,8 @@ from app_server.core.config.types import (
 )
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from app_server.core.lazy import Lazy
-from protocol.base import Json
 from protocol.policy import ReasoningEffort
+from protocol.structs import Json
 
 NEW_FILE_MODE = 0o600
 

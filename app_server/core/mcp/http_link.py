@@ -34,7 +34,7 @@ from app_server.core.mcp.launch import display_url, is_http_url, request_headers
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.core.threads import YieldBudget, run_in_thread
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class StoredLogin(httpx.Auth):

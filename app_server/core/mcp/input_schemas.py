@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pydantic_core import to_json
 
 from app_server.core.mcp.faults import MAX_SCHEMA_BYTES
-from protocol.base import Json
+from protocol.structs import Json
 
 TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 MAX_DEPTH = 24

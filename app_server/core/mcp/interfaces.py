@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from msgspec import Struct
 
-from protocol.base import Json
 from protocol.engine.events import McpServerStateChanged
 from protocol.records import dataclass
+from protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource

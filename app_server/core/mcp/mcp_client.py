@@ -37,7 +37,7 @@ from app_server.core.mcp.rpc_messages import (
     McpReply,
     McpServerRequest,
 )
-from protocol.base import Json
+from protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

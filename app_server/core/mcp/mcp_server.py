@@ -32,9 +32,8 @@ from app_server.core.mcp.offer import SERVER_NAME, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.core.mcp.stdio_link import open_stdio
 from app_server.core.threads import run_in_thread
-from protocol.base import Json
 from protocol.engine.events import McpServerState, McpServerStateChanged
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 log = logging.getLogger(__name__)
 

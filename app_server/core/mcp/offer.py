@@ -24,9 +24,9 @@ from app_server.core.mcp.faults import (
 )
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.mcp.results import known_fields
-from protocol.base import Json
 from protocol.mcp import McpToolDefinition, ToolInputSchema
 from protocol.records import dataclass
+from protocol.structs import Json
 
 PREFIX = "mcp"
 DELIMITER = "__"

@@ -37,10 +37,10 @@ from app_server.core.mcp.results import (
     read_output,
 )
 from app_server.core.threads import run_in_thread
-from protocol.base import Json
 from protocol.events.tools import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
 from protocol.message_outline import nested_too_deeply
+from protocol.structs import Json
 
 APPROVAL_KIND = "mcp_tool_call"
 """By which clients distinguish this question from those of the server itself."""

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 
 from app_server.core.mcp.faults import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS, McpFailure
 from app_server.core.pictures import ImageUnreadable, checked_url
-from protocol.base import Json, Model
+from protocol.base import Model
 from protocol.mcp import (
     BlobResourceContents,
     CallToolResult,
@@ -33,6 +33,7 @@ from protocol.mcp import (
     TextResourceContents,
 )
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
+from protocol.structs import Json
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 

@@ -16,9 +16,9 @@ from pydantic_core import from_json, to_json
 
 from app_server.core.bounds import MAX_VALUES, too_many_values
 from app_server.core.mcp.faults import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
-from protocol.base import Json
 from protocol.message_outline import MAX_DEPTH
 from protocol.records import dataclass
+from protocol.structs import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from app_server.core.mcp.launch import find_program, process_environment, starti
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
 from app_server.core.threads import YieldBudget
-from protocol.base import Json
+from protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from app_server.core.model.model_errors import (
     excerpt,
 )
 from app_server.core.model.payload import count, mapping, parse_object, text_of
-from protocol.base import Json
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from protocol.structs import Json
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:

@@ -23,9 +23,9 @@ from app_server.core.model.model_events import (
     ReasoningContentDelta,
 )
 from app_server.core.model.payload import PIECE_OVERHEAD, EventReader, ReplySize, count, mapping, text_of
-from protocol.base import Json
 from protocol.events.turn import TokenUsage
 from protocol.responses import FunctionCall, MessageItem, OutputText, ReasoningResponseItem, ReasoningText
+from protocol.structs import Json
 
 CUT_SHORT = ("length", "content_filter")
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from app_server.core.model.item_bytes import ItemBytes, command_calls, json_bytes, wants_plain_outputs
 from app_server.core.model.prompt import FunctionTool, Prompt, RequestSettings
 from app_server.core.model.responses_request import SCHEMA_NAME, plainly, sendable
-from protocol.base import Json
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -27,6 +26,7 @@ from protocol.responses import (
     ReasoningResponseItem,
     ResponseItem,
 )
+from protocol.structs import Json
 
 Part = InputText | InputImage | OutputText
 

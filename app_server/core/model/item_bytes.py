@@ -13,8 +13,8 @@ from operator import is_not
 
 from app_server.core.model.payload import mapping
 from app_server.core.model.prompt import FreeformTool, Prompt
-from protocol.base import Json
 from protocol.responses import CustomToolCall, FunctionCall, LocalShellCall, ResponseItem
+from protocol.structs import Json
 
 
 class ItemBytes:

@@ -14,8 +14,8 @@ from pydantic_core import from_json
 
 from app_server.core.bounds import MAX_VALUES, too_many_values
 from app_server.core.model.model_errors import ResponseTooLarge
-from protocol.base import Json
 from protocol.message_outline import nested_too_deeply
+from protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

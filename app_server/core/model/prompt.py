@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from protocol.base import Json
 from protocol.policy import ReasoningSummary, Verbosity
 from protocol.responses import ResponseItem
+from protocol.structs import Json
 
 
 class FunctionTool(Struct, frozen=True):

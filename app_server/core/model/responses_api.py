@@ -26,9 +26,9 @@ from app_server.core.model.model_events import (
     ReasoningSummaryTextDelta,
 )
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of
-from protocol.base import Json
 from protocol.events.turn import TokenUsage
 from protocol.responses import ResponseItem, parse_response_item
+from protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from protocol.base import Json
 from protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
 from protocol.responses import (
     CustomToolCallOutput,
@@ -31,6 +30,7 @@ from protocol.responses import (
     OtherItem,
     ResponseItem,
 )
+from protocol.structs import Json
 
 SCHEMA_NAME = "codex_output_schema"
 

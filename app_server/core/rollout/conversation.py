@@ -29,7 +29,6 @@ from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.base import Json
 from protocol.engine.events import Goal
 from protocol.events.messages import (
     AgentMessageEvent,
@@ -54,7 +53,7 @@ from protocol.responses import (
     parse_response_item,
 )
 from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 StoredMessage = (
     UserMessageEvent

@@ -14,11 +14,11 @@ from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import MOST_BYTES, lines_from_the_end
 from app_server.core.rollout.record import StoredRecord, read_record
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
-from protocol.base import Json
 from protocol.engine.events import Goal, GoalStatus
 from protocol.events.turn import TokenUsageInfo
 from protocol.reading import read
 from protocol.rollout import TurnContextItem
+from protocol.structs import Json
 
 GOAL_KINDS: Final = (GOAL_UPDATED, GOAL_CLEARED)
 _GOAL_MARK: Final = b'"goal_'

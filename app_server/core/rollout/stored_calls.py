@@ -23,7 +23,6 @@ from app_server.core.patch.parse import (
 from app_server.core.patch.shell_forms import PatchCall, find_patch
 from app_server.core.rollout.record import parse_object, text_of
 from app_server.core.shell.summaries import parse_command
-from protocol.base import Json
 from protocol.engine.items import (
     CommandExecution,
     CommandSource,
@@ -37,7 +36,7 @@ from protocol.engine.items import (
 from protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
 from protocol.events.commands import FileChange as ChangedFile
 from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
 OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from msgspec.structs import asdict
 
-from protocol.base import Json, tag_of
+from protocol.base import tag_of
 from protocol.engine.events import (
     GoalCleared,
     GoalUpdated,
@@ -38,7 +38,7 @@ from protocol.engine.legacy import legacy_events
 from protocol.events.notices import UndoCompletedEvent
 from protocol.events.turn import TokenCountEvent, TurnAbortedEvent
 from protocol.rollout import StoredEvent
-from protocol.structs import Written
+from protocol.structs import Json, Written
 
 TURN_ITEM = "turn_item"
 """The kind of a line that holds an item which no older event stands for."""

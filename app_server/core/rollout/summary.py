@@ -21,8 +21,8 @@ from app_server.core.rollout.record import read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.thread_notes import NotedNow
 from app_server.core.rollout.thread_query import ThreadSummary
-from protocol.base import Json
 from protocol.ids import ConversationId, SessionOrigin
+from protocol.structs import Json
 
 MAX_HEAD_BYTES = 8 * 1024 * 1024
 """Instructions and a first message with images may be long; a summary reads at most this much."""

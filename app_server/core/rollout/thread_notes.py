@@ -32,7 +32,7 @@ from app_server.core.rollout.locks import lines_lock
 from app_server.core.rollout.record import parse_object, text_of
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 MAX_BYTES = 64 * 1024 * 1024
 """So much of a file is read; what lies behind it does not count."""

@@ -17,7 +17,7 @@ from protocol.ids import SessionOrigin
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
-    from protocol.base import Json
+    from protocol.structs import Json
 
 _CURSOR = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{36})(\|=)?")
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 from app_server.core.rollout.record import StoredRecord, text_of
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
-from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
@@ -44,7 +43,7 @@ from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput, UserInput
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 MOST_NUMBER = 2**53
 """Of times and durations; a stored number beyond it, or an infinite one, is none."""

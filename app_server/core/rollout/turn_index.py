@@ -23,10 +23,9 @@ from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, rea
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.rollout.turn_query import TurnCut, TurnNotFound
-from protocol.base import Json
 from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnStarted
 from protocol.engine.turns import TurnRenamed
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 KEPT = 8
 """Indexes of so many files are kept: a client pages through a few threads at a time."""

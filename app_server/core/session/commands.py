@@ -13,12 +13,12 @@ from msgspec import Struct
 from app_server.core.errors import CoreError
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.settings import UNCHANGED, SettingsChange
-from protocol.base import Json
 from protocol.engine.events import TurnKind
 from protocol.engine.questions import AllowFiles, KeepRule, ToolCallAnswer, UserInputAnswer
 from protocol.events.review import ReviewRequest
 from protocol.policy import ElicitationAction, ReviewDecision
 from protocol.responses import ResponseItem
+from protocol.structs import Json
 
 FORGOTTEN_MS = 60 * 60 * 1000
 """The time limit of commands that the user can interrupt: it is for what was forgotten."""

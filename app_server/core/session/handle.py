@@ -28,11 +28,11 @@ from app_server.core.tools.editor_access import DiskChanges, EditorAccess, Edito
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.settings import UNCHANGED, Settings, SettingsChange
-from protocol.base import Json
 from protocol.engine.events import Goal, SessionEvent
 from protocol.events.turn import TokenUsageInfo
 from protocol.ids import ConversationId
 from protocol.items import SentInput
+from protocol.structs import Json
 
 
 class SessionFacts:

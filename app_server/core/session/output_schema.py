@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from app_server.core.errors import CoreError, retry_hint
 from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
-from protocol.base import Json
+from protocol.structs import Json
 
 LONGEST = 1 << 18
 """Bytes of a schema that is looked at. A longer one is for the provider to judge."""

@@ -32,14 +32,13 @@ from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import TurnLoop
 from app_server.core.turn.outbox import IsolatedTranscript, StoredTranscript
 from app_server.core.turn.settings import Turn
-from protocol.base import Json
 from protocol.engine.events import TurnKind
 from protocol.engine.items import EnteredReview, ExitedReview
 from protocol.events.review import ReviewOutputEvent, ReviewRequest
 from protocol.policy import ReasoningEffort, ReasoningSummary
 from protocol.reading import read
 from protocol.responses import ResponseItem
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 
 class ReviewTask:

@@ -10,7 +10,7 @@ from opentelemetry.sdk._logs.export import LogRecordExporter
 
 from app_server.core.http.address import proxy_for
 from app_server.core.http.connections import trusted_pem
-from protocol.base import Json
+from protocol.structs import Json
 
 
 def grpc_exporter(

@@ -19,8 +19,7 @@ from msgspec import Meta
 from pydantic_core import from_json
 
 from app_server.core.tools.contract import ToolFailure
-from protocol.base import Json
-from protocol.structs import Struct
+from protocol.structs import Json, Struct
 
 PREFIX = "failed to parse function arguments: "
 MAX_QUOTED = 200

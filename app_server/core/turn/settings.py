@@ -12,7 +12,6 @@ from msgspec import Struct
 from app_server.core.config.types import Config
 from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.turn.emitter import TurnEmitter
-from protocol.base import Json
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
@@ -22,7 +21,7 @@ from protocol.policy import (
     roots_beside,
     with_roots,
 )
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
-from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage, of_threads
-from protocol.base import Json
+from protocol.structs import Json
 
 BEGINS_WITHOUT_WORDS = (
     "contextCompaction",

@@ -17,8 +17,9 @@ from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.acp import methods as agent
-from protocol.base import Json, WireModel
+from protocol.base import WireModel
 from protocol.jsonrpc import ParseError, Request, parse_message
+from protocol.structs import Json
 from protocol.table import ClientRequest, NoParams, by_method
 from protocol.v1 import methods
 from protocol.v1 import methods as v1

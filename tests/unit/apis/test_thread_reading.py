@@ -15,12 +15,11 @@ from app_server.core.config.types import CliOverrides
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.rpc.errors import RpcError
-from protocol.base import Json
 from protocol.engine.items import AgentMessage
 from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.ids import SessionOrigin
 from protocol.records import dataclass
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from protocol.v2.thread_store import THREAD_ITEMS_LIST, THREAD_LOADED_LIST, THREAD_READ, THREAD_TURNS_LIST
 from tests.unit.rollout.stored import conversation, conversation_id, store
 

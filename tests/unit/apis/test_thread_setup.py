@@ -26,10 +26,9 @@ from app_server.core.lazy import Lazy
 from app_server.core.skills.skill import SkillSet
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
-from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.reading import read
-from protocol.structs import Written
+from protocol.structs import Json, Written
 from protocol.table import by_method
 from protocol.v1.setup import ModelListResponse
 from protocol.v2.account import ACCOUNT_READ

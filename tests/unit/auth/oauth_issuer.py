@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from app_server.core.auth.authorize import code_challenge
-from protocol.base import Json
+from protocol.structs import Json
 
 NOW = 1_800_000_000.0
 """Where the clock of these tests stands."""

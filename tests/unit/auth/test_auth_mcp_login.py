@@ -29,7 +29,7 @@ from app_server.core.auth.oauth_tokens import (
 from app_server.core.auth.storage import StoredAuth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
 from tests.unit.auth.oauth_issuer import ScriptedIssuer
 

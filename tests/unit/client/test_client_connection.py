@@ -23,7 +23,7 @@ from app_server.client import (
 from app_server.client.event_queue import EventQueue
 from app_server.client.events import DeltasDropped, ServerEvent
 from app_server.client.failures import StreamOverflow
-from protocol.base import Json
+from protocol.structs import Json
 from protocol.v2.item_events import AgentMessageDeltaNotification, CommandExecutionOutputDeltaNotification
 from protocol.v2.server import WarningNotification
 from protocol.v2.turn import TURN_START, TurnStartParams, TurnStatus

@@ -17,7 +17,6 @@ from app_server.core.config.types import (
 )
 from app_server.core.config.write import write_settings
 from app_server.core.errors import BeyondClientRights, InvalidSettings
-from protocol.base import Json
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -26,6 +25,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
+from protocol.structs import Json
 
 FENCE = "[app_server]\nclient_rights = false\n"
 NO_TEMPORARY = "exclude_tmpdir_env_var = true\nexclude_slash_tmp = true\n"

@@ -20,7 +20,7 @@ from app_server.core.config.saved import load_saved_config
 from app_server.core.config.toml_file import read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.errors import ConfigError
-from protocol.base import Json
+from protocol.structs import Json
 
 
 def test_a_missing_file_and_a_missing_home_say_nothing(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from app_server.core.config.layers import combine, merge, toml_value
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, LayerKind, RequestOverrides
 from app_server.core.errors import ConfigError
-from protocol.base import Json
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, WorkspaceWrite
+from protocol.structs import Json
 
 
 def load(

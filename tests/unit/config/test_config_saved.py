@@ -15,8 +15,8 @@ from app_server.core.config.saved import load_saved_config
 from app_server.core.config.write import set_default_model
 from app_server.core.errors import ConfigError, InvalidSettings
 from app_server.masking import MASK
-from protocol.base import Json
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+from protocol.structs import Json
 
 
 def test_nothing_saved(tmp_path: Path) -> None:

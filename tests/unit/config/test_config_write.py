@@ -20,7 +20,7 @@ from app_server.core.config.toml_text import edited_text
 from app_server.core.config.types import CliOverrides, LayerKind, SettingsPlace, WriteOutcome
 from app_server.core.config.write import rewrite_config, write_settings
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
-from protocol.base import Json
+from protocol.structs import Json
 
 WITH_PROFILE = '# mine\nmodel = "m"\n\n[profiles.p]\nmodel = "of-p"\n'
 

@@ -15,10 +15,10 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.unloading import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
 from app_server.core.session.commands import AddToHistory, Close, Command
 from app_server.rpc.outgoing import ClientReply, Outgoing
-from protocol.base import Json
 from protocol.engine.events import SessionEvent
 from protocol.engine.questions import UserInputQuestion
 from protocol.events.notices import BackgroundEventEvent
+from protocol.structs import Json
 
 
 class ScriptedSession:

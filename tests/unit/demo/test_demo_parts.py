@@ -11,7 +11,7 @@ import pytest
 from app_server.demo import script
 from app_server.demo.screen import Checks, Person, Screen
 from app_server.demo.scripted_model import in_order, reply, says
-from protocol.base import Json
+from protocol.structs import Json
 
 
 class Terminal(io.StringIO):

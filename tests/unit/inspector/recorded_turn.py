@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from app_server.inspector.analysis import Analyzer, SessionEntry
 from app_server.inspector.frames import Source
 from app_server.inspector.session_records import Record, SessionHead, record_of, session_lines
-from protocol.base import Json
+from protocol.structs import Json
 
 THREAD, TURN = "thread-1", "turn-1"
 CLIENT, SERVER = Source.CLIENT, Source.SERVER

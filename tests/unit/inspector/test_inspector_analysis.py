@@ -11,7 +11,7 @@ from app_server.inspector.scenario import Names, Receive, Send, as_test, steps_o
 from app_server.inspector.session_records import record_of
 from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD
 from app_server.inspector.subjects import DELTA, ITEM_ENDS, ITEM_STARTS, TURN_ENDS, TURN_STARTS
-from protocol.base import Json
+from protocol.structs import Json
 from tests.unit.inspector.recorded_turn import (
     CLIENT,
     HEAD,

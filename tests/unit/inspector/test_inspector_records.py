@@ -25,7 +25,7 @@ from app_server.inspector.session_records import (
 from app_server.inspector.store import StreamReader
 from app_server.inspector.tap import Backlog, BoundedBacklog, FileBacklog, Tap
 from app_server.masking import MASK, masked, masked_text
-from protocol.base import Json
+from protocol.structs import Json
 
 KEY = "sk-proj-0123456789abcdefghij"
 sources = st.sampled_from([Source.CLIENT, Source.SERVER, Source.STDERR])

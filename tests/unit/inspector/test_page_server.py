@@ -12,7 +12,7 @@ import pytest
 from app_server.inspector.page_server import Guard
 from app_server.inspector.session_records import SessionHead, read_session
 from app_server.inspector.store import EntryStore
-from protocol.base import Json
+from protocol.structs import Json
 from tests.unit.inspector.recorded_turn import HEAD, TURN_WITH_APPROVAL, analysed, as_file
 
 pytest.importorskip("starlette")

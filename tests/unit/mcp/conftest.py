@@ -17,8 +17,8 @@ from app_server.core.mcp.faults import StartFailure
 from app_server.core.mcp.interfaces import Elicit, McpRuntime
 from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from protocol.base import Json
 from protocol.engine.events import McpServerState, McpServerStateChanged
+from protocol.structs import Json
 from tests.support.waiting import until
 
 FAKE = Path(__file__).with_name("fake_server.py")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from protocol.base import Json
+from protocol.structs import Json
 
 TOOLS = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
 HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}

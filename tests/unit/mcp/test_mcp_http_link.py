@@ -28,8 +28,8 @@ from app_server.core.mcp.rpc_messages import (
     parse,
     parse_json,
 )
-from protocol.base import Json
 from protocol.mcp import McpAuthStatus
+from protocol.structs import Json
 from tests.support.waiting import until
 from tests.unit.mcp.conftest import Rig, http
 from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply, reply_json

@@ -31,9 +31,9 @@ from app_server.core.mcp.launch import (
 )
 from app_server.core.mcp.offer import qualify
 from app_server.core.mcp.results import McpCallOutcome, parse_result, payload_of, text_result
-from protocol.base import Json
 from protocol.mcp import CallToolResult
 from protocol.responses import FunctionCallOutputPayload
+from protocol.structs import Json
 from tests.unit.mcp.fake_server import PNG
 
 

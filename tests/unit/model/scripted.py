@@ -13,8 +13,8 @@ from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_events import ModelEvent
 from app_server.core.model.prompt import ClientIdentity, Prompt, RequestSettings
-from protocol.base import Json
 from protocol.responses import InputText, MessageItem
+from protocol.structs import Json
 
 SSE = {"content-type": "text/event-stream"}
 SETTINGS = RequestSettings(model="some-model", conversation_id="conversation-1")

@@ -17,7 +17,6 @@ from app_server.core.model.model_events import (
     OutputTextDelta,
     ReasoningContentDelta,
 )
-from protocol.base import Json
 from protocol.events.turn import TokenUsage
 from protocol.responses import (
     FunctionCall,
@@ -26,6 +25,7 @@ from protocol.responses import (
     ReasoningResponseItem,
     ReasoningText,
 )
+from protocol.structs import Json
 from tests.unit.model.scripted import sse
 
 DONE = b"data: [DONE]\n\n"

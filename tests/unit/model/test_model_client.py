@@ -25,9 +25,8 @@ from app_server.core.model.model_events import Completed, Created, ModelEvent, O
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.prompt import RequestSettings
 from app_server.core.turn.emitter import turn_error
-from protocol.base import Json
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from tests.unit.model.scripted import (
     COMPLETED,
     CREATED,

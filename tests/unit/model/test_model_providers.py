@@ -18,8 +18,8 @@ from app_server.core.model.families import (
     find_family,
 )
 from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
-from protocol.base import Json
 from protocol.policy import ReasoningEffort, Verbosity
+from protocol.structs import Json
 from tests.unit.model.scripted import IDENTITY, provider_config
 
 API_KEY = Credentials("sk-login", None, AuthMethod.API_KEY)

@@ -16,7 +16,6 @@ from app_server.core.model.prompt import (
     WebSearchTool,
 )
 from app_server.core.model.responses_request import responses_body
-from protocol.base import Json
 from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
 from protocol.responses import (
     CustomToolCall,
@@ -40,7 +39,7 @@ from protocol.responses import (
     SearchAction,
     WebSearchCall,
 )
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 PICTURE = "data:image/png;base64,AAAA"
 SHELL = FunctionTool(name="shell", description="Runs.", parameters={"type": "object"})

@@ -21,10 +21,10 @@ from app_server.core.model.model_events import (
     ReasoningSummaryTextDelta,
 )
 from app_server.core.model.responses_api import ResponsesDecoder
-from protocol.base import Json
 from protocol.engine.errors import ErrorClass
 from protocol.events.turn import TokenUsage
 from protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
+from protocol.structs import Json
 from tests.unit.model.scripted import COMPLETED, CREATED, event, item_done, message_done, sse, text_delta
 
 

@@ -21,7 +21,7 @@ from app_server.core.model.model_errors import (
     UnexpectedStatus,
 )
 from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta
-from protocol.base import Json
+from protocol.structs import Json
 from tests.support.loading import modules_loaded_by
 from tests.unit.model.provider_server import (
     END,

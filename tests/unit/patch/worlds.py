@@ -8,8 +8,8 @@ from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.patch_plan import PatchPlan
 from app_server.core.patch.planner import plan_patch
-from protocol.base import Json
 from protocol.events.commands import PatchApplyBeginEvent
+from protocol.structs import Json
 
 
 def wrap(*lines: str) -> str:

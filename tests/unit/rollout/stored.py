@@ -12,13 +12,13 @@ from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.base import Json
 from protocol.engine.events import SessionEvent
 from protocol.engine.turns import TurnRenamed
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.ids import ConversationId
 from protocol.responses import FunctionCall, InputText, MessageItem, OutputText
 from protocol.rollout import RolloutItem, SessionMetaLine
+from protocol.structs import Json
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 

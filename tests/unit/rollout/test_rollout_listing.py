@@ -15,9 +15,9 @@ from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import ListRequest, ThreadFilter, ThreadPage
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.base import Json
 from protocol.ids import ConversationId
 from protocol.rollout import RolloutItem
+from protocol.structs import Json
 from tests.unit.rollout.stored import (
     MOMENT,
     asked,

@@ -26,10 +26,10 @@ from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.stored_items import read_stored_items
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import open_history
-from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.responses import MessageItem
 from protocol.rollout import CompactedItem, TurnContextItem
+from protocol.structs import Json
 from tests.unit.rollout.stored import assistant, conversation, meta, raw_line, store, texts, user
 
 

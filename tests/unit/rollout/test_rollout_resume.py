@@ -25,7 +25,6 @@ from app_server.core.rollout.lines import BLOCK, MOST_KEPT, lines_from_the_end
 from app_server.core.rollout.record import REVERTED, TakenBack, revert_line
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
-from protocol.base import Json
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -37,6 +36,7 @@ from protocol.responses import (
     ResponseItem,
 )
 from protocol.rollout import CompactedItem
+from protocol.structs import Json
 from tests.unit.rollout.stored import (
     MOMENT,
     assistant,

@@ -17,7 +17,6 @@ from app_server.core.rollout.stored_events import (
     stored_events,
     turn_started_line,
 )
-from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
@@ -50,7 +49,7 @@ from protocol.engine.items import (
 from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
 from protocol.events.turn import TokenCountEvent, TurnAbortReason
 from protocol.items import ImageInput, TextInput
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}
 HELLO = UserMessage("u", (TextInput(text="hello"),))

@@ -8,7 +8,6 @@ import pytest
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.stored_events import OUTPUT_CAP
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
-from protocol.base import Json
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
@@ -24,7 +23,7 @@ from protocol.engine.items import (
 )
 from protocol.engine.turns import EndedItem
 from protocol.events.commands import AddFileChange, UpdateFileChange
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
 CODEX = Path(__file__).parent.parent.parent / "data" / "codex-0.58-rollout.jsonl"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from app_server.core.rollout.record import StoredRecord, parse_journal_line, parse_object, read_record
 from app_server.core.rollout.stored_calls import ended_item, item_of_call
 from app_server.core.shell.summaries import parse_command
-from protocol.base import Json
 from protocol.engine.items import (
     CommandExecution,
     CommandSource,
@@ -21,7 +20,7 @@ from protocol.engine.items import (
 )
 from protocol.events.commands import DeleteFileChange
 from protocol.mcp import ErrResult, OkResult
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from tests.unit.patch.worlds import wrap
 from tests.unit.rollout.stored import assistant, meta
 

@@ -24,7 +24,7 @@ from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadPage
-from protocol.base import Json
+from protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id, raw_line
 
 

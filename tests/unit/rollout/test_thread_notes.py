@@ -18,8 +18,8 @@ from app_server.core.rollout.last_state import goal_in, last_goal
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.base import Json
 from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
+from protocol.structs import Json
 from tests.unit.rollout.stored import assistant, conversation_id, now, store
 
 ONE, TWO = conversation_id(1), conversation_id(2)

@@ -25,8 +25,8 @@ from app_server.core.rollout.thread_query import (
     parse_list_cursor,
     source_word,
 )
-from protocol.base import Json
 from protocol.ids import SessionOrigin
+from protocol.structs import Json
 from tests.unit.rollout.stored import answered, asked, conversation_id, raw_line, store, user
 
 ID = conversation_id(1)

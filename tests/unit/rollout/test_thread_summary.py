@@ -25,8 +25,8 @@ from app_server.core.rollout.summary import (
 )
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import ThreadSummary
-from protocol.base import Json
 from protocol.ids import SessionOrigin
+from protocol.structs import Json
 from protocol.v2.thread import NotLoadedThreadStatus
 from tests.unit.rollout.stored import (
     MOMENT,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from app_server.core.rollout.turn_events import TurnReader, derived_id
 from app_server.core.rollout.turn_fold import TurnFold
-from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
@@ -36,6 +35,7 @@ from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput
 from protocol.reading import read
+from protocol.structs import Json
 from tests.unit.rollout.stored import Line, taken, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"

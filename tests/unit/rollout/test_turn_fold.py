@@ -11,7 +11,6 @@ from app_server.core.rollout.stored_events import OUTPUT_CAP, kept_item, stored_
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
-from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
@@ -44,6 +43,7 @@ from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.mcp import ErrResult, McpInvocation
 from protocol.responses import SearchAction
+from protocol.structs import Json
 from tests.unit.rollout.stored import Line, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"

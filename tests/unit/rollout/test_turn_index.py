@@ -22,8 +22,8 @@ from app_server.core.rollout.turn_index import (
     find_cut,
 )
 from app_server.core.rollout.turn_query import TurnCut, TurnNotFound
-from protocol.base import Json
 from protocol.engine.items import ImageView, item_to_value
+from protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 META: Json = {"line": "session_meta", "id": THREAD}

@@ -22,11 +22,11 @@ from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.rollout.turn_query import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
-from protocol.base import Json
 from protocol.engine.events import ItemCompleted, SessionEvent
 from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.items import TextInput
+from protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 Row = TypeVar("Row")

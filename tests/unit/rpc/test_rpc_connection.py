@@ -12,8 +12,8 @@ from app_server.rpc.connection import LINES_AT_ONCE, Connection, Lanes, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, not_found, overloaded
 from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
 from app_server.transport.memory import MemoryTransport, memory_pair
-from protocol.base import Json
 from protocol.jsonrpc import Request
+from protocol.structs import Json
 
 
 class Echo:

@@ -16,10 +16,10 @@ from app_server.core.session.review import note, parse_review
 from app_server.core.session.review_texts import findings_block
 from app_server.core.session.session_servers import SessionServers
 from app_server.core.threads import NO_THREAD
-from protocol.base import Json
 from protocol.engine.events import McpServersSettled
 from protocol.events.notices import WarningEvent
 from protocol.events.review import ReviewOutputEvent
+from protocol.structs import Json
 
 FINDING: Json = {
     "title": "Off by one",

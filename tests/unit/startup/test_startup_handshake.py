@@ -21,8 +21,8 @@ from app_server.startup.handshake import (
     spoken_method,
 )
 from app_server.startup.inbox import Inbox
-from protocol.base import Json
 from protocol.jsonrpc import Request
+from protocol.structs import Json
 from protocol.v1.setup import InitializeParams
 
 HOME = Path("/home/user/.codex")

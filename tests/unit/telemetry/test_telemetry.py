@@ -27,10 +27,9 @@ from app_server.core.telemetry.telemetry_events import (
     EventTelemetry,
     timestamp,
 )
-from protocol.base import Json
 from protocol.events.turn import TokenUsage
 from protocol.policy import ReasoningEffort
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 NOW = 1_760_000_000.25
 FACTS = ConversationFacts(

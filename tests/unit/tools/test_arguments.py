@@ -17,7 +17,7 @@ from app_server.core.tools.arguments import (
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.registry import TOOLS
 from app_server.core.tools.schemas import PlanArguments, ShellArguments, WriteStdinArguments
-from protocol.base import Json
+from protocol.structs import Json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = st.sampled_from(

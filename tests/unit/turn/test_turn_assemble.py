@@ -19,7 +19,6 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.plan_message import Piece, PlainText, PlanEdge, PlanFinder, PlanText
-from protocol.base import Json
 from protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,
@@ -41,6 +40,7 @@ from protocol.responses import (
     WebSearchCall,
     parse_response_item,
 )
+from protocol.structs import Json
 
 
 class Recorder(Outbox):

@@ -25,9 +25,9 @@ from app_server.core.session.commands import (
     Undo,
 )
 from app_server.core.turn.settings import UNCHANGED, UNSET, SettingsChange, or_unset
-from protocol.base import Json
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from protocol.structs import Json
 from protocol.v1.ops import (
     AddToHistoryOp,
     CompactOp,

@@ -17,8 +17,8 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import LayerKind, Overridden, RequestOverrides, SettingsLayer
 from app_server.core.errors import InvalidSettings, VersionConflict
 from app_server.rpc.errors import RpcError
-from protocol.base import Json
 from protocol.jsonrpc import INVALID_REQUEST
+from protocol.structs import Json
 from protocol.table import NoParams
 from protocol.v2 import config as wire
 from protocol.v2.settings import (

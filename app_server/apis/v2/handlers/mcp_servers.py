@@ -33,9 +33,8 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.requests import ConnectionState, ServerStatus, running, server_statuses
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from protocol import mcp as engine
-from protocol.base import Json
 from protocol.reading import read
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from protocol.table import NoParams
 from protocol.v2 import mcp as wire
 

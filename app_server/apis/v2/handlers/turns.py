@@ -13,8 +13,8 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
 from app_server.rpc.errors import RpcError, invalid_request
-from protocol.base import Json
 from protocol.jsonrpc import INVALID_PARAMS
+from protocol.structs import Json
 from protocol.v2 import turn as wire
 from protocol.v2.item_parts import TextUserInput, UserInput
 

@@ -31,9 +31,9 @@ from app_server.core.tools.schemas import (
     ReadFileArguments,
     ViewImageArguments,
 )
-from protocol.base import Json
 from protocol.engine.items import ImageView
 from protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
+from protocol.structs import Json
 
 TIMEOUT_MS = 30_000
 

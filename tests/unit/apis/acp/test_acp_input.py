@@ -31,7 +31,6 @@ from app_server.apis.acp.shown import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from protocol.acp.prompt import PromptRequest
 from protocol.acp.session import NewSessionRequest
-from protocol.base import Json
 from protocol.events.notices import CustomPrompt
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.policy import (
@@ -42,6 +41,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
+from protocol.structs import Json
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),

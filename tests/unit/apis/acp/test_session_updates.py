@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.outbound import SessionAdapter
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.base import Json
 from protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,
@@ -48,6 +47,7 @@ from protocol.events.commands import FileChange as ChangedFile
 from protocol.events.notices import WarningEvent
 from protocol.events.tools import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
+from protocol.structs import Json
 from tests.unit.apis.v2.recorded import OTHER_TURN, TURN
 from tests.unit.apis.v2.test_thread_order import EVENTS
 

@@ -8,13 +8,13 @@ from jsonschema import Draft7Validator
 
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.core.turn.emitter import TurnEmitter
-from protocol.base import Json
 from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.engine.items import CommandExecution, FileChange
 from protocol.events.commands import AddFileChange, UnknownCommand
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
 from protocol.export import schemas, thread_schemas
 from protocol.responses import InputText, MessageItem
+from protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 TURN, OTHER_TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc", "01a1fc2e-6000-7ed0-9b52-64722a96c4dc"

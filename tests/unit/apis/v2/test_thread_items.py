@@ -8,7 +8,6 @@ from app_server.apis.v2.errors import codex_error_info, turn_error
 from app_server.apis.v2.items import NO_REVIEW, command_actions, thread_item
 from app_server.apis.v2.turns import ended_turn, pending_turn, shown_items, shown_turn
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.items import CommandSource, ItemStatus
@@ -18,6 +17,7 @@ from protocol.events.review import ReviewCodeLocation, ReviewFinding, ReviewLine
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult
 from protocol.responses import OtherAction, SearchAction
+from protocol.structs import Json
 from protocol.v2.turn import TurnItemsView
 from tests.unit.apis.v2.recorded import validator
 

@@ -8,7 +8,6 @@ from app_server.apis.v2.items import NO_REVIEW
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
 from app_server.core.turn.emitter import TurnEmitter
-from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     AgentMessageDelta,
@@ -48,6 +47,7 @@ from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import RateLimitSnapshot, RawResponseItemEvent, TokenCountEvent, TurnAbortReason
 from protocol.items import TextInput
 from protocol.mcp import McpInvocation
+from protocol.structs import Json
 from tests.unit.apis.v2.recorded import (
     LIMITS,
     NOW,

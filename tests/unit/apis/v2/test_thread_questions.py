@@ -9,7 +9,6 @@ from app_server.apis.v2.questions import decision
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Decide
 from protocol import policy as engine
-from protocol.base import Json
 from protocol.engine.events import EngineEvent, TurnKind
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.engine.questions import AllowFiles, KeepRule
@@ -24,6 +23,7 @@ from protocol.events.notices import WarningEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.policy import ElicitationAction, ReviewDecision
+from protocol.structs import Json
 from protocol.v2 import item_parts as wire_input
 from protocol.v2 import settings as wire
 from tests.unit.apis.v2.recorded import NOW, THREAD, TURN, Recording, validator

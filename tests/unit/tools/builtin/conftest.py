@@ -11,8 +11,8 @@ import pytest
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.tools.contract import Tool, ToolCall
 from app_server.core.tools.registry import TOOLS
-from protocol.base import Json
 from protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, SandboxPolicy
+from protocol.structs import Json
 from tests.unit.tools.conftest import MakeScene, Scene
 
 MakeLive = Callable[..., Scene]

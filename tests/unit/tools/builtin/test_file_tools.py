@@ -27,11 +27,10 @@ from app_server.core.model.families import find_family
 from app_server.core.pictures import BROKEN
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
-from protocol.base import Json
 from protocol.events.commands import ExecCommandBeginEvent
 from protocol.policy import ReadOnly, ReviewDecision
 from protocol.responses import InputImage, MessageItem
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from tests.support.pictures import png
 from tests.unit.tools.builtin.conftest import MakeLive, builtin, run
 from tests.unit.tools.conftest import MakeScene, Scene

@@ -18,7 +18,6 @@ from app_server.core.tools import terminals
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
-from protocol.base import Json
 from protocol.engine.items import CommandExecution
 from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandBeginEvent, ExecCommandEndEvent
 from protocol.policy import (
@@ -29,7 +28,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from tests.support.waiting import wait_until
 from tests.unit.tools.builtin.conftest import MakeLive, builtin, run
 from tests.unit.tools.conftest import Scene
