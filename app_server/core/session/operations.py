@@ -51,14 +51,13 @@ from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
 from app_server.core.turn.outbox import StoredTranscript
 from app_server.core.turn.settings import UNCHANGED, SettingsChange, Turn
-from protocol.engine.events import SettingsChanged, TurnKind, TurnStatus
+from protocol.engine.events import SettingsChanged, TurnKind
 from protocol.events.notices import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
     ListCustomPromptsResponseEvent,
     WarningEvent,
 )
-from protocol.events.turn import TurnAbortReason
 from protocol.policy import ReviewDecision
 
 if TYPE_CHECKING:
@@ -79,9 +78,7 @@ async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C90
     services, state, tasks = actor.services, actor.state, actor.tasks
     match command := pending.command:
         case _ if pending.interrupted:
-            emitter = tasks.emitter(pending)
-            emitter.turn_started(TurnKind.REGULAR, None)
-            emitter.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
+            tasks.interrupt_waiting(pending)
         case StartTurn():
             await _start_turn(actor, pending, command)
         case ContinueGoal():

@@ -14,7 +14,7 @@ import anyio
 
 from app_server.core.errors import CoreError
 from app_server.core.lazy import Lazy
-from app_server.core.session.commands import Close
+from app_server.core.session.commands import Close, Review, StartTurn
 from app_server.core.session.services import Services, SessionState
 from app_server.core.session.session_servers import SessionServers
 from app_server.core.session.tasks import OperationQueue, PendingOperation, TaskRunner
@@ -118,6 +118,9 @@ class Session:
 
     async def _shut_down(self, id: str) -> None:
         await self.tasks.interrupt()
+        for pending in self.queue:
+            if isinstance(pending.command, StartTurn | Review):
+                self.tasks.interrupt_waiting(pending)
         outbox = self.services.outbox
         await outbox.flush()
         outbox.emit(id, ShutdownCompleteEvent())

@@ -307,6 +307,12 @@ class TaskRunner:
             replace(each, interrupted=True) if each.turn_id == turn_id else each for each in active.postponed
         ]
 
+    def interrupt_waiting(self, pending: PendingOperation) -> None:
+        """Tell of a turn that was accepted and never begins: it began and was interrupted."""
+        emitter = self.emitter(pending)
+        emitter.turn_started(TurnKind.REGULAR, None)
+        emitter.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
+
     def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         """Work for which no operation waits, and whose failure ends nothing."""
 
