@@ -2,6 +2,7 @@
 
 import ast
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,11 @@ if sys.version_info < (3, 12, 3):
     # `ast.parse`, too, and the outer call ends with a SystemError (CPython issue 106905). pytest calls it to report
     # a failed test, so that one failure could end the whole run.
     ast.parse = without_collector()(ast.parse)
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts the suite in the background ignores Ctrl-C for it, and so for every process of the tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
