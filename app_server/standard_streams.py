@@ -111,7 +111,8 @@ def ended_in_order(name: str, run: Callable[[], int]) -> int:
         why = error.strerror or str(error)
         if isinstance(error, StdoutFailed):
             why = f"cannot write to stdout: {why}"
-            sys.stdout = io.StringIO()  # the interpreter would write the rest at its end
+            with open(os.devnull, "wb") as nowhere:  # the interpreter writes the rest at its end
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
         elif error.filename:
             why = f"{os.fsdecode(error.filename)}: {why}"
         if not isinstance(error.__cause__, BrokenPipeError):  # whoever reads has seen enough
