@@ -1,47 +1,47 @@
-"""What is left to chance in a simulated world. Every choice goes through one object, so a list of choices is a world.
+"""What is left to chance in a simulated world. Every choice goes through one object, so the choices are the world.
 
-A seed draws the choices. A recorded list replays them, and a shorter list is a simpler world: a choice that is cut
-falls back to its first option, which is the plainest one (no fault, no delay, the first task).
+Each kind of choice has a stream of its own, so that a new kind changes nothing about the others. A seed draws the
+choices. Recorded ones replay them, and fewer of them are a simpler world: a choice that is cut falls back to its first
+option, which is the plainest one (no fault, no delay, the first task).
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 
-MASK = (1 << 64) - 1
+Choices = Mapping[str, Sequence[int | None]]
+"""The index of each choice, by its kind; None and what is missing at the end is the plainest."""
 
 
 class Draws:
-    """The choices of one world, in order."""
+    """The choices of one world."""
 
-    def __init__(self, seed: int, given: Sequence[int | None] | None = None) -> None:
-        """With `given`, the recorded choices are made again: an index, or None for the plainest option. Behind its end
-        every choice is the plainest.
-        """
-        self._random = random.Random(seed)
-        self._given = given
-        self.made: list[int] = []
-        """The index of each choice."""
-        self.kinds: list[str] = []
-        """What each choice was about."""
+    def __init__(self, seed: int, given: Choices | None = None) -> None:
+        """With `given`, the recorded choices are made again."""
+        self._seed, self._given = seed, given
+        self._streams: dict[str, random.Random] = {}
+        self.made: dict[str, list[int]] = {}
 
     def pick(self, kind: str, options: Sequence[T], weights: Sequence[float] | None = None) -> T:
         """Choose one of the options; the first is the plainest. The weights need not sum up to 1."""
         if len(options) == 1:
             return options[0]
-        if self._given is None:
-            if weights is None:
-                index = int(self._random.random() * len(options))
-            else:
-                index = self._random.choices(range(len(options)), weights)[0]
+        made = self.made.setdefault(kind, [])
+        if self._given is not None:
+            given = self._given.get(kind, ())
+            drawn = given[len(made)] if len(made) < len(given) else None
+            index = min(drawn or 0, len(options) - 1)
         else:
-            at = len(self.made)
-            drawn = self._given[at] if at < len(self._given) else None
-            index = 0 if drawn is None else min(drawn, len(options) - 1)
-        self.made.append(index)
-        self.kinds.append(kind)
+            stream = self._streams.get(kind)
+            if stream is None:
+                stream = self._streams[kind] = random.Random(f"{self._seed} {kind}")
+            if weights is None:
+                index = int(stream.random() * len(options))
+            else:
+                index = stream.choices(range(len(options)), weights)[0]
+        made.append(index)
         return options[index]
 
     def chance(self, kind: str, probability: float) -> bool:
@@ -57,15 +57,3 @@ class Draws:
     def seconds(self, kind: str, *options: float) -> float:
         """Draw a time; the first option is the plainest."""
         return self.pick(kind, options)
-
-    def fork(self, kind: str) -> "random.Random":
-        """Return a generator of its own for data in bulk, such as ids, of which no single choice matters."""
-        return random.Random(self._random.getrandbits(64) if self._given is None else hash_of(kind))
-
-
-def hash_of(text: str) -> int:
-    """Return a number for the text that does not depend on PYTHONHASHSEED."""
-    value = 1469598103934665603
-    for byte in text.encode():
-        value = (value ^ byte) * 1099511628211 & MASK
-    return value

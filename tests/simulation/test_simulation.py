@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.coverage import SITUATIONS
-from tests.simulation.draws import Draws
+from tests.simulation.draws import Choices, Draws
 from tests.simulation.shrink import shrink
 from tests.simulation.world import Outcome, play
 
@@ -83,10 +83,23 @@ def test_shrinking_keeps_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     first = next(outcome for seed in range(200) if (outcome := interrupted(seed)).problems)
     given, last = shrink(first.seed, first, tell=lambda _: None, rounds=40)
     assert last.problems == ("an interrupt",)
-    assert sum(each is not None for each in given) < len(first.made) / 4
+    assert _count(given) < _count(first.made) / 4
+
+
+def _count(choices: Choices) -> int:
+    return sum(bool(choice) for each in choices.values() for choice in each)
 
 
 def test_a_choice_that_is_cut_is_the_plainest() -> None:
-    draws = Draws(1, [None, 2, 9])
+    draws = Draws(1, {"x": [None, 2, 9]})
     assert [draws.pick("x", "abc") for _ in range(4)] == ["a", "c", "c", "a"]
-    assert draws.made == [0, 2, 2, 0]
+    assert draws.made == {"x": [0, 2, 2, 0]}
+
+
+def test_a_new_kind_of_choice_changes_no_other() -> None:
+    alone, beside = Draws(1), Draws(1)
+    drawn = []
+    for _ in range(20):
+        beside.pick("new", "ab")
+        drawn.append(beside.pick("x", "abc"))
+    assert drawn == [alone.pick("x", "abc") for _ in range(20)]

@@ -16,7 +16,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from app_server.machine import Machine
 from app_server.server import ServerSettings, serve
 from app_server.transport.memory import memory_pair
 from tests.simulation.coverage import situations_of
-from tests.simulation.draws import Draws
+from tests.simulation.draws import Choices, Draws
 from tests.simulation.habits import Habits, draw_habits
 from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_the_loop
 from tests.simulation.oracle import violations
@@ -83,9 +83,7 @@ class Outcome:
 
     seed: int
     problems: tuple[str, ...]
-    made: tuple[int, ...]
-    """Its choices."""
-    kinds: tuple[str, ...]
+    made: Choices
     digest: str
     """Of all that was said and stored."""
     virtual_seconds: float
@@ -98,7 +96,7 @@ class Outcome:
         return replace(self, problems=problems)
 
 
-def play(seed: int, given: Sequence[int | None] | None = None, *, keep: Path | None = None) -> Outcome:
+def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -> Outcome:
     """Play one world. `keep`: a folder that the world's files are left in."""
     draws = Draws(seed, given)
     habits = draw_habits(draws)
@@ -141,8 +139,7 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
     return Outcome(
         seed,
         tuple(world.problems),
-        tuple(draws.made),
-        tuple(draws.kinds),
+        draws.made,
         hashlib.sha256(text.encode()).hexdigest(),
         loop.time(),
         seen,
