@@ -106,24 +106,6 @@ async def test_the_log_is_quiet_and_need_not_be_read(world: MakeWorld) -> None:
     assert (w.root / "server.log").read_text(encoding="utf-8") == ""
 
 
-async def test_threads_are_found_by_folder_kind_and_words(world: MakeWorld) -> None:
-    """As clients ask for them: newest change first, a page at a time."""
-    async with world(*(reply(says("a")) for _ in range(4))) as w:
-        first, second = await talk(w, "fix the parser"), await talk(w, "write docs")
-        (w.root / "other").mkdir()
-        await talk(w, "elsewhere", cwd=str(w.root / "other"))
-        await ended(w.client, await turn(w.client, first, "again"))
-        asked = {
-            "cwd": str(w.workspace),
-            "limit": 10,
-            "sortKey": "updated_at",
-            "sourceKinds": ["vscode", "cli"],
-        }
-        assert [each["id"] for each in (await w.client.call("thread/list", asked))["data"]] == [first, second]
-        searched = {**asked, "searchTerm": "parser"}
-        assert [each["id"] for each in (await w.client.call("thread/list", searched))["data"]] == [first]
-
-
 async def test_goals_and_skills_can_be_asked_about_before_they_are_used(world: MakeWorld) -> None:
     """Clients ask for both when they open a thread, and show the plan of the model meanwhile."""
     plan = calls("update_plan", {"plan": [{"step": "one", "status": "in_progress"}]})
@@ -251,9 +233,10 @@ async def test_an_unknown_method_is_refused_in_both_phrases_and_briefly(world: M
     async with world() as w:
         with pytest.raises(Refused) as refused:
             await w.client.call("thread/some/new/method", {})
-        assert "unknown variant" in refused.value.message
+        assert "unknown variant `thread/some/new/method`" in refused.value.message
         assert "Method not found" in refused.value.message
         assert len(refused.value.message) < 200
+        assert (refused.value.code, refused.value.data["kind"]) == (-32600, "unknown_method")
 
 
 async def test_a_patch_is_shown_before_and_after_it_was_written(world: MakeWorld) -> None:
@@ -271,24 +254,17 @@ async def test_a_patch_is_shown_before_and_after_it_was_written(world: MakeWorld
         assert of_kind(items(w), "fileChange")["status"] == "completed"
 
 
-async def test_the_input_of_a_turn_comes_back_with_the_name_that_the_client_gave_it(world: MakeWorld) -> None:
-    """By `clientId` a client finds its own message among the items."""
-    async with world(reply(says("a"))) as w:
-        params = {"threadId": await start(w.client), "input": words("hi"), "clientUserMessageId": "mine-1"}
-        started = await w.client.call("turn/start", params)
-        await ended(w.client, started["turn"]["id"])
-        assert of_kind(items(w), "userMessage")["clientId"] == "mine-1"
-
-
 async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -> None:
-    """With the ranges that the client shows in a form of its own, live and from the file."""
+    """With the ranges that the client shows in a form of its own, live and from the file; and with the id that the
+    client gave it, by which it finds its own message among the items."""
     element = {"byteRange": {"start": 4, "end": 10}, "placeholder": "@a.txt"}
     sent = {"type": "text", "text": "see @a.txt", "text_elements": [element]}
     async with world(reply(says("a"))) as w:
         thread = await start(w.client)
-        started = await w.client.call("turn/start", {"threadId": thread, "input": [sent]})
-        await ended(w.client, started["turn"]["id"])
-        assert of_kind(items(w), "userMessage")["content"] == [sent]
+        params = {"threadId": thread, "input": [sent], "clientUserMessageId": "mine-1"}
+        await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+        shown = of_kind(items(w), "userMessage")
+        assert (shown["content"], shown["clientId"]) == ([sent], "mine-1")
         assert w.model.requests[0].texts() == ["see @a.txt"]
     async with world() as w:
         read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})

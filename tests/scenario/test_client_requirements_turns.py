@@ -70,7 +70,9 @@ async def test_an_interrupt_is_answered_at_once_and_ends_everything(world: MakeW
             assert done["status"] == "interrupted"
             resolved = [m["params"]["requestId"] for m in notified(w, "serverRequest/resolved")]
             assert question["id"] in resolved
+            await w.client.answer(question, {"decision": "accept"})
         assert len(resolved) == 3
+        assert list(w.workspace.iterdir()) == [], "a yes that comes too late"
 
 
 async def test_a_second_turn_joins_the_one_that_runs(world: MakeWorld) -> None:
@@ -155,6 +157,11 @@ async def test_texts_that_clients_match(world: MakeWorld) -> None:
             await w.client.call("thread/resume", {"threadId": absent})
         with pytest.raises(Refused, match=f"thread not found: {absent}"):
             await w.client.call("turn/start", {"threadId": absent, "input": words("a")})
+        with pytest.raises(Refused, match="thread not loaded"):
+            await w.client.call("thread/read", {"threadId": absent})
+        for method in ("thread/read", "thread/resume", "turn/start"):
+            with pytest.raises(Refused, match="invalid thread id"):
+                await w.client.call(method, {"threadId": "../../etc", "input": []})
         with pytest.raises(Refused, match="no active turn to interrupt"):
             await w.client.call("turn/interrupt", {"threadId": thread, "turnId": absent})
         with pytest.raises(Refused, match="no active turn to interrupt"):

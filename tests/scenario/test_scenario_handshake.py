@@ -4,7 +4,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.client import Refused, text_item
-from tests.support.scripted_model import Hold, patches, reply, says, script
+from tests.support.scripted_model import Hold, reply, says, script
 from tests.support.world import MakeWorld
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
@@ -34,15 +34,6 @@ async def test_a_bad_initialize_may_be_followed_by_a_good_one(world: MakeWorld) 
         await w.client.initialize()
 
 
-async def test_initialized_is_accepted_and_not_needed(world: MakeWorld) -> None:
-    async with world(reply(says("a")), reply(says("b"))) as w:
-        conversation = await w.open()
-        assert (await w.client.turn(conversation)).last_message == "a"
-        await w.client.tell("initialized")
-        await w.client.tell("initialized", {})
-        assert (await w.client.turn(conversation)).last_message == "b"
-
-
 async def test_the_client_is_named_to_the_provider(world: MakeWorld) -> None:
     async with world(reply(says("a")), initialize=False) as w:
         await w.client.call("initialize", {"clientInfo": {"name": "my\r\neditor", "version": "7"}})
@@ -66,16 +57,6 @@ async def test_parameters_may_be_left_out_where_there_are_none(world: MakeWorld,
         assert "result" in await w.client.answer_to("a")
         await w.client.write({"id": "b", "method": "listConversations", "jsonrpc": "2.0", "params": params})
         assert "result" in await w.client.answer_to("b")
-
-
-async def test_an_unknown_method_is_named_in_the_words_that_clients_look_for(world: MakeWorld) -> None:
-    async with world() as w:
-        with pytest.raises(Refused) as refused:
-            await w.client.call("thread/begin", {})
-        assert refused.value.code == -32600
-        assert "unknown variant `thread/begin`" in refused.value.message
-        assert "Method not found" in refused.value.message
-        assert refused.value.data["kind"] == "unknown_method"
 
 
 @pytest.mark.parametrize(
@@ -104,17 +85,6 @@ async def test_without_a_listener_a_turn_runs_and_nothing_is_said(world: MakeWor
             "archiveConversation", {"conversationId": conversation, "rolloutPath": opened["rolloutPath"]}
         )
         assert not [m for m in w.client.received() if m.get("method")]
-
-
-async def test_a_late_listener_hears_everything(world: MakeWorld) -> None:
-    async with world(reply(says("early")), reply(says("late"))) as w:
-        opened = await w.client.call("newConversation", {"cwd": str(w.workspace)})
-        conversation = opened["conversationId"]
-        await w.client.say(conversation, "first")
-        await w.client.listen(conversation)
-        await w.client.expect("task_complete")
-        assert w.client.events("agent_message")[0]["message"] == "early"
-        assert (await w.client.turn(conversation, "second")).last_message == "late"
 
 
 async def test_a_listener_that_was_removed_hears_no_more(world: MakeWorld) -> None:
@@ -217,9 +187,6 @@ async def test_requests_of_one_conversation_keep_their_order(world: MakeWorld) -
     assert w.model.requests[-1].texts() == [str(n) for n in range(20)]
 
 
-MADE = "*** Begin Patch\n*** Add File: made.txt\n+hello\n*** End Patch"
-
-
 async def test_operations_are_numbered_anew_after_a_resume_and_by_interrupts(world: MakeWorld) -> None:
     async with world(reply(says("one")), reply(says("two")), reply(says("three"))) as w:
         conversation = await w.open()
@@ -266,16 +233,6 @@ async def test_without_a_listener_events_and_questions_wait(world: MakeWorld) ->
     assert w.client.events("session_configured") == []
 
 
-async def test_no_items_begin_no_turn(world: MakeWorld) -> None:
-    async with world() as w:
-        conversation = await w.open()
-        await w.client.call("sendUserMessage", {"conversationId": conversation, "items": []})
-        await w.client.expect("task_complete")
-        assert w.client.events("task_complete") == [{"type": "task_complete", "last_agent_message": None}]
-        assert w.client.events("task_started") == []
-    assert w.model.requests == []
-
-
 async def test_a_folder_that_does_not_exist_fails_commands_only(world: MakeWorld) -> None:
     async with world(reply(script("pwd")), reply(says("gone"))) as w:
         conversation = await w.client.open(cwd="/no/such/folder")
@@ -283,13 +240,3 @@ async def test_a_folder_that_does_not_exist_fails_commands_only(world: MakeWorld
     assert turn.last_message == "gone"
     assert [each["exit_code"] for each in w.client.events("exec_command_end")] == [-1]
     assert "No such file or directory" in w.model.requests[1].outputs()["c1"]
-
-
-async def test_applying_a_patch_prints_between_its_begin_and_its_end(world: MakeWorld) -> None:
-    async with world(
-        reply(patches(MADE)), reply(says("done")), config={"sandbox_mode": "workspace-write"}
-    ) as w:
-        conversation = await w.open()
-        turn = await w.client.turn(conversation)
-    kinds = [kind for kind in turn.kinds() if "patch_apply" in kind or "output_delta" in kind]
-    assert kinds == ["patch_apply_begin", "exec_command_output_delta", "patch_apply_end"]

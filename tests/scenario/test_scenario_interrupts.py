@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from protocol.structs import Json
-from tests.support.client import Turn, text_item
+from tests.support.client import Turn
 from tests.support.scripted_model import (
     CREATED,
     Hold,
@@ -161,20 +161,6 @@ async def test_a_message_to_an_interrupted_turn_is_not_lost(world: MakeWorld) ->
         await w.client.expect("agent_message")
         await w.client.idle()
     assert w.model.requests[-1].texts() == ["start", "listen to this", "well?"]
-
-
-async def test_a_hundred_messages_without_waiting_are_all_sent_in_order(world: MakeWorld) -> None:
-    many = [reply(says(str(n))) for n in range(101)]
-    async with world(*many) as w:
-        conversation = await w.open()
-        words = [f"word {n}" for n in range(100)]
-        for each in words:
-            await w.client.send(
-                "sendUserMessage", {"conversationId": conversation, "items": [text_item(each)]}
-            )
-        while not w.model.requests or w.model.requests[-1].texts() != words:
-            await w.client.expect("agent_message")
-        await w.client.idle()
 
 
 CONFINED = {"sandbox_mode": "workspace-write", "approval_policy": "never"}

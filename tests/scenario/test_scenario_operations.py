@@ -60,21 +60,6 @@ async def test_an_automatic_compaction_that_fails_does_not_end_the_turn(world: M
     assert of_kind(lines, "compacted") == []
 
 
-async def test_a_user_may_ask_for_a_compaction(world: MakeWorld) -> None:
-    async with world(reply(says("long answer")), reply(says("SUMMARY")), reply(says("after"))) as w:
-        conversation = await w.open()
-        await w.client.turn(conversation, "one")
-        turn = await w.client.operate(conversation, {"type": "compact"})
-        assert turn.kinds()[0] == "task_started"
-        await w.client.turn(conversation, "two")
-        (path,) = w.rollouts()
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [each["message"] for each in of_kind(lines, "compacted")] == ["SUMMARY"]
-    assert "SUMMARY" in str(w.model.requests[2].input)
-    assert w.model.requests[2].texts()[-1] == "two"
-    assert "long answer" not in str(w.model.requests[2].input)
-
-
 async def test_a_second_summary_takes_the_place_of_the_first(world: MakeWorld) -> None:
     """Also where the conversation was resumed in between."""
     replies = reply(says("long answer")), reply(says("SUMMARY ONE")), reply(says("after"))

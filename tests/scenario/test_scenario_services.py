@@ -3,7 +3,6 @@
 import json
 import stat
 
-import anyio
 import pytest
 
 from protocol.structs import Json
@@ -187,21 +186,3 @@ async def test_where_no_login_is_needed_it_says_so(world: MakeWorld) -> None:
         assert await w.client.call("userInfo") == {"allegedUserEmail": None}
         with pytest.raises(Refused, match="login id not found"):
             await w.client.call("cancelLoginChatGpt", {"loginId": "00000000-0000-7000-8000-000000000000"})
-
-
-async def test_a_login_through_the_browser_can_be_given_up(world: MakeWorld) -> None:
-    async with world(provider=OWN) as w:
-        try:
-            begun = await w.client.call("loginChatGpt")
-        except Refused as refused:
-            pytest.skip(f"the port of the login is taken: {refused.message}")
-        assert begun["authUrl"].startswith("https://")
-        await w.client.call("cancelLoginChatGpt", {"loginId": begun["loginId"]})
-        ended = (await w.client.expect("loginChatGptComplete"))["params"]
-        assert (ended["loginId"], ended["success"]) == (begun["loginId"], False)
-        with anyio.fail_after(5):
-            while True:
-                try:
-                    await w.client.call("cancelLoginChatGpt", {"loginId": begun["loginId"]})
-                except Refused:
-                    break

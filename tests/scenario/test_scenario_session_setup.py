@@ -228,25 +228,6 @@ async def test_an_open_session_is_loaded_again_while_its_turn_runs(world: MakeWo
         assert w.model.requests[-1].texts() == ["first words", "more"]
 
 
-async def test_two_sessions_run_side_by_side(world: MakeWorld) -> None:
-    hold = Hold()
-    async with world(reply(hold, says("slow")), reply(says("quick")), acp=True) as w:
-        editor, one = await opened(w)
-        two = await editor.session()
-        first = await editor.prompt(one)
-        await hold.reached.wait()
-        assert await editor.ends(two) == "end_turn"
-        hold.release()
-        assert (await w.client.answer_to(first))["result"] == {"stopReason": "end_turn"}
-        said = {
-            m["params"]["sessionId"]: m["params"]["update"]["content"]["text"]
-            for m in w.client.received()
-            if m.get("method") == "session/update"
-            and m["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
-        }
-        assert said == {one: "slow", two: "quick"}
-
-
 async def test_a_session_that_runs_is_deleted(world: MakeWorld) -> None:
     async with world(reply(begins_to_say(), Hold()), acp=True) as w:
         editor, session = await opened(w)

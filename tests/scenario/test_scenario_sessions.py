@@ -22,19 +22,6 @@ from tests.support.world import MakeWorld
 ASKS: Json = {"approval_policy": "untrusted"}
 
 
-async def test_a_prompt_is_answered_when_its_turn_is_over(world: MakeWorld) -> None:
-    async with world(reply(begins_to_say(), word("hel"), word("lo"), says("hello")), acp=True) as w:
-        editor = Editor(w)
-        assert (await editor.start())["protocolVersion"] == 1
-        session = await editor.session()
-        assert await editor.ends(session, "Water the plants\nand feed the cat") == "end_turn"
-        assert editor.text() == "hello"
-        assert editor.updates("session_info_update") == [
-            {"sessionUpdate": "session_info_update", "title": "Water the plants and feed the cat"}
-        ]
-        assert [len(w.rollouts()), session in w.rollouts()[0].name] == [1, True]
-
-
 async def test_commands_are_announced_with_the_session_and_never_before_its_id(world: MakeWorld) -> None:
     async with world(acp=True) as w:
         editor = Editor(w)
@@ -143,16 +130,6 @@ async def test_a_question_that_nobody_needs_is_taken_back(world: MakeWorld) -> N
         taken_back = await w.client.anywhere("$/cancel_request")
         assert taken_back["params"] == {"requestId": question["id"]}
         assert not (w.workspace / "made").exists()
-
-
-async def test_a_prompt_is_cancelled_by_its_request(world: MakeWorld) -> None:
-    async with world(reply(begins_to_say(), word("a"), Hold()), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        prompt = await editor.prompt(await editor.session())
-        await editor.update("agent_message_chunk")
-        await w.client.tell("$/cancel_request", {"requestId": prompt})
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
 
 
 async def test_a_second_prompt_joins_the_turn_and_both_are_answered_at_its_end(world: MakeWorld) -> None:
@@ -306,15 +283,6 @@ async def test_compaction_is_shown(world: MakeWorld) -> None:
         ]
 
 
-async def test_the_protocol_over_a_process(world: MakeWorld) -> None:
-    async with world(reply(script("echo out")), reply(says("done")), transport="process", acp=True) as w:
-        editor = Editor(w)
-        made = await editor.start()
-        assert made["authMethods"] == []
-        assert await editor.ends(await editor.session()) == "end_turn"
-        assert editor.text() == "done"
-
-
 UPDATE = "*** Begin Patch\n*** Update File: open.txt\n@@\n-{0}\n+patched\n*** Add File: new.txt\n+one\n*** End Patch"
 
 
@@ -411,18 +379,6 @@ async def test_a_prompt_that_was_written_meanwhile_is_a_command(world: MakeWorld
             each["name"] for each in editor.updates("available_commands_update")[-1]["availableCommands"]
         ]
         assert "late" in names
-
-
-async def test_folders_beside_the_working_directory_may_be_written(world: MakeWorld) -> None:
-    replies = reply(script("echo > ../beside/made")), reply(says("done"))
-    config = {"approval_policy": "never", "sandbox_mode": "workspace-write"}
-    no_tmp = "[sandbox_workspace_write]\nexclude_slash_tmp = true\nexclude_tmpdir_env_var = true"
-    async with world(*replies, config=config, tables=no_tmp, acp=True) as w:
-        (w.root / "beside").mkdir()
-        editor = Editor(w)
-        await editor.start()
-        await editor.ends(await editor.session(additionalDirectories=[str(w.root / "beside")]))
-        assert (w.root / "beside" / "made").exists()
 
 
 @pytest.mark.parametrize(

@@ -41,22 +41,6 @@ async def test_a_session_is_opened_typed_into_and_ended(world: MakeWorld) -> Non
     assert w.model.requests[0].tools[:2] == ["exec_command", "write_stdin"]
 
 
-async def test_a_session_outlives_its_turn_and_ends_in_a_later_one(world: MakeWorld) -> None:
-    script = [
-        reply(opens("read line; echo said:$line")),
-        reply(says("it goes on")),
-        reply(types("hello\n", "c2")),
-        reply(says("it has ended")),
-    ]
-    async with world(*script, tables=UNIFIED) as w:
-        conversation = await w.open()
-        first = await w.client.turn(conversation)
-        second = await w.client.turn(conversation)
-    assert (first.of("exec_command_end"), first.last_message) == ([], "it goes on")
-    [end] = second.of("exec_command_end")
-    assert (end["call_id"], end["exit_code"]) == ("c1", 0)
-
-
 async def test_a_session_may_end_with_the_conversation(world: MakeWorld) -> None:
     async with world(reply(opens("sleep 1000")), reply(says("it goes on")), tables=UNIFIED) as w:
         turn = await w.client.turn(await w.open())

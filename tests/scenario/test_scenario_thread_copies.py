@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.structs import Json
 from tests.support.client import Client, Refused
@@ -348,3 +349,23 @@ async def test_a_file_of_another_home_is_copied_by_its_path(world: MakeWorld, tm
         params = {"threadId": UNKNOWN, "path": str(moved), "lastTurnId": turns[0]}
         fork = (await w.client.call("thread/fork", params))["thread"]
         assert (said(fork["turns"]), fork["forkedFromId"]) == (["1"], thread)
+        before = w.rollouts()
+        w.write({"notes.txt": "secret words"})
+        with pytest.raises(Refused) as refused:
+            await w.client.call("thread/fork", {**params, "path": str(w.workspace / "notes.txt")})
+        assert "secret" not in refused.value.message
+        assert w.rollouts() == before
+
+
+async def test_a_fork_has_what_a_crash_left_beside_the_file(world: MakeWorld) -> None:
+    async with world(reply(says("one"))) as w:
+        thread, _ = await talk(w, "first")
+    [path] = w.rollouts()
+    item = '{"type":"message","role":"assistant","content":[{"type":"output_text","text":"told"}]}'
+    head = f'{{"timestamp":"2026-01-01T00:00:00.000Z","type":"response_item","after":{path.stat().st_size},"payload":'
+    journal_path(path).write_text(f"{head}{item}}}\n")
+    async with world(reply(says("two"))) as w:
+        fork = (await w.client.call("thread/fork", {"threadId": thread}))["thread"]
+        await say(w.client, fork["id"], "second")
+        journal_path(path).unlink()
+    assert w.model.requests[0].texts("assistant") == ["one", "told"]

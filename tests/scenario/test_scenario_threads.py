@@ -9,33 +9,13 @@ import pytest
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
-from tests.support.scripted_model import Hold, begins_to_say, failure, reply, says, script, word
-from tests.support.thread_client import ended, start, turn, words
-from tests.support.world import MakeWorld, World
+from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
+from tests.support.thread_client import ended, start, turn
+from tests.support.world import MakeWorld
 
 PNG_DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-
-
-def seen(w: World) -> list[str]:
-    """The methods of what was sent, without what may come at any time."""
-    quiet = ("account/rateLimits/updated", "thread/status/changed", "thread/tokenUsage/updated")
-    return [m["method"] for m in w.client.received() if "method" in m and m["method"] not in quiet]
-
-
-async def test_a_turn_from_its_start_to_its_end(world: MakeWorld) -> None:
-    async with world(reply(says("hello"))) as w:
-        thread = await start(w.client)
-        id = await turn(w.client, thread)
-        done = await ended(w.client, id)
-        assert (done["status"], done["error"]) == ("completed", None)
-        assert [item["type"] for item in done["items"]] == ["agentMessage"]
-        listed = await w.client.call("thread/items/list", {"threadId": thread})
-        assert [entry["item"]["type"] for entry in listed["data"]] == ["userMessage", "agentMessage"]
-        assert {entry["turnId"] for entry in listed["data"]} == {id}
-    assert seen(w)[:3] == ["thread/started", "turn/started", "item/started"]
-    assert seen(w)[-1] == "turn/completed"
 
 
 @pytest.mark.parametrize(
@@ -60,22 +40,6 @@ async def test_a_command_is_asked_about(world: MakeWorld, decision: str, status:
         assert (w.workspace / "made").exists() is made
 
 
-async def test_an_interrupt_ends_the_turn_and_closes_the_question(world: MakeWorld) -> None:
-    replies = reply(script("echo > made")), reply(says("next"))
-    async with world(*replies, config={"approval_policy": "untrusted"}) as w:
-        thread = await start(w.client)
-        id = await turn(w.client, thread)
-        question = await w.client.expect("item/commandExecution/requestApproval")
-        assert await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id}) == {}
-        assert (await ended(w.client, id))["status"] == "interrupted"
-        await w.client.answer(question, {"decision": "accept"})
-        after = await turn(w.client, thread, "go on")
-        assert (await ended(w.client, after))["status"] == "completed"
-        assert not (w.workspace / "made").exists(), "a yes that comes too late"
-        with pytest.raises(Refused, match="no active turn"):
-            await w.client.call("turn/interrupt", {"threadId": thread, "turnId": after})
-
-
 async def test_words_of_a_turn_that_was_ended_before_it_began_are_kept(world: MakeWorld) -> None:
     slow = '[mcp_servers.slow]\ncommand = "sleep"\nargs = ["100"]\nstartup_timeout_sec = 0.5\n'
     async with world(reply(says("a")), tables=slow) as w:
@@ -87,33 +51,6 @@ async def test_words_of_a_turn_that_was_ended_before_it_began_are_kept(world: Ma
         assert "first words" in str(w.model.requests[0].body["input"])
         rows = (await w.client.call("thread/items/list", {"threadId": thread, "turnId": id}))["data"]
         assert [row["item"]["content"][0]["text"] for row in rows] == ["first words"]
-
-
-async def test_words_join_the_turn_that_runs(world: MakeWorld) -> None:
-    hold = Hold()
-    async with world(reply(begins_to_say(), word("a"), hold, says("a b")), reply(says("both"))) as w:
-        thread = await start(w.client)
-        id = await turn(w.client, thread, "first")
-        await w.client.expect("item/agentMessage/delta")
-        steered = await w.client.call(
-            "turn/steer", {"threadId": thread, "expectedTurnId": id, "input": words("second")}
-        )
-        assert steered == {"turnId": id}
-        with pytest.raises(Refused):
-            await w.client.call(
-                "turn/steer", {"threadId": thread, "expectedTurnId": thread, "input": words("lost?")}
-            )
-        hold.release()
-        assert (await ended(w.client, id))["status"] == "completed"
-    assert w.model.requests[1].texts()[-1] == "second"
-
-
-async def test_a_failed_turn_says_why(world: MakeWorld) -> None:
-    async with world(failure(400, {"error": {"message": "no such model"}})) as w:
-        id = await turn(w.client, await start(w.client))
-        done = await ended(w.client, id)
-        assert done["status"] == "failed"
-        assert "no such model" in done["error"]["message"]
 
 
 async def test_joining_a_thread_shows_the_turn_that_runs(world: MakeWorld) -> None:
@@ -205,19 +142,6 @@ async def test_a_thread_that_begins_with_an_image_has_a_preview(
         assert [each["preview"] for each in (await w.client.call("thread/list", {}))["data"]] == [preview]
 
 
-async def test_two_apis_follow_one_conversation(world: MakeWorld) -> None:
-    async with world(reply(says("hello")), reply(says("again"))) as w:
-        thread = await start(w.client)
-        await w.client.listen(thread)
-        id = await turn(w.client, thread)
-        await ended(w.client, id)
-        assert [e["message"] for e in w.client.events("agent_message")] == ["hello"]
-        await w.client.say(thread, "from the other")
-        await w.client.expect("turn/completed")
-        await w.client.expect("task_complete")
-        assert [e["message"] for e in w.client.events("agent_message")] == ["hello", "again"]
-
-
 @pytest.mark.parametrize("begun_by", ["turn/start", "sendUserMessage"])
 async def test_of_two_apis_the_one_that_began_the_turn_is_asked(world: MakeWorld, begun_by: str) -> None:
     replies = reply(script("echo > made")), reply(says("done"))
@@ -244,22 +168,3 @@ async def test_of_two_apis_the_one_that_began_the_turn_is_asked(world: MakeWorld
         ]
         assert ends == ["userMessage", "commandExecution", "agentMessage"]
         assert len(w.client.events("exec_command_end")) == len(w.client.events("agent_message")) == 1
-
-
-@pytest.mark.parametrize(
-    ("method", "params", "words_of_the_error"),
-    [
-        ("turn/start", {"input": []}, "thread not found"),
-        ("thread/resume", {}, "no rollout found"),
-        ("thread/read", {}, "thread not loaded"),
-    ],
-)
-async def test_unknown_threads_are_errors(
-    world: MakeWorld, method: str, params: Json, words_of_the_error: str
-) -> None:
-    nobody = "01a1fc42-4317-7560-83f3-f16344e5fd73"
-    async with world() as w:
-        with pytest.raises(Refused, match=words_of_the_error):
-            await w.client.call(method, {"threadId": nobody, **params})
-        with pytest.raises(Refused, match="invalid thread id"):
-            await w.client.call(method, {"threadId": "../../etc", **params})

@@ -73,23 +73,6 @@ async def test_a_turn_streams_its_answer_and_ends(world: MakeWorld, transport: T
     assert w.model_saw() == ["request 1: scripted", "  user: <environment_context>", "  user: hi"]
 
 
-async def test_each_request_carries_the_history(world: MakeWorld) -> None:
-    async with world(reply(says("one")), reply(says("two"))) as w:
-        conversation = await w.open()
-        await w.client.turn(conversation, "first")
-        await w.client.turn(conversation, "second")
-    assert w.model_saw() == [
-        "request 1: scripted",
-        "  user: <environment_context>",
-        "  user: first",
-        "request 2: scripted",
-        "  user: <environment_context>",
-        "  user: first",
-        "  assistant: one",
-        "  user: second",
-    ]
-
-
 async def test_operations_are_counted_from_zero_and_approvals_are_operations(world: MakeWorld) -> None:
     first = (reply(script("echo > a")), reply(says("one")))
     async with world(*first, reply(says("two")), config={"approval_policy": "untrusted"}) as w:
@@ -150,20 +133,6 @@ async def test_reasoning_is_shown_as_it_comes(world: MakeWorld) -> None:
     assert not [kind for kind in turn.kinds() if "raw" in kind], "raw reasoning is shown only if asked for"
     (sent_back,) = [item for item in w.model.requests[1].input if item["type"] == "reasoning"]
     assert sent_back["encrypted_content"] == "blob"
-
-
-async def test_raw_reasoning_is_shown_where_the_user_wants_it(world: MakeWorld) -> None:
-    item = {"type": "reasoning", "id": "rs-1", "summary": []}
-    thinking = reply(
-        {"type": "response.output_item.added", "item": item},
-        {"type": "response.reasoning_text.delta", "delta": "raw", "content_index": 0},
-        done({**item, "content": [{"type": "reasoning_text", "text": "raw"}]}),
-        says("done"),
-    )
-    async with world(thinking, config={"show_raw_agent_reasoning": True}) as w:
-        turn = await w.client.turn(await w.open())
-    assert [each["delta"] for each in turn.of("agent_reasoning_raw_content_delta")] == ["raw"]
-    assert [each["text"] for each in turn.of("agent_reasoning_raw_content")] == ["raw"]
 
 
 async def test_a_plan_is_shown_and_an_invalid_one_is_returned_to_the_model(world: MakeWorld) -> None:
