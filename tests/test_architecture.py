@@ -127,7 +127,7 @@ PURE_MODULES = {
     "app_server.core.sandbox": {"macos", "plan"},
     "app_server.core.skills": {"front_matter", "skill"},
     "app_server.core.session": {"commands", "review_texts"},
-    "app_server.core.turn": {"assemble", "coalesce", "items", "plan_message", "settings", "token_counts"},
+    "app_server.core.turn": {"assemble", "coalesce", "items", "plan_message", "token_counts"},
 }
 
 PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODULES.items() for name in names})
@@ -263,7 +263,7 @@ VALUES = {
     *("app_server.core.exec.process", "app_server.core.exec.streams", "app_server.core.skills.skill"),
     *("app_server.core.model.families", "app_server.core.rollout.thread_query"),
     *("app_server.core.rollout.turn_query", "app_server.core.session.commands"),
-    *("app_server.core.session.review_texts", "app_server.core.turn.items", "app_server.core.turn.settings"),
+    *("app_server.core.session.review_texts", "app_server.core.turn.items"),
 }
 """What is handed to a face or comes from it."""
 

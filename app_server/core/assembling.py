@@ -14,6 +14,7 @@ from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.config.types import Config
+from app_server.core.context.history import ConversationHistory
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots
 from app_server.core.lazy import Lazy
@@ -25,6 +26,7 @@ from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.services import (
     ClockAndIds,
     ConversationSetup,
+    HomeFiles,
     Reports,
     Services,
     SessionState,
@@ -35,9 +37,9 @@ from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.tools.terminals import Terminals
-from app_server.core.turn.outbox import Outbox
-from app_server.core.turn.settings import Settings
+from app_server.core.turn.outbox import Outbox, Transcript
 from protocol.engine.events import McpServerStateChanged
+from protocol.engine.settings import ModeSettings, Settings
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
 from protocol.policy import AskForApproval
@@ -92,21 +94,22 @@ def assemble_session(
 ) -> Session:
     """Make the session of a conversation, and emit what its user has to know about its settings."""
     config, home = conversation.config, engine.process.home
-    outbox, rules, state = Outbox(writer), RuleBook(home), SessionState(Settings.of(config))
+    outbox, rules = Outbox(writer), RuleBook(home)
+    state = SessionState(first_settings(config), Transcript(ConversationHistory(), outbox))
     elicitations = _elicitations(outbox, state, may_ask=engine.ports.elicitation())
     services = Services(
         conversation=conversation,
+        state=state,
         outbox=outbox,
         model=engine.models.of(config, telemetry),
         commands=_commands(engine, state.settings),
         approvals=ApprovalServices(ApprovalBroker(), ApprovalMemory(), outbox.flush, rules),
         mcp=engine.ports.mcp(config, elicitations, lambda change: outbox.emit("", change)),
         elicitations=elicitations,
-        messages=SharedMessages(MessageHistory(home, config.history)),
         reports=Reports(telemetry, engine.ports.turn_completed(config, ConversationId(conversation.id))),
         sources=_clock_and_ids(engine.process),
         snapshots=engine.snapshots,
-        skills=engine.skills,
+        home=HomeFiles(SharedMessages(MessageHistory(home, config.history)), engine.skills),
     )
     telemetry.conversation_starts(config)
     warnings = map(str, config.notices.warnings)
@@ -114,7 +117,23 @@ def assemble_session(
         outbox.emit("", WarningEvent(message=warning))
     for old, present in config.notices.old_names:
         outbox.emit("", _old_name_notice(old, present))
-    return Session(services, state, writer.close)
+    return Session(services, writer.close)
+
+
+def first_settings(config: Config) -> Settings:
+    """Return the settings that the first turn starts from."""
+    return Settings(
+        cwd=str(config.cwd),
+        approval_policy=config.permissions.approval_policy,
+        sandbox_policy=config.permissions.sandbox_policy,
+        model=config.model.name,
+        effort=config.model.effort,
+        summary=config.model.summary,
+        granular=config.permissions.granular,
+        permission_profile=config.permissions.profile,
+        mode=ModeSettings(config.instructions.mode, config.instructions.of_mode),
+        workspace_roots=config.permissions.workspace_roots,
+    )
 
 
 def _commands(engine: EngineServices, settings: Settings) -> CommandServices:

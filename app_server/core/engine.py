@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from app_server.core.assembling import EngineServices, assemble_session
+from app_server.core.assembling import EngineServices, assemble_session, first_settings
 from app_server.core.config.types import Config
 from app_server.core.context.compacted_history import (
     build_compacted_history,
     collect_user_messages,
     with_marked_summary,
 )
-from app_server.core.context.environment_context import opening_messages
+from app_server.core.context.environment_context import environment_of, opening_messages
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.git.repository import read_git_info
 from app_server.core.opening import Fork, GivenHistory, NewConversation, Opened, Origin, StoredRollout
@@ -39,7 +39,6 @@ from app_server.core.session.session import PERFORM, Session
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.client_tool import checked_tools
 from app_server.core.tools.registry import RESERVED_NAMES
-from app_server.core.turn.settings import Settings
 from protocol.engine.questions import ClientTool
 from protocol.ids import ConversationId
 from protocol.responses import ResponseItem
@@ -169,7 +168,7 @@ class Engine:
 
     def _opening(self, config: Config, instructions: Instructions) -> list[ResponseItem]:
         return opening_messages(
-            Settings.of(config).environment(instructions.shell),
+            environment_of(first_settings(config), instructions.shell),
             developer=config.instructions.developer,
             agents=instructions.agents,
         )

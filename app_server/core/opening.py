@@ -22,7 +22,7 @@ from protocol.responses import ResponseItem
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.session.handle import SessionHandle
-    from app_server.core.turn.settings import Settings
+    from protocol.engine.settings import Settings
 
 
 class NewConversation(Struct, frozen=True):

@@ -15,6 +15,7 @@ from msgspec import Struct
 from protocol.engine.errors import TurnError
 from protocol.engine.items import FileChange, Item
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
+from protocol.engine.settings import Settings
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, TurnDiffEvent
 from protocol.events.notices import (
     BackgroundEventEvent,
@@ -29,7 +30,6 @@ from protocol.events.notices import (
 )
 from protocol.events.tools import ElicitationRequestEvent, McpListToolsResponseEvent, PlanUpdateEvent
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TurnAbortReason
-from protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, SandboxPolicy, TurnMode
 
 
 class GoalStatus(StrEnum):
@@ -207,20 +207,11 @@ class GoalCleared(Struct, frozen=True):
     pass
 
 
-class SettingsChanged(Struct, frozen=True, kw_only=True):
+class SettingsChanged(Struct, frozen=True):
     """What the next turn starts from, after a change."""
 
-    cwd: str
-    approval_policy: AskForApproval
-    granular: QuestionKinds | None = None
-    sandbox_policy: SandboxPolicy
-    permission_profile: str | None = None
-    model: str
+    settings: Settings
     model_provider: str
-    effort: str | None
-    summary: ReasoningSummary
-    mode: TurnMode = TurnMode.DEFAULT
-    mode_instructions: str | None = None
 
 
 class McpServerState(StrEnum):

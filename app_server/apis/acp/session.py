@@ -27,9 +27,9 @@ from app_server.conversations.manager import ConversationManager
 from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
-from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import TurnEnded
+from protocol.engine.settings import UNSET, SettingsChange
 from protocol.events.tools import McpListToolsResponseEvent
 from protocol.records import dataclass
 from protocol.structs import Json

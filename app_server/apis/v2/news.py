@@ -189,9 +189,8 @@ class ThreadNews:
             self._lines.add(wire.THREAD_GOAL_UPDATED, updated)
 
     def settings(self, event: SettingsChanged) -> None:
-        updated = ThreadSettingsUpdatedNotification(
-            thread_id=self._thread_id, thread_settings=shown_settings(event)
-        )
+        shown = shown_settings(event.settings, event.model_provider)
+        updated = ThreadSettingsUpdatedNotification(thread_id=self._thread_id, thread_settings=shown)
         self._lines.add(THREAD_SETTINGS_UPDATED, updated)
 
     def server_state(self, event: McpServerStateChanged) -> None:

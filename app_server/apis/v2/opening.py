@@ -18,9 +18,9 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.turn.settings import Settings
 from app_server.rpc.errors import invalid_request
 from protocol.engine.questions import ClientTool
+from protocol.engine.settings import Settings
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
     SandboxPolicy,

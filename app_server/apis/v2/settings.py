@@ -14,10 +14,9 @@ from typing import Final, Literal, Protocol, TypeVar, assert_never
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config
-from app_server.core.turn.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from app_server.rpc.errors import invalid_request
 from protocol import policy as engine
-from protocol.engine.events import SettingsChanged
+from protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
 from protocol.v2 import settings as wire
 from protocol.v2.thread import (
@@ -229,19 +228,13 @@ def _mode(way: wire.CollaborationMode) -> ModeSettings:
 
 
 def collaboration_mode(now: Settings) -> wire.CollaborationMode:
-    return _shown_mode(now.mode.kind, now.mode.instructions, now.model, now.effort)
-
-
-def _shown_mode(
-    kind: engine.TurnMode, instructions: str | None, model: str, effort: str | None
-) -> wire.CollaborationMode:
     settings = wire.CollaborationSettings(
-        model=model, reasoning_effort=effort, developer_instructions=instructions
+        model=now.model, reasoning_effort=now.effort, developer_instructions=now.mode.instructions
     )
-    return wire.CollaborationMode(mode=_SHOWN_MODES[kind], settings=settings)
+    return wire.CollaborationMode(mode=_SHOWN_MODES[now.mode.kind], settings=settings)
 
 
-def shown_settings(now: SettingsChanged) -> wire.ThreadSettings:
+def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:
     return wire.ThreadSettings(
         cwd=now.cwd,
         approval_policy=shown_approval_policy(now.approval_policy, now.granular),
@@ -249,8 +242,8 @@ def shown_settings(now: SettingsChanged) -> wire.ThreadSettings:
         sandbox_policy=shown_sandbox_policy(now.sandbox_policy),
         active_permission_profile=active_profile(now.permission_profile),
         model=now.model,
-        model_provider=now.model_provider,
+        model_provider=model_provider,
         effort=now.effort,
         summary=now.summary,
-        collaboration_mode=_shown_mode(now.mode, now.mode_instructions, now.model, now.effort),
+        collaboration_mode=collaboration_mode(now),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from app_server.core.injected_messages import AGENTS_HEAD, ENVIRONMENT_HEAD
+from protocol.engine.settings import Settings
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.responses import InputText, MessageItem, ResponseItem
 
@@ -37,6 +38,10 @@ class EnvironmentContext(Struct, frozen=True):
 
     def message(self) -> MessageItem:
         return user_text(self.text())
+
+
+def environment_of(settings: Settings, shell: str | None) -> EnvironmentContext:
+    return EnvironmentContext(settings.cwd, settings.approval_policy, settings.sandbox_policy, shell)
 
 
 def difference(before: EnvironmentContext, after: EnvironmentContext) -> EnvironmentContext | None:

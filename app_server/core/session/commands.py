@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from app_server.core.errors import CoreError
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.settings import UNCHANGED, SettingsChange
 from protocol.engine.events import TurnKind
 from protocol.engine.questions import AllowFiles, KeepRule, ToolCallAnswer, UserInputAnswer
+from protocol.engine.settings import UNCHANGED, SettingsChange
 from protocol.events.review import ReviewRequest
 from protocol.policy import ElicitationAction, ReviewDecision
 from protocol.responses import ResponseItem

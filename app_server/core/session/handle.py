@@ -19,7 +19,7 @@ from app_server.core.goals import GoalChange
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.session.commands import ALL_WISHES, Command, StartTurn, TurnWishes
 from app_server.core.session.output_schema import check_schema
-from app_server.core.session.services import Services, SessionState
+from app_server.core.session.services import Services
 from app_server.core.session.session import Session
 from app_server.core.session.user_input import user_words
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
@@ -27,8 +27,8 @@ from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.settings import UNCHANGED, Settings, SettingsChange
 from protocol.engine.events import Goal, SessionEvent
+from protocol.engine.settings import UNCHANGED, Settings, SettingsChange
 from protocol.events.turn import TokenUsageInfo
 from protocol.ids import ConversationId
 from protocol.items import SentInput
@@ -38,8 +38,8 @@ from protocol.structs import Json
 class SessionFacts:
     """What can be read of a conversation, as it is at the moment."""
 
-    def __init__(self, services: Services, state: SessionState) -> None:
-        self._services, self._state = services, state
+    def __init__(self, services: Services) -> None:
+        self._services, self._state = services, services.state
 
     @property
     def settings(self) -> Settings:
@@ -77,7 +77,7 @@ class SessionFacts:
 
     async def history_metadata(self) -> tuple[int, int]:
         """Return the id and the number of entries of the message history, which all conversations share."""
-        return await self._services.messages.metadata()
+        return await self._services.home.messages.metadata()
 
 
 class OperationIds(Struct, frozen=True):
@@ -96,7 +96,7 @@ class SessionHandle:
         self._session, self._new_operation_id = session, new_operation_id
         self._services = session.services
         self.id = ConversationId(session.services.conversation.id)
-        self.facts = SessionFacts(session.services, session.state)
+        self.facts = SessionFacts(session.services)
 
     # --- turns
     async def words(
@@ -112,7 +112,7 @@ class SessionHandle:
         `client_id` is the client's own id of the message.
         """
         folder = cwd or self.facts.settings.cwd
-        skills, checks = self._services.skills, wishes.checks_pictures
+        skills, checks = self._services.home.skills, wishes.checks_pictures
         return await user_words(inputs, client_id, folder, skills, checks_pictures=checks)
 
     async def check_schema(self, schema: Json) -> None:

@@ -13,13 +13,13 @@ from app_server.core.context.instructions import instruction_text
 from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.patch.turn_patches import TurnDiffTracker
-from app_server.core.session.services import Services, SessionState
-from app_server.core.tools.contract import ToolTurn, TurnSettings
+from app_server.core.session.services import Turn
+from app_server.core.tools.contract import ToolTurn
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Transcript
-from app_server.core.turn.settings import Settings, Turn
+from protocol.engine.settings import Settings
 from protocol.policy import TurnMode, known_effort
 from protocol.responses import ResponseItem
 from protocol.rollout import TurnContextItem
@@ -118,16 +118,14 @@ def context_line(turn: Turn) -> TurnContextItem:
     )
 
 
-def shape_of(services: Services, turn: Turn) -> RequestShape:
+def shape_of(turn: Turn) -> RequestShape:
     """Return what the turn's requests have in common."""
-    conversation = services.conversation
-    followed = services.outbox.identity
+    conversation = turn.services.conversation
+    followed = turn.services.outbox.identity
     return request_shape(conversation.config, turn.settings, conversation.id, followed=followed)
 
 
 def model_call(
-    services: Services,
-    state: SessionState,
     turn: Turn,
     shape: RequestShape,
     transcript: Transcript,
@@ -136,7 +134,7 @@ def model_call(
     show_messages: bool = True,
 ) -> ModelCall:
     """Make a call of the model. Clients see replies of one with tools; `show_messages` False hides its messages."""
-    shown_by = None if tools is None else turn.emitter
+    services, shown_by = turn.services, None if tools is None else turn.emitter
 
     def assembler() -> ReplyAssembler:
         return ReplyAssembler(
@@ -153,7 +151,7 @@ def model_call(
         settings=shape.settings,
         outbox=services.outbox,
         transcript=transcript,
-        tokens=state.tokens,
+        tokens=services.state.tokens,
         context_window=shape.context_window,
         context_line=context_line(turn),
         assembler=assembler,
@@ -163,14 +161,13 @@ def model_call(
     )
 
 
-def tool_turn_of(
-    services: Services, state: SessionState, turn: Turn, *, relative_diff: bool = False
-) -> ToolTurn:
+def tool_turn_of(turn: Turn, *, relative_diff: bool = False) -> ToolTurn:
     """Collect the services of this turn for its tools. `relative_diff`: its diff names files relative to its folder."""
+    services = turn.services
     base = turn.settings.cwd if relative_diff else None
     return ToolTurn(
         id=turn.operation_id,
-        settings=tool_settings(turn.settings),
+        settings=turn.settings,
         config=services.conversation.config,
         items=turn.emitter,
         commands=services.commands,
@@ -179,16 +176,6 @@ def tool_turn_of(
         diffs=TurnDiffTracker(str(services.conversation.config.home), base=base),
         clock=services.sources.clock,
         new_id=services.sources.new_id,
-        shown_once=state.shown_once,
+        shown_once=services.state.shown_once,
         telemetry=services.reports.telemetry,
-    )
-
-
-def tool_settings(settings: Settings) -> TurnSettings:
-    return TurnSettings(
-        settings.cwd,
-        settings.approval_policy,
-        settings.sandbox_policy,
-        settings.granular,
-        settings.mode.kind,
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, assert_never
 
-from app_server.core.context.environment_context import difference
+from app_server.core.context.environment_context import difference, environment_of
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import ConversationError
 from app_server.core.lazy import Lazy
@@ -42,16 +42,15 @@ from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
-from app_server.core.session.services import Services, SessionState
-from app_server.core.session.tasks import InputPolicy, NothingToDo, PendingOperation
+from app_server.core.session.services import Services, Turn
+from app_server.core.session.tasks import InputPolicy, PendingOperation, SessionTask
 from app_server.core.session.turns import Actor
 from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
-from app_server.core.turn.outbox import StoredTranscript
-from app_server.core.turn.settings import UNCHANGED, SettingsChange, Turn
 from protocol.engine.events import SettingsChanged, TurnKind
+from protocol.engine.settings import UNCHANGED, SettingsChange
 from protocol.events.notices import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
@@ -68,14 +67,14 @@ log = logging.getLogger(__name__)
 _USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
     lambda: import_module("app_server.core.session.user_shell").UserShellTask
 )
-_RUN_WITH_USERS_RIGHTS: Lazy[
-    Callable[[Services, SessionState, Turn, RunShell], Coroutine[None, None, None]]
-] = Lazy(lambda: import_module("app_server.core.session.user_shell").run_with_users_rights)
+_RUN_WITH_USERS_RIGHTS: Lazy[Callable[[Turn, RunShell], Coroutine[None, None, None]]] = Lazy(
+    lambda: import_module("app_server.core.session.user_shell").run_with_users_rights
+)
 
 
 async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C901 - one case for each command
     """Carry it out, or begin to. Raises CoreError where it cannot be."""
-    services, state, tasks = actor.services, actor.state, actor.tasks
+    services, tasks = actor.services, actor.tasks
     match command := pending.command:
         case _ if pending.interrupted:
             tasks.interrupt_waiting(pending)
@@ -88,22 +87,18 @@ async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C90
         case ChangeSettings():
             _change(actor, pending, command.change)
             if command.now and tasks.active is not None and isinstance(tasks.active.task, RegularTask):
-                tasks.active.task.change_permissions(state.settings)
+                tasks.active.task.change_permissions(services.state.settings)
         case AddItems():
-            transcript = StoredTranscript(state.history, services.outbox)
-            transcript.record(OperationEmitter(services.outbox, pending.id), command.items)
+            services.state.transcript.record(OperationEmitter(services.outbox, pending.id), command.items)
         case Compact():
-            turn = _turn(actor, pending)
-            await tasks.start(turn.emitter, CompactTask(services, state, turn))
+            await tasks.start(CompactTask(tasks.turn(pending)))
         case Undo() if tasks.active is not None:
             refuse_undo(services, pending.id)
         case Undo():
-            turn = _turn(actor, pending)
-            await tasks.start(turn.emitter, UndoTask(services, state, turn))
+            await tasks.start(UndoTask(tasks.turn(pending)))
         case Review():
-            turn = _turn(actor, pending)
-            review = ReviewTask(services, state, turn, command.request)
-            await tasks.start(turn.emitter, review, InputPolicy.STEER, steered=pending.steered)
+            review = ReviewTask(tasks.turn(pending), command.request)
+            await tasks.start(review, InputPolicy.STEER, steered=pending.steered)
         case RunShell():
             await _run_shell(actor, pending, command)
         case Decide():
@@ -120,29 +115,13 @@ async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C90
             assert_never(command)
 
 
-def _turn(actor: Actor, pending: PendingOperation, output_schema: object = None) -> Turn:
-    return Turn(actor.tasks.emitter(pending), actor.state.settings, output_schema)
-
-
 def _change(actor: Actor, pending: PendingOperation, change: SettingsChange) -> None:
-    services, before = actor.services, actor.state.settings
-    settings = actor.state.settings = before.changed(change)
+    services, before = actor.services, actor.services.state.settings
+    settings = services.state.settings = before.changed(change)
     services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
     if settings != before:
-        changed = SettingsChanged(
-            cwd=settings.cwd,
-            approval_policy=settings.approval_policy,
-            granular=settings.granular,
-            sandbox_policy=settings.sandbox_policy,
-            permission_profile=settings.permission_profile,
-            model=settings.model,
-            model_provider=services.conversation.config.provider.id,
-            effort=settings.effort,
-            summary=settings.summary,
-            mode=settings.mode.kind,
-            mode_instructions=settings.mode.instructions,
-        )
-        services.outbox.emit(pending.id, changed)
+        provider = services.conversation.config.provider.id
+        services.outbox.emit(pending.id, SettingsChanged(settings, provider))
 
 
 async def _start_turn(actor: Actor, pending: PendingOperation, command: StartTurn) -> None:
@@ -152,54 +131,57 @@ async def _start_turn(actor: Actor, pending: PendingOperation, command: StartTur
         return
     if command.change != UNCHANGED:
         _change(actor, pending, command.change)
-    turn, wishes = _turn(actor, pending, command.output_schema), command.wishes
+    turn, wishes = actor.tasks.turn(pending, command.output_schema), command.wishes
     words = [*([] if command.words is None else [command.words]), *pending.steered]
     if words or wishes.names_turn:
         await _begin(actor, turn, words or [NO_WORDS], wishes, asked_for=True)
     else:
-        _record_changes(actor, turn)
-        await actor.tasks.start(turn.emitter, NothingToDo())
+        _record_changes(turn)
+        await actor.tasks.start(SessionTask(turn))
 
 
 async def _continue_goal(actor: Actor, pending: PendingOperation) -> None:
-    if actor.tasks.active is None and not actor.turns.any_to_come and actor.state.goals.wants_turn:
-        words = [goal_words(actor.state)]
-        await _begin(actor, _turn(actor, pending), words, ALL_WISHES, asked_for=False)
+    goals = actor.services.state.goals
+    if (
+        actor.tasks.active is None
+        and not actor.turns.any_to_come
+        and goals.goal is not None
+        and goals.wants_turn
+    ):
+        words = [goal_words(goals.goal)]
+        await _begin(actor, actor.tasks.turn(pending), words, ALL_WISHES, asked_for=False)
 
 
 async def _begin(
     actor: Actor, turn: Turn, words: Sequence[UserWords], wishes: TurnWishes, *, asked_for: bool
 ) -> None:
     """Begin a turn with the first words, which the others join."""
-    services, state = actor.services, actor.state
-    _record_changes(actor, turn)
-    task = RegularTask(services, state, turn, words[0], wishes)
+    _record_changes(turn)
+    task = RegularTask(turn, words[0], wishes)
     if wishes.goals:
-        turn_begins(services, state, asked_for=asked_for)
-    await actor.tasks.start(turn.emitter, task, InputPolicy.STEER, steered=words[1:])
+        turn_begins(turn.services, asked_for=asked_for)
+    await actor.tasks.start(task, InputPolicy.STEER, steered=words[1:])
 
 
 async def _run_shell(actor: Actor, pending: PendingOperation, command: RunShell) -> None:
     """Run it beside the turn that runs, if it is one of the agent's; after any other."""
-    services, state, active = actor.services, actor.state, actor.tasks.active
+    services, active = actor.services, actor.tasks.active
     if command.confined or active is None:
-        turn = _turn(actor, pending)
-        await actor.tasks.start(turn.emitter, _USER_SHELL_TASK.get()(services, state, turn, command))
+        await actor.tasks.start(_USER_SHELL_TASK.get()(actor.tasks.turn(pending), command))
     elif active.ending or active.kind is not TurnKind.REGULAR:
         active.postponed.append(pending)
     else:
-        turn = Turn(active.emitter, state.settings)
-        active.run_beside(lambda: _RUN_WITH_USERS_RIGHTS.get()(services, state, turn, command), pending)
+        turn = Turn(services, active.emitter, services.state.settings)
+        active.run_beside(lambda: _RUN_WITH_USERS_RIGHTS.get()(turn, command), pending)
 
 
-def _record_changes(actor: Actor, turn: Turn) -> None:
+def _record_changes(turn: Turn) -> None:
     """Send the model what changed since the last turn; the opening messages stand for the first."""
-    now = turn.settings.environment(None)
-    before, actor.state.last_sent_context = actor.state.last_sent_context, now
+    state, now = turn.services.state, environment_of(turn.settings, None)
+    before, state.last_sent_context = state.last_sent_context, now
     changed = difference(before, now) if before is not None and before != now else None
     if changed is not None:
-        transcript = StoredTranscript(actor.state.history, actor.services.outbox)
-        transcript.record(turn.emitter, [changed.message()])
+        turn.record(changed.message())
 
 
 async def _decide(actor: Actor, command: Decide) -> None:
@@ -221,7 +203,7 @@ async def _answer(services: Services, id: str, lookup: Lookup) -> None:
         case AddToHistory(text=text):
             await _add_to_history(services, id, text)
         case LookUpHistory(offset=offset, log_id=log_id):
-            entry = await services.messages.lookup(log_id, offset)
+            entry = await services.home.messages.lookup(log_id, offset)
             found = GetHistoryEntryResponseEvent(offset=offset, log_id=log_id, entry=entry)
             services.outbox.emit(id, found)
         case ListPrompts():
@@ -238,7 +220,7 @@ async def _add_to_history(services: Services, id: str, text: str) -> None:
         conversation_id=services.conversation.id, ts=int(services.sources.wall_clock()), text=text
     )
     try:
-        await services.messages.append(entry)
+        await services.home.messages.append(entry)
     except (OSError, ConversationError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))

@@ -12,26 +12,19 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from app_server.core.config.types import Config
-from app_server.core.context.environment_context import user_text
+from app_server.core.context.environment_context import environment_of, user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
-from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.session.model_calls import (
-    RequestShape,
-    context_line,
-    model_call,
-    shape_of,
-    tool_turn_of,
-)
+from app_server.core.model.prompt import Prompt
+from app_server.core.session.model_calls import context_line, model_call, shape_of, tool_turn_of
 from app_server.core.session.review_texts import findings_block
-from app_server.core.session.services import Services, SessionState
-from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.services import Turn
+from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.loop import TurnLoop
-from app_server.core.turn.outbox import IsolatedTranscript, StoredTranscript
-from app_server.core.turn.settings import Turn
+from app_server.core.turn.loop import TurnLoop, TurnSteps
+from app_server.core.turn.outbox import Transcript
 from protocol.engine.events import TurnKind
 from protocol.engine.items import EnteredReview, ExitedReview
 from protocol.events.review import ReviewOutputEvent, ReviewRequest
@@ -41,30 +34,27 @@ from protocol.responses import ResponseItem
 from protocol.structs import Json, replace
 
 
-class ReviewTask:
+class ReviewTask(SessionTask, TurnSteps):
     """Asks the review model, or else the conversation's, to think little and to write much."""
 
     kind = TurnKind.REVIEW
 
-    def __init__(self, services: Services, state: SessionState, turn: Turn, request: ReviewRequest) -> None:
-        self._services, self._state, self._request = services, state, request
+    def __init__(self, turn: Turn, request: ReviewRequest) -> None:
+        conversation, state = turn.services.conversation, turn.services.state
+        settings = replace(
+            turn.settings,
+            model=conversation.config.model.review_model or turn.settings.model,
+            effort=ReasoningEffort.LOW,
+            summary=ReasoningSummary.DETAILED,
+        )
+        super().__init__(replace(turn, settings=settings))
+        self._request = request
         self._context_line = context_line(turn)
         """The conversation goes on with its own settings, also where it is resumed after this."""
-        self._turn = turn = replace(
-            turn,
-            settings=replace(
-                turn.settings,
-                model=services.conversation.config.model.review_model or turn.settings.model,
-                effort=ReasoningEffort.LOW,
-                summary=ReasoningSummary.DETAILED,
-            ),
-        )
-        self._shape = replace(shape_of(services, turn), instructions=instruction_text("review"))
-        self._transcript = IsolatedTranscript(
-            ConversationHistory(
-                [turn.settings.environment(services.conversation.instructions.shell).message()]
-            )
-        )
+        self._shape = replace(shape_of(self.turn), instructions=instruction_text("review"))
+        self._tools = build_tools(review_config(conversation.config), self._shape.family, None)
+        surroundings = environment_of(settings, conversation.instructions.shell).message()
+        self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info
         self._loop: TurnLoop | None = None
         self._left = False
@@ -85,55 +75,34 @@ class ReviewTask:
             self._loop.interrupted()
         self._leave(None)
 
+    async def prepare(self) -> None:
+        """Announce the review, before its first request."""
+        request, id = self._request, self.turn.services.sources.new_turn_id()
+        self.turn.emitter.show(EnteredReview(id, request.prompt, request.user_facing_hint))
+
+    def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
+        return self._shape.prompt(items, self._tools.specs(), None)
+
     def _leave(self, output: ReviewOutputEvent | None) -> None:
         if self._left:
             return
         self._left = True
-        services, emitter = self._services, self._turn.emitter
-        self._state.tokens.leave_context(self._usage_before)
-        emitter.show(ExitedReview(services.sources.new_turn_id(), output))
-        StoredTranscript(self._state.history, services.outbox).record(emitter, [user_text(note(output))])
+        services = self.turn.services
+        services.state.tokens.leave_context(self._usage_before)
+        self.turn.emitter.show(ExitedReview(services.sources.new_turn_id(), output))
+        self.turn.record(user_text(note(output)))
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
-        services, turn, shape = self._services, self._turn, self._shape
-        tools = build_tools(review_config(services.conversation.config), shape.family, None)
-        runtime = ToolRuntime(tools.by_name(), tool_turn_of(services, self._state, turn))
-        request = self._request
-        entered = EnteredReview(services.sources.new_turn_id(), request.prompt, request.user_facing_hint)
-        call = model_call(services, self._state, turn, shape, self._transcript, runtime, show_messages=False)
+        turn, tools = self.turn, ToolRuntime(self._tools.by_name(), tool_turn_of(self.turn))
+        call = model_call(turn, self._shape, self._transcript, tools, show_messages=False)
         return TurnLoop(
-            kind=TurnKind.REVIEW,
-            emitter=turn.emitter,
-            transcript=self._transcript,
-            tokens=self._state.tokens,
             model_call=replace(call, context_line=self._context_line),
             input=active,
-            steps=ReviewSteps(turn, shape, tools.specs(), entered),
+            steps=self,
             compaction=None,
-            new_id=services.sources.new_id,
+            new_id=turn.services.sources.new_id,
             show_user_message=False,
         )
-
-
-class ReviewSteps:
-    """The review is announced before its first request."""
-
-    def __init__(
-        self, turn: Turn, shape: RequestShape, tools: Sequence[ToolSpec], entered: EnteredReview
-    ) -> None:
-        self._turn, self._shape, self._tools, self._entered = turn, shape, tools, entered
-
-    def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
-        return self._shape.prompt(items, self._tools, None)
-
-    async def prepare(self) -> None:
-        self._turn.emitter.show(self._entered)
-
-    def after_reply(self, *, calls: bool) -> None:
-        pass
-
-    async def diff(self) -> str | None:
-        return None
 
 
 def review_config(config: Config) -> Config:

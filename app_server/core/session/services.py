@@ -1,5 +1,6 @@
-"""What a session works with, put together once by the engine, in a group for each kind of reader; and what it knows
-between turns: history, settings, token counts. Its state is changed by the session's own tasks only. No behaviour.
+"""What a session works with, put together once by the engine, in a group for each kind of reader; what it knows between
+turns: history, settings, token counts, which the session's own tasks alone change; and what the parts of a turn get of
+both.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from app_server.core.rollout.history_file import SharedMessages
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, CommandServices
-from app_server.core.turn.outbox import Outbox
-from app_server.core.turn.settings import Settings
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.questions import ClientTool
+from protocol.engine.settings import Settings
+from protocol.responses import ResponseItem
+from protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -80,18 +84,10 @@ class Reports(Struct, frozen=True):
     """None: nobody is told."""
 
 
-class Services(Struct, frozen=True, kw_only=True):
-    conversation: ConversationSetup
-    outbox: Outbox
-    model: ModelClient
-    commands: CommandServices
-    approvals: ApprovalServices
-    mcp: McpManager
-    elicitations: Elicitations
+class HomeFiles(Struct, frozen=True):
+    """What the user keeps in the home for all conversations."""
+
     messages: SharedMessages
-    reports: Reports
-    sources: ClockAndIds
-    snapshots: Snapshots
     skills: Lazy[SkillCatalog]
 
 
@@ -99,10 +95,47 @@ class SessionState(Struct):
     """The session's memory."""
 
     settings: Settings
-    history: ConversationHistory = msgspec.field(default_factory=ConversationHistory)
+    transcript: Transcript
     tokens: TokenCounts = msgspec.field(default_factory=TokenCounts)
     last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
     goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
     shown_once: set[str] = msgspec.field(default_factory=set)
     """What the client was sent once and need not receive again."""
+
+    @property
+    def history(self) -> ConversationHistory:
+        return self.transcript.history
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    conversation: ConversationSetup
+    state: SessionState
+    outbox: Outbox
+    model: ModelClient
+    commands: CommandServices
+    approvals: ApprovalServices
+    mcp: McpManager
+    elicitations: Elicitations
+    reports: Reports
+    sources: ClockAndIds
+    snapshots: Snapshots
+    home: HomeFiles
+
+
+class Turn(Struct, frozen=True):
+    """One turn: what it is called, and what holds while it runs."""
+
+    services: Services
+    emitter: TurnEmitter
+    settings: Settings
+    output_schema: Json = None
+
+    @property
+    def operation_id(self) -> str:
+        """The id of the operation that began it."""
+        return self.emitter.operation_id
+
+    def record(self, *items: ResponseItem) -> None:
+        """Make the items part of the conversation."""
+        self.services.state.transcript.record(self.emitter, items)

@@ -15,14 +15,13 @@ import anyio
 from app_server.core.errors import CoreError
 from app_server.core.lazy import Lazy
 from app_server.core.session.commands import Close, Review, StartTurn
-from app_server.core.session.services import Services, SessionState
+from app_server.core.session.services import Services
 from app_server.core.session.session_servers import SessionServers
 from app_server.core.session.tasks import OperationQueue, PendingOperation, TaskRunner
 from app_server.core.session.turns import Actor, SessionGoal, TurnControl
 from app_server.core.turn.emitter import OperationEmitter
-from app_server.core.turn.outbox import StoredTranscript
-from app_server.core.turn.settings import Settings
 from protocol.engine.events import Goal
+from protocol.engine.settings import Settings
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from protocol.events.turn import TokenUsageInfo
 from protocol.responses import ResponseItem
@@ -39,24 +38,24 @@ PERFORM: Lazy[Callable[[Actor, PendingOperation], Awaitable[None]]] = Lazy(
 class Session:
     """One conversation, alive."""
 
-    def __init__(self, services: Services, state: SessionState, close: Callable[[], None]) -> None:
+    def __init__(self, services: Services, close: Callable[[], None]) -> None:
         """`close` lets the stored file go, once the session has ended."""
-        self.services, self.state, self._close = services, state, close
+        self.services, self._close = services, close
         self.queue = OperationQueue(services.sources.new_turn_id)
-        self.tasks = TaskRunner(services, state, self.queue, lambda: self.goal.request_turn())
+        self.tasks = TaskRunner(services, self.queue, lambda: self.goal.request_turn())
         self.turns = TurnControl(self.queue, self.tasks)
-        self.goal = SessionGoal(services, state, self.queue, self.tasks)
+        self.goal = SessionGoal(services, self.queue, self.tasks)
         self.servers = SessionServers(services.mcp, services.outbox)
         services.commands.terminals.running_turn = self.tasks.started_turn
         services.elicitations.running_turn = self.tasks.started_turn
-        self._actor = Actor(services, state, self.tasks, self.turns)
+        self._actor = Actor(services, self.tasks, self.turns)
         self.ended = anyio.Event()
 
     # --- before it runs
     def begin_with(self, id: str, items: Sequence[ResponseItem]) -> None:
         """Record the first items of its history, which are stored at once."""
         outbox = self.services.outbox
-        StoredTranscript(self.state.history, outbox).record(OperationEmitter(outbox, id), items)
+        self.services.state.transcript.record(OperationEmitter(outbox, id), items)
         outbox.store()
 
     def restore(
@@ -70,10 +69,11 @@ class Session:
 
         `usage`: None to count anew. `settings`: None for those of the configuration.
         """
-        self.state.history.replace(items)
-        self.state.goals.goal, self.state.tokens.info = goal, usage
+        state = self.services.state
+        state.history.replace(items)
+        state.goals.goal, state.tokens.info = goal, usage
         if settings is not None:
-            self.state.settings = settings
+            state.settings = settings
 
     def warn(self, id: str, message: str) -> None:
         self.services.outbox.emit(id, WarningEvent(message=message))

@@ -13,10 +13,9 @@ import anyio
 
 from app_server.core.git.ghost import NOT_A_REPOSITORY, SnapshotUnavailable, TakenSnapshot
 from app_server.core.git.repository import find_repository
-from app_server.core.session.services import Services, SessionState
+from app_server.core.session.services import Turn
 from app_server.core.threads import run_in_thread
-from app_server.core.turn.outbox import Emits, StoredTranscript, Transcript
-from app_server.core.turn.settings import Turn
+from app_server.core.turn.outbox import Emits, Transcript
 from protocol.events.notices import BackgroundEventEvent, WarningEvent
 from protocol.policy import ReadOnly
 from protocol.responses import (
@@ -33,11 +32,11 @@ FEATURE = "ghost_commit"
 class TurnSnapshot:
     """One turn's."""
 
-    def __init__(self, services: Services, state: SessionState, turn: Turn, transcript: Transcript) -> None:
-        self._services, self._state, self._turn, self._transcript = services, state, turn, transcript
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
         self.policy = turn.settings.sandbox_policy
         self._taking = anyio.Lock(fast_acquire=True)
-        self._asked = not services.conversation.config.features.enabled(FEATURE)
+        self._asked = not turn.services.conversation.config.features.enabled(FEATURE)
         self._taken: TakenSnapshot | None = None
         self._recorded = False
 
@@ -60,45 +59,43 @@ class TurnSnapshot:
         """Put the snapshot into the history, once, if there is one."""
         if self._taken is not None and not self._recorded:
             self._recorded = True
-            self._record(GhostSnapshot(ghost_commit=self._taken.commit))
+            self._turn.record(GhostSnapshot(ghost_commit=self._taken.commit))
 
     async def finish(self) -> None:
         """Take the second snapshot, and put the first into the history again, with what the turn left."""
         self.record_taken()
         if self._taken is not None:
-            done = await self._services.snapshots.finish(self._taken, self._services.sources.now())
+            done = await self._turn.services.snapshots.finish(self._taken, self._turn.services.sources.now())
             if done is not None:
-                self._record(GhostSnapshot(ghost_commit=done))
+                self._turn.record(GhostSnapshot(ghost_commit=done))
 
-    def ahead_of_calls(self, transcript: StoredTranscript) -> Transcript:
-        """A transcript that has the snapshot before any call: also where a reply broke off and its calls are kept for
-        the next attempt."""
-        return _SnapshotFirst(transcript, self)
+    def ahead_of_calls(self) -> Transcript:
+        """Return a transcript that has the snapshot before any call: also where a reply broke off and its calls are
+        kept for the next attempt.
+        """
+        return _SnapshotFirst(self._turn.services.state.transcript, self)
 
     async def _take(self) -> None:
-        outcome = await self._services.snapshots.take(self._folder(), self._services.sources.now())
+        outcome = await self._turn.services.snapshots.take(self._folder(), self._turn.services.sources.now())
         if isinstance(outcome, SnapshotUnavailable):
             self._tell(outcome)
         else:
             self._taken = outcome
 
     def _folder(self) -> Path:
-        return Path(self._services.commands.roots.real(self._turn.settings.cwd))
+        return Path(self._turn.services.commands.roots.real(self._turn.settings.cwd))
 
     def _tell(self, outcome: SnapshotUnavailable) -> None:
         # One word on it is enough for a conversation.
-        message = outcome.message
-        if message not in self._state.shown_once:
-            self._state.shown_once.add(message)
+        message, shown_once = outcome.message, self._turn.services.state.shown_once
+        if message not in shown_once:
+            shown_once.add(message)
             event = WarningEvent if outcome.is_warning else BackgroundEventEvent
             self._turn.emitter.emit(event(message=message))
 
-    def _record(self, snapshot: GhostSnapshot) -> None:
-        self._transcript.record(self._turn.emitter, [snapshot])
 
-
-class _SnapshotFirst(StoredTranscript):
-    def __init__(self, transcript: StoredTranscript, snapshot: TurnSnapshot) -> None:
+class _SnapshotFirst(Transcript):
+    def __init__(self, transcript: Transcript, snapshot: TurnSnapshot) -> None:
         super().__init__(transcript.history, transcript.outbox)
         self._snapshot = snapshot
 

@@ -9,7 +9,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from enum import Enum
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -19,14 +18,13 @@ from msgspec import Struct
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command
 from app_server.core.session.goal_turns import turn_ends
-from app_server.core.session.services import Services, SessionState
+from app_server.core.session.services import Services, Turn
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter, turn_error
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.outbox import StoredTranscript
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import TurnKind, TurnStatus
 from protocol.events.turn import TurnAbortReason
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 
 class PendingOperation(Struct, frozen=True):
@@ -43,30 +41,20 @@ class PendingOperation(Struct, frozen=True):
     """Its place in the order in which operations were submitted. Those that had to wait keep to it."""
 
 
-class SessionTask(Protocol):
-    """Something that takes time. `run` is cancelled to interrupt it."""
-
-    kind: TurnKind
-
-    async def run(self, active: ActiveTask) -> str | None:
-        """Returns the last thing the assistant said. What it raises makes the turn a failed one."""
-        ...
-
-    def interrupted(self) -> None:
-        """Emit last words, after everything of the task has ended; says nothing of the interruption itself."""
-        ...
-
-
-class NothingToDo:
-    """A turn in which the user said nothing: it only ends."""
+class SessionTask:
+    """Something that takes time, in a turn. This one is of a turn in which the user said nothing: it only ends."""
 
     kind = TurnKind.REGULAR
 
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+
     async def run(self, active: ActiveTask) -> str | None:
+        """Do the work; return the last thing the assistant said. What it raises makes the turn a failed one."""
         return None
 
     def interrupted(self) -> None:
-        pass
+        """Emit last words, after everything of the task has ended; says nothing of the interruption itself."""
 
 
 class InputPolicy(Enum):
@@ -81,7 +69,6 @@ class InputPolicy(Enum):
 class ActiveTask(Struct, kw_only=True):
     """The task under way."""
 
-    emitter: TurnEmitter
     task: SessionTask
     input_policy: InputPolicy
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
@@ -139,9 +126,8 @@ class ActiveTask(Struct, kw_only=True):
         return self.task.kind
 
     @property
-    def id(self) -> str:
-        """The id of the operation that began it."""
-        return self.emitter.operation_id
+    def emitter(self) -> TurnEmitter:
+        return self.task.turn.emitter
 
     def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
         """Let words join the turn, ahead of its next request to the model. They are promised to it, unless there is an
@@ -242,15 +228,9 @@ log = logging.getLogger(__name__)
 class TaskRunner:
     """Runs the tasks of one session in the session's task group."""
 
-    def __init__(
-        self,
-        services: Services,
-        state: SessionState,
-        queue: OperationQueue,
-        task_ended: Callable[[], None],
-    ) -> None:
+    def __init__(self, services: Services, queue: OperationQueue, task_ended: Callable[[], None]) -> None:
         """`task_ended` is called after each task, once its end is emitted."""
-        self._services, self._state, self._queue, self._task_ended = services, state, queue, task_ended
+        self._services, self._queue, self._task_ended = services, queue, task_ended
         self._group: TaskGroup | None = None
         self.active: ActiveTask | None = None
 
@@ -263,18 +243,14 @@ class TaskRunner:
         active = self.active
         return active.emitter if active is not None and active.emitter.has_started else None
 
-    def emitter(self, pending: PendingOperation) -> TurnEmitter:
-        """Make the emitter of the turn that the operation begins."""
-        return TurnEmitter(
-            self._services.outbox,
-            pending.id,
-            pending.turn_id,
-            self._services.sources.wall_clock,
-        )
+    def turn(self, pending: PendingOperation, output_schema: Json = None) -> Turn:
+        """Make the turn that the operation begins, with the settings of the moment."""
+        services = self._services
+        emitter = TurnEmitter(services.outbox, pending.id, pending.turn_id, services.sources.wall_clock)
+        return Turn(services, emitter, services.state.settings, output_schema)
 
     async def start(
         self,
-        emitter: TurnEmitter,
         task: SessionTask,
         input_policy: InputPolicy = InputPolicy.QUEUE,
         steered: Sequence[UserWords] = (),
@@ -282,10 +258,10 @@ class TaskRunner:
         """Begin a task; one that runs is ended first, as replaced. `steered`: words that joined it already."""
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
-        active = self.active = ActiveTask(emitter=emitter, task=task, input_policy=input_policy)
+        active = self.active = ActiveTask(task=task, input_policy=input_policy)
         for words in steered:
             active.join(words)
-        self._group.start_soon(self._run, active, name=f"task {active.id}")
+        self._group.start_soon(self._run, active, name=f"task {task.turn.operation_id}")
 
     async def interrupt(self, reason: TurnAbortReason = TurnAbortReason.INTERRUPTED) -> None:
         """End the running task, if there is one; returns once it has ended."""
@@ -309,7 +285,7 @@ class TaskRunner:
 
     def interrupt_waiting(self, pending: PendingOperation) -> None:
         """Tell of a turn that was accepted and never begins: it began and was interrupted."""
-        emitter = self.emitter(pending)
+        emitter = self.turn(pending).emitter
         emitter.turn_started(TurnKind.REGULAR, None)
         emitter.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
 
@@ -326,7 +302,7 @@ class TaskRunner:
         self._group.start_soon(guarded, name=name)
 
     async def _run(self, active: ActiveTask) -> None:
-        outbox = self._services.outbox
+        task, outbox = active.task, self._services.outbox
         outcome: str | TurnError | None = None
         completed = False
         try:
@@ -337,12 +313,12 @@ class TaskRunner:
             # No await from here on: nothing may come between the task's end and the event that reports it.
             waiting = active.take_postponed()
             if completed:
-                self._complete(active, outcome)
+                _complete(active, outcome)
                 waiting += active.drain_late()
             else:
                 self._cut(active)
             for words in active.take_input():
-                remember(self._services, self._state, active, words)
+                remember(task.turn, words)
             for pending in waiting:
                 self._queue.put_back(pending)
             self.active = None
@@ -351,31 +327,30 @@ class TaskRunner:
         self._task_ended()
         self.in_background(outbox.flush, name="flush")
 
-    def _complete(self, active: ActiveTask, outcome: str | TurnError | None) -> None:
-        services, state, emitter = self._services, self._state, active.emitter
-        if isinstance(outcome, TurnError):
-            failed = outcome if active.kind is TurnKind.REGULAR else None
-            turn_ends(services, state, emitter, error=failed)
-            emitter.turn_ended(TurnStatus.FAILED, error=outcome)
-        else:
-            turn_ends(services, state, emitter)
-            emitter.turn_ended(TurnStatus.COMPLETED, last_agent_message=outcome)
-
     def _cut(self, active: ActiveTask) -> None:
         """End an interrupted turn, and the commands of earlier turns with it."""
-        services, emitter = self._services, active.emitter
+        terminals, emitter = self._services.commands.terminals, active.emitter
         active.task.interrupted()
-        services.commands.terminals.cut_detached(emitter)
-        self.in_background(services.commands.terminals.close, name="terminals")
-        interrupted = active.reason is TurnAbortReason.INTERRUPTED
-        turn_ends(services, self._state, emitter, interrupted=interrupted)
+        terminals.cut_detached(emitter)
+        self.in_background(terminals.close, name="terminals")
+        turn_ends(active.task.turn, interrupted=active.reason is TurnAbortReason.INTERRUPTED)
         emitter.turn_ended(TurnStatus.INTERRUPTED, reason=active.reason)
 
 
-def remember(services: Services, state: SessionState, active: ActiveTask, words: UserWords) -> None:
+def remember(turn: Turn, words: UserWords) -> None:
     """Record words that came too late for their turn: the next request carries them."""
-    emitter = OperationEmitter(services.outbox, active.id)
-    StoredTranscript(state.history, services.outbox).record(emitter, words.messages())
+    emitter = OperationEmitter(turn.services.outbox, turn.operation_id)
+    turn.services.state.transcript.record(emitter, words.messages())
+
+
+def _complete(active: ActiveTask, outcome: str | TurnError | None) -> None:
+    turn = active.task.turn
+    if isinstance(outcome, TurnError):
+        turn_ends(turn, error=outcome if active.kind is TurnKind.REGULAR else None)
+        turn.emitter.turn_ended(TurnStatus.FAILED, error=outcome)
+    else:
+        turn_ends(turn)
+        turn.emitter.turn_ended(TurnStatus.COMPLETED, last_agent_message=outcome)
 
 
 async def _outcome(active: ActiveTask) -> str | TurnError | None:

@@ -25,7 +25,7 @@ from app_server.core.session.commands import (
     TurnNotSteerable,
 )
 from app_server.core.session.goal_turns import GOAL_OPERATION
-from app_server.core.session.services import Services, SessionState
+from app_server.core.session.services import Services
 from app_server.core.session.tasks import (
     ActiveTask,
     InputPolicy,
@@ -34,8 +34,8 @@ from app_server.core.session.tasks import (
     TaskRunner,
 )
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.settings import UNCHANGED
 from protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
+from protocol.engine.settings import UNCHANGED
 from protocol.structs import replace
 
 
@@ -151,10 +151,9 @@ def _id_of(turn: ActiveTask | PendingOperation) -> str:
 class SessionGoal:
     """What the conversation works for by itself."""
 
-    def __init__(
-        self, services: Services, state: SessionState, queue: OperationQueue, tasks: TaskRunner
-    ) -> None:
-        self._services, self._goals, self._queue, self._tasks = services, state.goals, queue, tasks
+    def __init__(self, services: Services, queue: OperationQueue, tasks: TaskRunner) -> None:
+        self._services, self._queue, self._tasks = services, queue, tasks
+        self._goals = services.state.goals
         self._turns = 0
 
     def set(self, change: GoalChange) -> Goal:
@@ -182,6 +181,5 @@ class Actor(Struct, frozen=True):
     """The session, as far as operations need it."""
 
     services: Services
-    state: SessionState
     tasks: TaskRunner
     turns: TurnControl

@@ -11,11 +11,10 @@ from app_server.core.errors import GitError
 from app_server.core.git.repository import find_repository
 from app_server.core.lazy import Lazy
 from app_server.core.session.model_calls import shape_of
-from app_server.core.session.services import Services, SessionState
-from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.services import Services
+from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
-from app_server.core.turn.settings import Turn
 from protocol.engine.events import TurnKind
 from protocol.events.notices import UndoCompletedEvent, UndoStartedEvent
 from protocol.responses import GhostCommit, GhostSnapshot
@@ -36,25 +35,24 @@ MOST_NAMED = 20
 STARTED = UndoStartedEvent(message="Undo in progress...")
 
 
-class UndoTask:
+class UndoTask(SessionTask):
+    """An undo that the user asked for."""
+
     kind = TurnKind.UNDO
 
-    def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
-        self._services, self._state, self._turn = services, state, turn
-
     async def run(self, active: ActiveTask) -> str | None:
-        emitter = self._turn.emitter
-        emitter.turn_started(TurnKind.UNDO, shape_of(self._services, self._turn).context_window)
+        emitter = self.turn.emitter
+        emitter.turn_started(self.kind, shape_of(self.turn).context_window)
         emitter.emit(STARTED)
         emitter.emit(await self._undo())
         return None
 
     def interrupted(self) -> None:
-        self._turn.emitter.emit(UndoCompletedEvent(success=False, message="Undo cancelled."))
+        self.turn.emitter.emit(UndoCompletedEvent(success=False, message="Undo cancelled."))
 
     async def _undo(self) -> UndoCompletedEvent:
-        services = self._services
-        folder = Path(services.commands.roots.real(self._turn.settings.cwd))
+        services = self.turn.services
+        folder = Path(services.commands.roots.real(self.turn.settings.cwd))
         if (busy := await self._busy(folder)) is not None:
             return UndoCompletedEvent(success=False, message=busy)
         while (commit := self._newest()) is not None:
@@ -73,23 +71,25 @@ class UndoTask:
         """Return why nothing may be undone now. The user asked, so snapshots are tried again where one was slow."""
         repository = await run_in_thread(find_repository, folder)
         root = folder if repository is None else repository.root
-        if self._services.snapshots.try_again(root):
+        if self.turn.services.snapshots.try_again(root):
             return "Nothing was undone: the last turns had no snapshot. The next turn takes one again."
-        if self._services.commands.runner.runs_in(str(root)):
+        if self.turn.services.commands.runner.runs_in(str(root)):
             return f"Nothing was undone: a command runs in {root}. Undo again when it has ended."
         return None
 
     def _newest(self) -> GhostCommit | None:
-        items = reversed(self._state.history.items)
+        items = reversed(self.turn.services.state.history.items)
         return next((item.ghost_commit for item in items if isinstance(item, GhostSnapshot)), None)
 
     def _use_up(self, commit: GhostCommit) -> None:
         """Forget the snapshot, as it was at the turn's begin and at its end."""
-        items = self._state.history.items
+        history = self.turn.services.state.history
         used = [
-            item for item in items if isinstance(item, GhostSnapshot) and item.ghost_commit.id == commit.id
+            each
+            for each in history.items
+            if isinstance(each, GhostSnapshot) and each.ghost_commit.id == commit.id
         ]
-        self._state.history.replace([item for item in items if item not in used])
+        history.replace([item for item in history.items if item not in used])
 
 
 def refuse_undo(services: Services, operation_id: str) -> None:

@@ -12,55 +12,47 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.injected_messages import USER_SHELL_HEAD
 from app_server.core.session.commands import RunShell
 from app_server.core.session.model_calls import shape_of, tool_turn_of
-from app_server.core.session.services import Services, SessionState
-from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.services import Turn
+from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.events import OutputDeltas, finished_command
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
-from app_server.core.turn.outbox import StoredTranscript
-from app_server.core.turn.settings import Turn
 from protocol.engine.events import TurnKind
 from protocol.engine.items import CommandExecution
 from protocol.responses import MessageItem
 
 
-class UserShellTask:
+class UserShellTask(SessionTask):
     """A turn in which only the user's command runs."""
 
     kind = TurnKind.USER_SHELL
 
-    def __init__(self, services: Services, state: SessionState, turn: Turn, request: RunShell) -> None:
-        self._services, self._state, self._turn, self._request = services, state, turn, request
+    def __init__(self, turn: Turn, request: RunShell) -> None:
+        super().__init__(turn)
+        self._request = request
 
     async def run(self, active: ActiveTask) -> str | None:
-        window = shape_of(self._services, self._turn).context_window
-        self._turn.emitter.turn_started(TurnKind.USER_SHELL, window)
+        self.turn.emitter.turn_started(self.kind, shape_of(self.turn).context_window)
         run = _run_confined if self._request.confined else run_with_users_rights
-        await run(self._services, self._state, self._turn, self._request)
+        await run(self.turn, self._request)
         return None
 
-    def interrupted(self) -> None:
-        pass
 
-
-async def _run_confined(services: Services, state: SessionState, turn: Turn, request: RunShell) -> None:
+async def _run_confined(turn: Turn, request: RunShell) -> None:
     """Run the command in the sandbox. Nothing of it enters the history."""
     try:
-        await run_command(_command(services, turn, request), tool_turn_of(services, state, turn))
+        await run_command(_command(turn, request), tool_turn_of(turn))
     except ToolFailure:
         pass  # its end event has informed the user
 
 
-async def run_with_users_rights(
-    services: Services, state: SessionState, turn: Turn, request: RunShell
-) -> None:
+async def run_with_users_rights(turn: Turn, request: RunShell) -> None:
     """Run the command without the sandbox, as an item of the turn; then record what it printed in the history."""
-    tool_turn, command = tool_turn_of(services, state, turn), _command(services, turn, request)
+    tool_turn, command = tool_turn_of(turn), _command(turn, request)
 
     async def execute(spec: CommandSpec) -> ExecResult:
-        return await services.commands.runner.run(
-            spec, OutputDeltas(command.call_id, tool_turn.emit).emit_output
-        )
+        show = OutputDeltas(command.call_id, tool_turn.emit).emit_output
+        return await turn.services.commands.runner.run(spec, show)
 
     try:
         result = await run_with_approval(command, tool_turn, execute)
@@ -70,13 +62,13 @@ async def run_with_users_rights(
         item = finished_command(command.item(), result)
         turn.emitter.complete(item)
         message = note(request.command, _outcome(item))
-    StoredTranscript(state.history, services.outbox).record(turn.emitter, [message])
+    turn.record(message)
 
 
-def _command(services: Services, turn: Turn, request: RunShell) -> Command:
+def _command(turn: Turn, request: RunShell) -> Command:
     return Command(
-        call_id=services.sources.new_id(),
-        argv=(services.commands.shell_path, "-lc", request.command),
+        call_id=turn.services.sources.new_id(),
+        argv=(turn.services.commands.shell_path, "-lc", request.command),
         cwd=turn.settings.cwd,
         timeout_ms=request.timeout_ms,
         user_shell=True,

@@ -29,8 +29,9 @@ from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
 from protocol.engine.events import EngineEvent, Question
 from protocol.engine.questions import ToolCallAnswer, UserInputAnswer
+from protocol.engine.settings import Settings
 from protocol.events.commands import ApplyPatchApprovalRequestEvent
-from protocol.policy import AskForApproval, QuestionKinds, ReviewDecision, SandboxPolicy, TurnMode
+from protocol.policy import ReviewDecision
 from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputPayload, ResponseItem
 
@@ -61,17 +62,6 @@ class ToolOutput(Struct, frozen=True):
 
 def text_output(text: str, success: bool | None = True) -> ToolOutput:
     return ToolOutput(FunctionCallOutputPayload(content=text, success=success))
-
-
-class TurnSettings(Struct, frozen=True):
-    """The settings of one turn that tools depend on."""
-
-    cwd: str
-    approval_policy: AskForApproval
-    sandbox_policy: SandboxPolicy
-    granular: QuestionKinds | None = None
-    """Which kinds of questions may be asked; None: all that the approval policy has."""
-    mode: TurnMode = TurnMode.DEFAULT
 
 
 class CommandServices(Struct):
@@ -107,7 +97,7 @@ class ToolTurn:
     """What a tool can use of its turn."""
 
     id: str
-    settings: TurnSettings
+    settings: Settings
     config: Config
     items: TurnEvents
     commands: CommandServices

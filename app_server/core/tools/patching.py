@@ -65,7 +65,7 @@ class PatchFlow(Struct, frozen=True):
 
     async def apply(self) -> ExecResult:
         """Returns the output of the writer. Raises ToolFailure if nothing was written."""
-        if self.turn.settings.mode is TurnMode.PLAN:
+        if self.turn.settings.mode.kind is TurnMode.PLAN:
             raise ToolFailure("patch rejected: no files are changed in plan mode")
         turn, disk = self.turn, DiskFiles(self.turn.commands.runner.home)
         try:

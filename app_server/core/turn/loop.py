@@ -20,11 +20,8 @@ from msgspec import Struct
 
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
-from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords, last_assistant_text
 from app_server.core.turn.model_call import ModelCall
-from app_server.core.turn.outbox import Transcript
-from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.events import TurnKind
 from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import ErrorEvent, WarningEvent
@@ -57,6 +54,8 @@ class TurnInput(Protocol):
 class TurnSteps(Protocol):
     """What one kind of turn does in the loop."""
 
+    kind: TurnKind
+
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt: ...
 
     async def prepare(self) -> None:
@@ -64,13 +63,13 @@ class TurnSteps(Protocol):
         ...
 
     def after_reply(self, *, calls: bool) -> None:
-        """Note that a reply is recorded. `calls`: it called tools."""
-        ...
+        """Note that a reply is recorded. `calls`: it called tools. Does nothing where a kind does not say otherwise."""
+        return
 
     async def diff(self) -> str | None:
         """Return the change of files by this turn, in git's format: "" where patches took back what they changed; None
-        where the turn applied no patch."""
-        ...
+        where the turn applied no patch, or no turn of this kind does."""
+        return None
 
 
 class AutoCompaction(Struct, frozen=True, kw_only=True):
@@ -88,10 +87,6 @@ class AutoCompaction(Struct, frozen=True, kw_only=True):
 class TurnLoop:
     """One turn of one conversation."""
 
-    kind: TurnKind
-    emitter: TurnEmitter
-    transcript: Transcript
-    tokens: TokenCounts
     model_call: ModelCall
     input: TurnInput
     steps: TurnSteps
@@ -103,9 +98,9 @@ class TurnLoop:
 
     async def run(self, opening: UserWords) -> str | None:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
-        self.emitter.turn_started(self.kind, self.model_call.context_window)
+        self.model_call.emitter.turn_started(self.steps.kind, self.model_call.context_window)
         at_begin = self.compaction is not None and self.compaction.at_begin
-        if at_begin or self.tokens.context_is_full:
+        if at_begin or self.model_call.tokens.context_is_full:
             await self._made_room()
         self._record_words(opening, announced=True)
         await self.steps.prepare()
@@ -114,9 +109,9 @@ class TurnLoop:
                 self._record_words(words, announced=False)
             reply = await self.model_call.request(self._prompt, keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
-                self.emitter.emit(TurnDiffEvent(unified_diff=diff))
+                self.model_call.emitter.emit(TurnDiffEvent(unified_diff=diff))
             items = reply.items(self.model_call.clock())
-            self.transcript.record(self.emitter, items)
+            self.model_call.transcript.record(self.model_call.emitter, items)
             self.steps.after_reply(calls=reply.calls)
             if at_begin and not reply.calls and not self.input.has_steered():
                 return last_assistant_text(items)
@@ -133,23 +128,23 @@ class TurnLoop:
             self._record_words(words, announced=False)
 
     def _prompt(self) -> Prompt:
-        return self.steps.prompt(self.transcript.history.for_prompt())
+        return self.steps.prompt(self.model_call.transcript.history.for_prompt())
 
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
         """Record and show words. `announced` False: they join the turn, which not all clients are told."""
-        self.transcript.record(self.emitter, words.messages())
+        self.model_call.transcript.record(self.model_call.emitter, words.messages())
         for notice in words.notices:
-            self.emitter.emit(WarningEvent(message=notice))
+            self.model_call.emitter.emit(WarningEvent(message=notice))
         if self.show_user_message and words.is_shown:
-            self.emitter.show(words.item(self.new_id()), announced=announced)
+            self.model_call.emitter.show(words.item(self.new_id()), announced=announced)
 
     async def _made_room(self) -> bool:
         """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
-        compaction, tokens = self.compaction, self.tokens.in_context
+        compaction, tokens = self.compaction, self.model_call.tokens.in_context
         if compaction is None:
             return False
         over = tokens is not None and tokens >= compaction.limit
-        if not (over or self.tokens.context_is_full):
+        if not (over or self.model_call.tokens.context_is_full):
             self._compacted = False
             return False
         if self._compacted:
@@ -159,5 +154,5 @@ class TurnLoop:
             await compaction.compact()
         except CoreError as error:
             # The history is what it was, and may still fit: what the turn has done so far is not given up for it.
-            self.emitter.emit(ErrorEvent(message=str(error)))
+            self.model_call.emitter.emit(ErrorEvent(message=str(error)))
         return True

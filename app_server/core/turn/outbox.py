@@ -194,53 +194,29 @@ class Emits(Protocol):
     def emit(self, event: EngineEvent, *, wake: bool = True) -> None: ...
 
 
-class Transcript(Protocol):
-    history: ConversationHistory
+class Transcript:
+    """A history, and where it is kept: lines in the rollout, and an event for clients that asked for raw items."""
 
-    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
-        """Make the items part of the conversation."""
-        ...
-
-    def announce(self, item: ResponseItem) -> None:
-        """Note that the client is about to be sent an item that is recorded later."""
-        ...
-
-    def take_back(self) -> None:
-        """Forget what was announced and not recorded."""
-        ...
-
-
-class StoredTranscript:
-    """History in memory, lines in the rollout, an event for clients that asked for raw items."""
-
-    def __init__(self, history: ConversationHistory, outbox: Outbox) -> None:
+    def __init__(self, history: ConversationHistory, outbox: Outbox | None) -> None:
+        """Without an outbox, as of a review, nothing of it reaches the conversation."""
         self.history, self.outbox = history, outbox
 
     def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
+        """Make the items part of the history."""
         self.history.record(items)
+        if self.outbox is None:
+            return
         self.outbox.record_items(items)
         for item in items:
             if not isinstance(item, OtherItem):
                 emitter.emit(RawResponseItemEvent(item=item))
 
     def announce(self, item: ResponseItem) -> None:
-        self.outbox.log_ahead(item)
+        """Note that the client is about to be sent an item that is recorded later."""
+        if self.outbox is not None:
+            self.outbox.log_ahead(item)
 
     def take_back(self) -> None:
-        self.outbox.drop_log_ahead()
-
-
-class IsolatedTranscript:
-    """A review's: nothing of it reaches the conversation."""
-
-    def __init__(self, history: ConversationHistory) -> None:
-        self.history = history
-
-    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
-        self.history.record(items)
-
-    def announce(self, item: ResponseItem) -> None:
-        pass
-
-    def take_back(self) -> None:
-        pass
+        """Forget what was announced and not recorded."""
+        if self.outbox is not None:
+            self.outbox.drop_log_ahead()

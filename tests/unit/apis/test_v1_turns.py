@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app_server.apis.v1.handlers.turns import settings
-from app_server.core.turn.settings import UNCHANGED, UNSET
+from protocol.engine.settings import UNCHANGED, UNSET
 from protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
 TURN = {

@@ -25,49 +25,50 @@ from app_server.core.session.commands import (
     TurnWishes,
 )
 from app_server.core.session.operations import perform
-from app_server.core.session.services import SessionState
+from app_server.core.session.services import SessionState, Turn
 from app_server.core.session.tasks import (
     ActiveTask,
     InputPolicy,
-    NothingToDo,
     OperationQueue,
     PendingOperation,
+    SessionTask,
 )
 from app_server.core.session.turns import TurnControl
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.settings import Settings, SettingsChange
 from protocol.engine.events import SettingsChanged, TurnKind
+from protocol.engine.settings import Settings, SettingsChange
 from protocol.events.review import ReviewRequest
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
+
+SETTINGS = Settings(
+    cwd="/w",
+    approval_policy=AskForApproval.NEVER,
+    sandbox_policy=ReadOnly(),
+    model="m",
+    effort=ReasoningEffort.HIGH,
+    summary=ReasoningSummary.DETAILED,
+)
+
+
+def active(turn_id: str, input_policy: InputPolicy) -> ActiveTask:
+    emitter = TurnEmitter(cast("Any", None), "0", turn_id, lambda: 0.0)
+    turn = Turn(cast("Any", None), emitter, SETTINGS)
+    return ActiveTask(task=SessionTask(turn), input_policy=input_policy)
 
 
 class OnlyAState:
     """As much of a session as a change of settings needs: busy, so that words wait."""
 
     def __init__(self) -> None:
-        self.tasks = SimpleNamespace(
-            active=ActiveTask(
-                emitter=TurnEmitter(cast("Any", None), "0", "turn", lambda: 0.0),
-                task=NothingToDo(),
-                input_policy=InputPolicy.QUEUE,
-            )
-        )
+        self.tasks = SimpleNamespace(active=active("turn", InputPolicy.QUEUE))
         self.told: list[SettingsChanged] = []
+        self.state = SessionState(SETTINGS, cast("Any", None))
         self.services = SimpleNamespace(
+            state=self.state,
             commands=SimpleNamespace(roots=SimpleNamespace(learn=lambda policy, cwd: None)),
             conversation=SimpleNamespace(config=SimpleNamespace(provider=SimpleNamespace(id="p"))),
             outbox=SimpleNamespace(emit=lambda operation_id, event: self.told.append(event)),
-        )
-        self.state = SessionState(
-            Settings(
-                cwd="/w",
-                approval_policy=AskForApproval.NEVER,
-                sandbox_policy=ReadOnly(),
-                model="m",
-                effort=ReasoningEffort.HIGH,
-                summary=ReasoningSummary.DETAILED,
-            )
         )
 
     async def perform(self, id: str, command: Command) -> None:
@@ -79,7 +80,10 @@ async def test_a_change_holds_at_once_and_is_told_where_it_changes_something() -
     for change in (SettingsChange(model="n"), SettingsChange(), SettingsChange(effort=None)):
         await actor.perform("1", ChangeSettings(change))
     assert (actor.state.settings.effort, actor.state.settings.model) == (None, "n")
-    assert [(each.model, each.effort) for each in actor.told] == [("n", ReasoningEffort.HIGH), ("n", None)]
+    assert [(each.settings.model, each.settings.effort) for each in actor.told] == [
+        ("n", ReasoningEffort.HIGH),
+        ("n", None),
+    ]
 
 
 async def test_the_settings_of_a_turn_that_has_to_wait_hold_when_it_begins() -> None:
@@ -152,13 +156,8 @@ class Scene:
         self.turns = TurnControl(self.queue, cast("Any", self.tasks))
 
     def runs(self, turn_id: str, input_policy: InputPolicy = InputPolicy.STEER) -> ActiveTask:
-        active = ActiveTask(
-            emitter=TurnEmitter(cast("Any", None), "0", turn_id, lambda: 0.0),
-            task=NothingToDo(),
-            input_policy=input_policy,
-        )
-        self.tasks.active = active
-        return active
+        self.tasks.active = running = active(turn_id, input_policy)
+        return running
 
     def waiting(self) -> list[Any]:
         return [pending.command for pending in self.queue]

@@ -20,14 +20,15 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
-from app_server.core.tools.contract import ApprovalServices, CommandServices, ToolTurn, TurnSettings
+from app_server.core.tools.contract import ApprovalServices, CommandServices, ToolTurn
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.events import EngineEvent, SessionEvent
+from protocol.engine.settings import Settings
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.msg import EventMsg
-from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy, WorkspaceWrite
+from protocol.policy import AskForApproval, ReasoningSummary, ReviewDecision, SandboxPolicy, WorkspaceWrite
 
 DENIED = ExecResult(
     exit_code=1, stdout=b"", stderr=b"no: Permission denied", aggregated=b"no: Permission denied", duration_s=0.1,
@@ -156,7 +157,14 @@ def scene(tmp_path: Path) -> MakeScene:
 
         turn = ToolTurn(
             id="1",
-            settings=TurnSettings(str(tmp_path / "ws"), approval, policy),
+            settings=Settings(
+                cwd=str(tmp_path / "ws"),
+                approval_policy=approval,
+                sandbox_policy=policy,
+                model="m",
+                effort=None,
+                summary=ReasoningSummary.AUTO,
+            ),
             config=config,
             items=TurnEmitter(Recorder(emit), "1", "turn-1", lambda: 0.0),
             commands=CommandServices(runner, runner.roots.open(), Terminals(), shell_path="/bin/sh"),

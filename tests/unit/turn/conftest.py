@@ -20,9 +20,9 @@ from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
-from app_server.core.turn.loop import AutoCompaction, TurnLoop
+from app_server.core.turn.loop import AutoCompaction, TurnLoop, TurnSteps
 from app_server.core.turn.model_call import ModelCall
-from app_server.core.turn.outbox import Outbox, StoredTranscript
+from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.events import EngineEvent, SessionEvent, TurnKind
 from protocol.ids import ConversationId
@@ -66,20 +66,16 @@ class OnlyAClock:
         return 0.0
 
 
-class OnlyAPrompt:
+class OnlyAPrompt(TurnSteps):
     """A turn that does nothing but ask."""
+
+    kind = TurnKind.REGULAR
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         return Prompt(instructions="Be useful.", input=items)
 
     async def prepare(self) -> None:
         pass
-
-    def after_reply(self, *, calls: bool) -> None:
-        pass
-
-    async def diff(self) -> str | None:
-        return None
 
 
 def kind(event: EngineEvent) -> str:
@@ -114,7 +110,7 @@ class Bench:
             model=client_for(self.http, stream_max_retries=retries),
             settings=SETTINGS,
             outbox=self.outbox,
-            transcript=StoredTranscript(self.history, self.outbox),
+            transcript=Transcript(self.history, self.outbox),
             tokens=self.tokens,
             context_window=window,
             context_line=TurnContextItem(
@@ -139,10 +135,6 @@ class Bench:
             self.history.replace(self.history.items[-1:])
 
         return TurnLoop(
-            kind=TurnKind.REGULAR,
-            emitter=self.emitter,
-            transcript=model_call.transcript,
-            tokens=self.tokens,
             model_call=model_call,
             input=self,
             steps=OnlyAPrompt(),

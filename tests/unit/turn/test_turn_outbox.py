@@ -13,7 +13,6 @@ from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.turn.coalesce import LONGEST, coalesce
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import YIELD_ROUNDS, Line, Outbox
-from app_server.core.turn.settings import Settings, SettingsChange
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.events import (
     AgentMessageDelta,
@@ -24,6 +23,7 @@ from protocol.engine.events import (
     SessionEvent,
 )
 from protocol.engine.items import AgentMessage
+from protocol.engine.settings import Settings, SettingsChange
 from protocol.events.notices import BackgroundEventEvent
 from protocol.events.turn import TokenUsage
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningEffort, ReasoningSummary

@@ -24,7 +24,7 @@ from app_server.core.session.commands import (
     TurnWishes,
     Undo,
 )
-from app_server.core.turn.settings import UNCHANGED, UNSET, SettingsChange, or_unset
+from protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.structs import Json

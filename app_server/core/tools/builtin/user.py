@@ -27,7 +27,7 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
 
 
 async def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    if turn.settings.mode is TurnMode.PLAN:
+    if turn.settings.mode.kind is TurnMode.PLAN:
         raise ToolFailure("update_plan shows the steps of work, which there is none of in plan mode")
     arguments = parse_arguments(call.arguments, PlanArguments)
     steps = tuple(PlanItemArg(step=item.step, status=item.status) for item in arguments.plan)
@@ -36,7 +36,7 @@ async def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
 
 
 async def _request_user_input(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    if turn.settings.mode is not TurnMode.PLAN:
+    if turn.settings.mode.kind is not TurnMode.PLAN:
         raise ToolFailure("request_user_input is unavailable in Default mode")
     inquiries = _inquiries(parse_arguments(call.arguments, UserInputArguments))
     question = UserInputQuestion(call.call_id, inquiries)

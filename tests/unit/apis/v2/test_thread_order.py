@@ -43,6 +43,7 @@ from protocol.engine.items import (
     Reasoning,
 )
 from protocol.engine.questions import Choice, Inquiry, ToolCallQuestion, UserInputQuestion
+from protocol.engine.settings import Settings
 from protocol.events import notices, tools
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, TurnDiffEvent
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
@@ -92,13 +93,15 @@ EVENTS: list[EngineEvent] = [
     GoalUpdated(Goal(objective="x", token_budget=5, created_at=1, updated_at=2)),
     GoalCleared(),
     SettingsChanged(
-        cwd="/",
-        approval_policy=AskForApproval.ON_FAILURE,
-        sandbox_policy=ReadOnly(),
-        model="m",
+        Settings(
+            cwd="/",
+            approval_policy=AskForApproval.ON_FAILURE,
+            sandbox_policy=ReadOnly(),
+            model="m",
+            effort=None,
+            summary=ReasoningSummary.AUTO,
+        ),
         model_provider="p",
-        effort=None,
-        summary=ReasoningSummary.AUTO,
     ),
     *(McpServerStateChanged("s", state, "x", login_required=True) for state in McpServerState),
     McpServersSettled(("x",)),

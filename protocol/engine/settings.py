@@ -1,4 +1,4 @@
-"""The settings of a turn, and the turn that they hold for. A later turn starts from them unless it names others."""
+"""The settings of a turn. A later turn starts from them unless it names others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Struct
 
-from app_server.core.config.types import Config
-from app_server.core.context.environment_context import EnvironmentContext
-from app_server.core.turn.emitter import TurnEmitter
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
@@ -21,7 +18,7 @@ from protocol.policy import (
     roots_beside,
     with_roots,
 )
-from protocol.structs import Json, replace
+from protocol.structs import replace
 
 T = TypeVar("T")
 
@@ -92,21 +89,6 @@ class Settings(Struct, frozen=True):
     workspace_roots: tuple[str, ...] = ()
     """Folders beside the working directory that the client named; a policy with writable roots has them too."""
 
-    @classmethod
-    def of(cls, config: Config) -> Settings:
-        return cls(
-            cwd=str(config.cwd),
-            approval_policy=config.permissions.approval_policy,
-            sandbox_policy=config.permissions.sandbox_policy,
-            model=config.model.name,
-            effort=config.model.effort,
-            summary=config.model.summary,
-            granular=config.permissions.granular,
-            permission_profile=config.permissions.profile,
-            mode=ModeSettings(config.instructions.mode, config.instructions.of_mode),
-            workspace_roots=config.permissions.workspace_roots,
-        )
-
     def changed(self, change: SettingsChange) -> Settings:
         cwd = self.cwd if change.cwd is UNSET else normpath(join(self.cwd, change.cwd))
         roots, before = self.workspace_roots, self.workspace_roots if change.sandbox_policy is UNSET else ()
@@ -131,24 +113,3 @@ class Settings(Struct, frozen=True):
     def asks(self, about: Callable[[QuestionKinds], bool]) -> bool:
         """Return whether questions of this kind may be asked."""
         return self.granular is None or about(self.granular)
-
-    def environment(self, shell: str | None) -> EnvironmentContext:
-        return EnvironmentContext(self.cwd, self.approval_policy, self.sandbox_policy, shell)
-
-
-class Turn(Struct, frozen=True):
-    """One turn: what it is called, and what holds while it runs."""
-
-    emitter: TurnEmitter
-    settings: Settings
-    output_schema: Json = None
-
-    @property
-    def id(self) -> str:
-        """The turn's own id, a UUIDv7."""
-        return self.emitter.turn_id
-
-    @property
-    def operation_id(self) -> str:
-        """The id of the operation that began it."""
-        return self.emitter.operation_id
