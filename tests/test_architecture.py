@@ -77,7 +77,7 @@ PURE_FOLDERS = {"protocol", "app_server.core.shell", "app_server.inspector.rules
 
 PURE_MODULES = {
     "app_server": {"identity", "masking"},
-    "app_server.apis": {"answers", "open_items", "route"},
+    "app_server.apis": {"answers", "open_items"},
     "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
         *("approvals", "calls", "client", "commands", "fold", "inbound", "options", "outbound"),
@@ -127,7 +127,7 @@ PURE_MODULES = {
     "app_server.core.sandbox": {"macos", "plan"},
     "app_server.core.skills": {"front_matter", "skill"},
     "app_server.core.session": {"commands", "review_texts"},
-    "app_server.core.turn": {"assemble", "coalesce", "items", "plan_message", "token_counts"},
+    "app_server.core.turn": {"assemble", "items", "plan_message", "token_counts"},
 }
 
 PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODULES.items() for name in names})

@@ -1,26 +1,65 @@
-"""Dispatches requests to handlers by method, for all APIs of a connection.
+"""Routes, and the dispatch of requests to their handlers by method, for all APIs of a connection.
 
-Owns the rules for every method: `initialize` comes first, experimental methods need an opt-in, parameters are parsed
-and their errors worded, and requests of one conversation are kept in order.
+A route is a row of a method table, its handler, and the handler's context; mypy checks that the parameters and the
+result of the handler are those of the row. The router owns the rules for every method: `initialize` comes first,
+experimental methods need an opt-in, parameters are parsed and their errors worded, and requests of one conversation are
+kept in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
+from typing import Generic, TypeVar
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol, to_rpc_error
-from app_server.apis.route import HandlerResult, Route
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_request
+from protocol.base import WireModel
 from protocol.jsonrpc import Request
 from protocol.names import INITIALIZE
-from protocol.structs import Json
-from protocol.table import AnyClientRequest
+from protocol.structs import Json, Written
+from protocol.table import AnyClientRequest, ClientRequest
 from protocol.validation import describe_validation_error, unknown_method
+
+R_co = TypeVar("R_co", bound=Written, covariant=True)
+
+
+class HandlerResult(Struct, Generic[R_co], frozen=True):
+    result: R_co
+    after_response: Callable[[], Awaitable[None]]
+    """Runs once the response was written, before the next request of the same conversation."""
+
+
+C = TypeVar("C")
+P = TypeVar("P", bound=WireModel)
+R = TypeVar("R", bound=Written)
+
+
+class Route(Struct, frozen=True):
+    """Create it with `route`, whose signature relates the types."""
+
+    row: AnyClientRequest
+    handle: Callable[[Json], Awaitable[Written | HandlerResult[Written]]]
+    """Takes parameters as `row.parse` returns them."""
+
+    @property
+    def method(self) -> str:
+        return self.row.method
+
+
+def route(
+    row: ClientRequest[P, R], handler: Callable[[C, P], Awaitable[R | HandlerResult[R]]], context: C
+) -> Route:
+    async def handle(params: P) -> Written | HandlerResult[Written]:
+        return await handler(context, params)
+
+    return Route(row, handle)
+
 
 FindRoute = Callable[[str], Route | None]
 """Finds the route of a method in one API."""

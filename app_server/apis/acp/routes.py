@@ -24,7 +24,7 @@ from app_server.apis.acp.handlers import prompts, sessions
 from app_server.apis.acp.login import LoginContext, accept
 from app_server.apis.acp.session import Sessions
 from app_server.apis.errors import initialize_of_another_protocol
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply

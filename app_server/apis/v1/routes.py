@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from app_server.apis.route import Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import conversations, host, setup, turns
 from protocol.v1 import methods

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from app_server.apis.route import HandlerResult, Route
+from app_server.apis.router import HandlerResult, Route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.notify import ConfigWarnings, ThreadNotifier
 from app_server.apis.v2.services import ThreadContext, ThreadServices

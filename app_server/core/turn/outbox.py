@@ -2,7 +2,7 @@
 
 Emitting never waits. A writer task stores what has piled up in one write and only then releases the events, so no
 event is seen that a crash could take back. Producers that could run ahead of a slow subscriber await
-`wait_for_capacity`.
+`wait_for_capacity`; for those that have fallen behind, neighbouring text deltas of one item are joined, to the letter.
 """
 
 from __future__ import annotations
@@ -19,12 +19,42 @@ from app_server.core.context.history import ConversationHistory
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.threads import run_in_thread
-from app_server.core.turn.coalesce import coalesce
-from protocol.engine.events import EngineEvent, SessionEvent
+from protocol.engine.events import (
+    Delta,
+    EngineEvent,
+    SessionEvent,
+)
 from protocol.events.notices import WarningEvent
 from protocol.events.turn import RawResponseItemEvent
 from protocol.responses import OtherItem, ResponseItem
 from protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
+from protocol.structs import replace
+
+LONGEST_DELTA = 16 * 1024
+"""Characters of a joined delta: what waits for a subscriber is bounded by the number of events times this."""
+
+
+def coalesce(events: Sequence[SessionEvent]) -> list[SessionEvent]:
+    """Join neighbouring deltas of one item."""
+    out: list[SessionEvent] = []
+    for event in events:
+        delta, last = event.event, out[-1].event if out else None
+        if (
+            isinstance(delta, Delta)
+            and isinstance(last, Delta)
+            and _stream(out[-1]) == _stream(event)
+            and len(last.delta) + len(delta.delta) <= LONGEST_DELTA
+        ):
+            out[-1] = event._replace(event=replace(last, delta=last.delta + delta.delta))
+        else:
+            out.append(event)
+    return out
+
+
+def _stream(event: SessionEvent) -> tuple[object, ...]:
+    delta = event.event
+    return (*event[:2], type(delta), getattr(delta, "item_id", None), getattr(delta, "index", None))
+
 
 log = logging.getLogger(__name__)
 

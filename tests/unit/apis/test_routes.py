@@ -7,8 +7,7 @@ from typing import Any, Self, cast
 import pytest
 
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol
-from app_server.apis.route import HandlerResult, Route, route
-from app_server.apis.router import MethodRouter
+from app_server.apis.router import HandlerResult, MethodRouter, Route, route
 from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import routes
 from app_server.apis.v2.news import AccountLimits

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.turn.coalesce import LONGEST, coalesce
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.outbox import YIELD_ROUNDS, Line, Outbox
+from app_server.core.turn.outbox import LONGEST_DELTA, YIELD_ROUNDS, Line, Outbox, coalesce
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.events import (
     AgentMessageDelta,
@@ -135,13 +134,13 @@ def test_coalescing_is_idempotent(events: list[SessionEvent]) -> None:
 
 
 def test_a_joined_delta_is_bounded() -> None:
-    piece = "x" * (LONGEST // 2)
+    piece = "x" * (LONGEST_DELTA // 2)
     events = [SessionEvent("1", "t", AgentMessageDelta("a", piece)) for _ in range(5)]
     lengths = [
         len(each.event.delta) for each in coalesce(events) if isinstance(each.event, AgentMessageDelta)
     ]
     assert sum(lengths) == 5 * len(piece)
-    assert max(lengths) <= LONGEST
+    assert max(lengths) <= LONGEST_DELTA
 
 
 numbers = st.integers(0, 10_000)

@@ -21,7 +21,7 @@ from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout

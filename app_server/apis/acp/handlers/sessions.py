@@ -20,7 +20,7 @@ from app_server.apis.acp.options import (
     plan_session,
 )
 from app_server.apis.acp.session import AcpSession, Sessions
-from app_server.apis.route import HandlerResult
+from app_server.apis.router import HandlerResult
 from app_server.apis.services import ProviderModels
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.core.config.settings import UserSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.apis.route import HandlerResult
+from app_server.apis.router import HandlerResult
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers

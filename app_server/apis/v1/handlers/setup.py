@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
-from app_server.apis.route import HandlerResult
+from app_server.apis.router import HandlerResult
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.config.settings import UserSettings

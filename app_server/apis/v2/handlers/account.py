@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.notify import ThreadNotifier

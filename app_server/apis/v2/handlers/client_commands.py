@@ -18,7 +18,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.apis.route import Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy

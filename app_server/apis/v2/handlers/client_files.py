@@ -21,7 +21,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.services import ServerServices, require_client_rights
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices

@@ -9,7 +9,7 @@ from copy import deepcopy
 
 from pydantic import ValidationError
 
-from app_server.apis.route import Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES

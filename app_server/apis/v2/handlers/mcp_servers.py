@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices

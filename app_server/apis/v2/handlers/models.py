@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.apis.offered_models import ModelContext, page_of_models
-from app_server.apis.route import Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.manager import ConversationManager

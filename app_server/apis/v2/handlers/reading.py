@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from app_server.apis.route import Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import invalid_cursor
 from app_server.apis.v2.loaded_threads import FoundThread, ReadingContext
 from app_server.apis.v2.services import ThreadServices

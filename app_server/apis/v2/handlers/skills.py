@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.services import ThreadServices

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
 from app_server.apis.v2.loaded_threads import FoundThread
 from app_server.apis.v2.services import ThreadContext, ThreadServices

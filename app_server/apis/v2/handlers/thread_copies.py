@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers.threads import (
     SUBSCRIPTION,

@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio.lowlevel
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.loaded_threads import ReadingContext
 from app_server.apis.v2.services import ThreadServices

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app_server.apis.route import Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.services import require_client_rights
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
 from app_server.apis.v2.handlers.threads import loaded

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
 from app_server.apis.v2.inbound import response_items

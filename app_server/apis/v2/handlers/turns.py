@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.apis.route import Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.handlers.threads import loaded
 from app_server.apis.v2.inbound import UnsupportedInput, user_inputs
