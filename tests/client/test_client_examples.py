@@ -18,7 +18,7 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from app_server.client import AppServer
-from tests.support.library import connector_to, make_folders, serving_model, spawn_in_process
+from tests.support.library import connector_to, serving_model, spawn_in_process
 from tests.support.scripted_model import (
     Hold,
     Reply,
@@ -31,6 +31,7 @@ from tests.support.scripted_model import (
     says,
     word,
 )
+from tests.support.world import make_folders
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATIENCE = 240.0

@@ -25,8 +25,9 @@ from app_server.client.link import ProcessLink
 from protocol.structs import replace
 from protocol.v2.items import AgentMessageThreadItem
 from protocol.v2.server import ClientInfo
-from tests.support.library import MakeLibraryWorld, Way, connector_to, make_folders, serving_model
+from tests.support.library import MakeLibraryWorld, Way, connector_to, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
+from tests.support.world import make_folders
 
 
 async def test_threads_are_listed_by_pages_and_found_by_a_text(library: MakeLibraryWorld) -> None:

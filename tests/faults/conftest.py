@@ -1,8 +1,8 @@
 from _pytest.reports import TestReport
 from _pytest.terminal import TerminalReporter
 
-from tests.faults.rig import LONG
 from tests.faults.summary import markdown, rows
+from tests.support.places import LONG
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -17,8 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.rig import CONFIG
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import SCRIPT, make_folders, server_environment, write_config
 
 TICKS = 20
 """Writes of a stream per second; each holds the deltas of that time."""
@@ -153,8 +152,7 @@ class Result:
 def play(name: str, command: list[str], shape: Shape) -> Result:
     with tempfile.TemporaryDirectory(prefix="held-load-") as folder:
         home, workspace = Path(folder, "home"), Path(folder, "workspace")
-        home.mkdir()
-        workspace.mkdir()
+        make_folders(Path(folder))
         model = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.held_load", "--model", *_words(shape)],
             stdout=subprocess.PIPE,
@@ -162,9 +160,8 @@ def play(name: str, command: list[str], shape: Shape) -> Result:
         assert model.stdout is not None
         try:
             url = f"http://127.0.0.1:{int(model.stdout.readline())}/v1"
-            settings = {"approval": "never", "sandbox": "danger-full-access", "settings": "", "tables": ""}
-            (home / "config.toml").write_text(CONFIG.format(url=url, **settings))
-            environment = {"PATH": PATH, "HOME": folder, "CODEX_HOME": str(home), "NO_PROXY": "127.0.0.1"}
+            write_config(home, url, {})
+            environment = server_environment(Path(folder))
             with Path(folder, "log").open("wb") as log:
                 server = subprocess.Popen(
                     command,

@@ -10,9 +10,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.faults.rig import Place, Served, conversing, in_one_piece, served
 from tests.support.client import Refused
+from tests.support.places import Place, Served, conversing, served
 from tests.support.scripted_model import (
+    Reply,
     ScriptedModel,
     begins_to_say,
     calls,
@@ -38,6 +39,16 @@ async def settled(server: Served) -> int:
             await anyio.sleep(0.5)
             before, now = now, server.memory()
     return now
+
+
+def in_one_piece(answer: Reply) -> Reply:
+    """The same events as one body: many thousands of them are built at once."""
+    lines = (
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+        for event in answer.events
+        if isinstance(event, dict)
+    )
+    return Reply(body="".join(lines).encode())
 
 
 def told(server: Served, conversation: str, kind: str) -> str:
@@ -259,7 +270,7 @@ def tree(root: Path) -> dict[str, str]:
 @pytest.mark.parametrize("approval", ["never", "on-request"])
 async def test_no_patch_leaves_its_place(tmp_path: Path, approval: str) -> None:
     place = Place(tmp_path, approval=approval, sandbox="workspace-write")
-    place.settings = "[sandbox_workspace_write]\nexclude_tmpdir_env_var = true\nexclude_slash_tmp = true\n"
+    place.tables = "[sandbox_workspace_write]\nexclude_tmpdir_env_var = true\nexclude_slash_tmp = true\n"
     furnish(place)
     names = {
         "outside": str(tmp_path / "outside"),

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from app_server.core.rollout.conversation import read_rollout
-from tests.faults.rig import Place, Served, served
 from tests.support.client import Refused
 from tests.support.invariants import rollout, unstored, violated_invariants
+from tests.support.places import Place, Served, served
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word
 
 LEAVES_WITHIN = 2.0 * 4
@@ -67,23 +67,21 @@ async def test_an_end_in_the_middle_of_everything(tmp_path: Path, name: str) -> 
     asks = reply(script("touch asked"))
     model = ScriptedModel()
     place = Place(tmp_path, approval="untrusted")
-    async with model.serving() as url:
-        place.url = url
-        place.configure()
-        async with served(place) as server:
-            speaking = await begin(server, model, speaks)
-            await server.client.expect("agent_message_delta", speaking)
-            server.client.decide("execCommandApproval", "approved")
-            running = await begin(server, model, runs)
-            await server.client.expect("exec_command_output_delta", running)
-            server.client._deciders.clear()
-            asking = await begin(server, model, asks)
-            await server.client.expect("execCommandApproval")
-            began = anyio.current_time()
-            await ENDS[name](server)
-            assert await server.gone() == 0, place.log.read_text()[-2000:]
-            assert anyio.current_time() - began < LEAVES_WITHIN
-            held.release()
+    place.model = model
+    async with place.serving_model(), served(place) as server:
+        speaking = await begin(server, model, speaks)
+        await server.client.expect("agent_message_delta", speaking)
+        server.client.decide("execCommandApproval", "approved")
+        running = await begin(server, model, runs)
+        await server.client.expect("exec_command_output_delta", running)
+        server.client._deciders.clear()
+        asking = await begin(server, model, asks)
+        await server.client.expect("execCommandApproval")
+        began = anyio.current_time()
+        await ENDS[name](server)
+        assert await server.gone() == 0, place.log.read_text()[-2000:]
+        assert anyio.current_time() - began < LEAVES_WITHIN
+        held.release()
     assert not (place.workspace / "asked").exists()
     stored = {str(path): rollout(path) for path in place.rollouts()}
     assert [problem for _, problems in stored.values() for problem in problems] == []
@@ -136,22 +134,20 @@ async def test_two_servers_on_one_home(tmp_path: Path) -> None:
     place = Place(tmp_path)
     model = ScriptedModel([reply(says("ok"))] * (2 * CONVERSATIONS * TURNS + 2))
     kept: set[str] = set()
-    async with model.serving() as url:
-        place.url = url
-        place.configure()
-        async with served(place) as one, served(place) as two:
-            async with anyio.create_task_group() as group:
-                group.start_soon(work, one, "one", kept)
-                group.start_soon(work, two, "two", kept)
-            for server in (one, two):
-                listed = (await server.client.call("listConversations", {"pageSize": 100}))["items"]
-                assert {item["conversationId"] for item in listed} == kept
-            mine = await one.open()
-            await one.client.turn(mine, "mine")
-            with pytest.raises(Refused):
-                await two.client.call("resumeConversation", {"conversationId": mine})
-            await one.client.turn(mine, "mine still")
-            two_log, one_log = two.client, one.client
+    place.model = model
+    async with place.serving_model(), served(place) as one, served(place) as two:
+        async with anyio.create_task_group() as group:
+            group.start_soon(work, one, "one", kept)
+            group.start_soon(work, two, "two", kept)
+        for server in (one, two):
+            listed = (await server.client.call("listConversations", {"pageSize": 100}))["items"]
+            assert {item["conversationId"] for item in listed} == kept
+        mine = await one.open()
+        await one.client.turn(mine, "mine")
+        with pytest.raises(Refused):
+            await two.client.call("resumeConversation", {"conversationId": mine})
+        await one.client.turn(mine, "mine still")
+        two_log, one_log = two.client, one.client
     for client in (one_log, two_log):
         assert violated_invariants(client, model.requests, []) == []
     archived = list(place.home.glob("archived_sessions/**/rollout-*.jsonl"))
@@ -166,15 +162,13 @@ async def test_two_servers_on_one_home(tmp_path: Path) -> None:
 async def test_what_one_leaves_the_other_takes_up(tmp_path: Path) -> None:
     place = Place(tmp_path)
     model = ScriptedModel([reply(says("first")), reply(says("second"))])
-    async with model.serving() as url:
-        place.url = url
-        place.configure()
-        async with served(place) as two:
-            async with served(place) as one:
-                conversation = await one.open()
-                await one.client.turn(conversation, "from one")
-            resumed = await two.client.call("resumeConversation", {"conversationId": conversation})
-            said = [m["message"] for m in resumed["initialMessages"] if m["type"] == "user_message"]
-            assert said == ["from one"]
-            await two.client.listen(conversation)
-            assert (await two.client.turn(conversation, "from two")).last_message == "second"
+    place.model = model
+    async with place.serving_model(), served(place) as two:
+        async with served(place) as one:
+            conversation = await one.open()
+            await one.client.turn(conversation, "from one")
+        resumed = await two.client.call("resumeConversation", {"conversationId": conversation})
+        said = [m["message"] for m in resumed["initialMessages"] if m["type"] == "user_message"]
+        assert said == ["from one"]
+        await two.client.listen(conversation)
+        assert (await two.client.turn(conversation, "from two")).last_message == "second"

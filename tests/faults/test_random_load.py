@@ -12,9 +12,9 @@ import pytest
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
 from protocol.structs import Json
 from tests.faults.held_load import Shape, play
-from tests.faults.rig import LONG, Place, Served, served
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item
 from tests.support.invariants import STORED, is_event, items, rollout, spans, turns
+from tests.support.places import LONG, Place, Served, served
 from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.slow
@@ -204,8 +204,7 @@ async def test_many_conversations_at_random(tmp_path: Path) -> None:
     place = Place(tmp_path, approval="untrusted")
     model = ScriptedModel(author)
     model.author = forgetful(model)
-    async with model.serving() as url:
-        place.url = url
+    async with model.serving() as place.url:
         place.configure()
         left: list[Talk] = []
         for life in range(LIVES):

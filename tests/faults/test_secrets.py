@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from protocol.structs import Json
-from tests.faults.rig import Place, served
 from tests.support.client import Refused
+from tests.support.places import Place, served
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
@@ -138,9 +138,8 @@ async def test_no_key_leaves_its_place(tmp_path: Path) -> None:
     )
     collector = Collector()
     with collector.running() as endpoint:
-        async with model.serving() as url:
-            place.url, place.tables = url, settings(tmp_path, endpoint)
-            place.configure()
+        place.model, place.tables = model, settings(tmp_path, endpoint)
+        async with place.serving_model():
             received = await converse(place, model)
     assert collector.events, "nothing was reported"
     assert "mcp" in model.requests[1].outputs()
@@ -170,21 +169,17 @@ async def test_no_key_leaves_its_place(tmp_path: Path) -> None:
 
 async def test_arguments_of_processes_name_no_key(tmp_path: Path) -> None:
     """Anybody on the machine can read them."""
-    place = Place(tmp_path, environment=ENVIRONMENT, settings="", tables='env_key = "PROVIDER_KEY"')
+    place = Place(tmp_path, environment=ENVIRONMENT, tables='env_key = "PROVIDER_KEY"')
     seen: list[bytes] = []
     model = ScriptedModel([reply(script("sleep 1000", timeout_ms=100_000))])
-    async with model.serving() as url:
-        place.url = url
-        place.configure()
-        async with served(place) as server:
-            conversation = await server.open()
-            await server.client.say(conversation)
-            await server.client.expect("exec_command_begin")
-            with anyio.fail_after(20):
-                while not any(b"sleep 1000" in each for each in seen):
-                    seen = [
-                        path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
-                    ]
-                    await anyio.sleep(0.05)
-            await server.client.interrupt(conversation)
+    place.model = model
+    async with place.serving_model(), served(place) as server:
+        conversation = await server.open()
+        await server.client.say(conversation)
+        await server.client.expect("exec_command_begin")
+        with anyio.fail_after(20):
+            while not any(b"sleep 1000" in each for each in seen):
+                seen = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+                await anyio.sleep(0.05)
+        await server.client.interrupt(conversation)
     assert not [each for each in seen if b"sk-canary" in each]

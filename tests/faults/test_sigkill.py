@@ -21,7 +21,7 @@ from protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import orphans
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import SCRIPT, make_folders, server_environment, write_config
 
 pytestmark = pytest.mark.slow
 
@@ -35,20 +35,6 @@ PATIENCE = 60.0
 """Seconds for one server's life."""
 LONGEST_PAUSE = 0.02
 """Seconds between a message and the kill: into the middle of what follows it."""
-
-CONFIG = """\
-model = "scripted"
-model_provider = "scripted"
-approval_policy = "untrusted"
-sandbox_mode = "danger-full-access"
-
-[model_providers.scripted]
-name = "Scripted"
-base_url = "{url}"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +219,11 @@ def replies_of(turn: int) -> list[Reply]:
 
 @asynccontextmanager
 async def one_home(root: Path) -> AsyncIterator[Lives]:
-    for folder in ("home", "workspace", "user"):
-        (root / folder).mkdir()
+    make_folders(root)
     model = ScriptedModel()
     async with model.serving() as url:
-        (root / "home" / "config.toml").write_text(CONFIG.format(url=url))
-        environment = {
-            "PATH": PATH,
-            "HOME": str(root / "user"),
-            "LANG": "C.UTF-8",
-            "NO_PROXY": "127.0.0.1",
-            "CODEX_HOME": str(root / "home"),
-        }
-        yield Lives(root, model, environment)
+        write_config(root / "home", url, {"approval_policy": "untrusted"})
+        yield Lives(root, model, server_environment(root))
 
 
 async def test_what_a_client_received_survives_sigkill_at_any_moment(tmp_path: Path) -> None:

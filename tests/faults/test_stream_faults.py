@@ -13,7 +13,6 @@ from tests.support.scripted_model import CREATED, Reply, begins_to_say, reply, s
 from tests.support.world import MakeWorld, World
 
 PROVIDER = {"stream_max_retries": 1, "stream_idle_timeout_ms": 300}
-IDS = [fault.name for fault in FAULTS]
 
 
 def marks(call_id: str) -> Json:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Place, Served, conversing
 from tests.support.client import Refused
 from tests.support.invariants import rollout
+from tests.support.places import Place, Served, conversing
 from tests.support.scripted_model import ScriptedModel, reply, says, script
 from tests.support.waiting import until
 

@@ -21,11 +21,11 @@ from app_server.headless import exec_run
 from app_server.headless.exec_report import TextReport
 from app_server.headless.exec_run import reported_status
 from tests.headless.test_exec_command import options_of
-from tests.support.library import make_folders, serving_model
+from tests.support.library import serving_model
 from tests.support.pipes import alive, descendants
 from tests.support.scripted_model import Reply, ScriptedModel, reply, says, script
 from tests.support.waiting import until
-from tests.support.world import SCRIPT, WHOLE_SCENARIO
+from tests.support.world import SCRIPT, WHOLE_SCENARIO, make_folders
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ import anyio.to_thread
 import pytest
 
 from protocol.structs import Json
-from tests.process.servers import Place, place_in
 from tests.support.client import Client, Refused
+from tests.support.places import Place, place_in
 from tests.support.scripted_model import failure, reply, says, script
 from tests.unit.auth.oauth_issuer import ScriptedIssuer, id_token, jwt, scripted_issuer
 
@@ -30,8 +30,8 @@ def issuer() -> Iterator[ScriptedIssuer]:
 
 @asynccontextmanager
 async def place_with(root: Path, issuer: ScriptedIssuer, **environment: str) -> AsyncIterator[Place]:
-    async with place_in(root, more=NEEDS_LOGIN) as place:
-        place.more_environment |= {"APP_SERVER_AUTH_ISSUER": issuer.url, **environment}
+    async with place_in(root, tables=NEEDS_LOGIN) as place:
+        place.environment |= {"APP_SERVER_AUTH_ISSUER": issuer.url, **environment}
         yield place
 
 
@@ -72,7 +72,7 @@ async def one_turn(place: Place, client: Client, *events: Json) -> dict[str, str
     place.model.replies[:] = (
         [reply(*events, says("ok"))] if not events else [reply(*events), reply(says("ok"))]
     )
-    await client.turn(await place.open(client))
+    await client.turn(await client.open(cwd=str(place.workspace)))
     return place.model.requests[-1].headers
 
 
@@ -115,7 +115,7 @@ async def test_a_login_through_the_browser_is_used_renewed_and_revoked(
             assert headers["chatgpt-account-id"] == "acct-1"
 
             place.model.replies[:] = [failure(401, {"error": {"message": "expired"}}), reply(says("ok"))]
-            assert (await client.turn(await place.open(client))).last_message == "ok"
+            assert (await client.turn(await client.open(cwd=str(place.workspace)))).last_message == "ok"
             assert place.model.requests[-1].headers["authorization"] == "Bearer access-2"
 
         async with place.server() as server:  # it outlives the server
@@ -210,9 +210,9 @@ async def test_credentials_reach_neither_log_nor_events_nor_files_nor_commands(
             await log_in(client)
             await one_turn(place, client, looks)
             place.model.replies[:] = [failure(401, {"error": {"message": "expired"}}), reply(says("ok"))]
-            await client.turn(await place.open(client))
+            await client.turn(await client.open(cwd=str(place.workspace)))
             await client.call("getAuthStatus", {"refreshToken": True})
-            conversation = await place.open(client)
+            conversation = await client.open(cwd=str(place.workspace))
             await client.submit(conversation, {"type": "add_to_history", "text": "words"})
             await client.call("getUserSavedConfig")
             await client.call("logoutChatGpt")

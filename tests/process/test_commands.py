@@ -28,8 +28,8 @@ from app_server.demo.scripted_model import (
 from app_server.demo.workspace import CONFIG as OF_THE_DEMO
 from app_server.demo.workspace import MODEL
 from protocol.structs import Json
-from tests.process.servers import place_in
 from tests.support import scripted_model
+from tests.support.places import place_in
 from tests.support.world import SCRIPT
 
 
@@ -304,7 +304,7 @@ async def test_it_serves_however_it_is_spawned(arguments: str, tmp_path: Path) -
 async def test_settings_hold_before_and_after_the_subcommand(arguments: str, tmp_path: Path) -> None:
     """A feature that is unknown is warned of, and no more."""
     profile = '[profiles.swift]\nmodel = "mine"\nmodel_reasoning_effort = "high"\n'
-    async with place_in(tmp_path, more=profile) as place:
+    async with place_in(tmp_path, tables=profile) as place:
         async with place.server(command=(SCRIPT, *arguments.split())) as server:
             opened = await server.client.call("newConversation", {"cwd": str(place.workspace)})
             assert (opened["model"], opened["reasoningEffort"]) == ("mine", "high")
@@ -320,9 +320,9 @@ async def test_a_stray_print_does_not_reach_the_wire(module: str, tmp_path: Path
     """At start-up, and when the model is first asked."""
     (tmp_path / "sitecustomize.py").write_text(NOISE.replace("{module}", module))
     async with place_in(tmp_path) as place:
-        place.more_environment["PYTHONPATH"] = str(tmp_path)
+        place.environment["PYTHONPATH"] = str(tmp_path)
         place.model.replies[:] = [scripted_model.reply(scripted_model.says("hello"))]
         async with place.server() as server:
-            await server.client.turn(await place.open(server.client))
+            await server.client.turn(await server.open())
         assert server.process.returncode == 0
     assert {"stray print", "stray write"} <= set((tmp_path / "server.log").read_text().splitlines())

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.servers import Place, place_in
 from tests.support.client import Client, Refused
 from tests.support.pipes import INITIALIZE, Piped, alive
+from tests.support.places import OURS, Place, place_in
 from tests.support.scripted_model import reply, says, script
 from tests.support.waiting import until, wait_until
 from tests.support.world import PATH, SCRIPT
@@ -31,9 +31,10 @@ def stored_warnings(client: Client) -> list[str]:
 async def test_stored_conversations_are_readable_by_their_owner_only_whatever_the_umask(
     tmp_path: Path,
 ) -> None:
-    async with place_in(tmp_path) as place, place.server(shell="umask 0") as server:
+    careless = ("sh", "-c", 'umask 0; exec "$@"', "sh", *OURS)
+    async with place_in(tmp_path) as place, place.server(command=careless) as server:
         place.model.replies[:] = [reply(says("one"))]
-        conversation = await place.open(server.client)
+        conversation = await server.open()
         await server.client.turn(conversation)
         await server.client.submit(conversation, {"type": "add_to_history", "text": "words"})
         await server.client.call("loginApiKey", {"apiKey": "sk-test"})
@@ -50,7 +51,7 @@ async def test_a_turn_is_on_the_disk_once_it_has_ended(tmp_path: Path) -> None:
     async with place_in(tmp_path) as place:
         place.watch()
         async with place.server() as server:
-            conversation = await place.open(server.client)
+            conversation = await server.open()
             (path,) = place.rollouts()
             place.model.replies[:] = [reply(says("one"))]
             await server.client.turn(conversation)
@@ -59,11 +60,11 @@ async def test_a_turn_is_on_the_disk_once_it_has_ended(tmp_path: Path) -> None:
 
 async def test_what_is_approved_is_on_the_disk_before_it_is_done(tmp_path: Path) -> None:
     """The command itself looks at what was brought to the disk by then: the rollout, and beside it the call."""
-    async with place_in(tmp_path, policy="untrusted") as place:
+    async with place_in(tmp_path, approval="untrusted") as place:
         place.watch()
         async with place.server() as server:
             server.client.decide("execCommandApproval", "approved")
-            conversation = await place.open(server.client)
+            conversation = await server.open()
             (path,) = place.rollouts()
             looks = script(f"cp {place.root}/calls {place.root}/seen")
             place.model.replies[:] = [reply(looks), reply(says("one"))]
@@ -80,7 +81,7 @@ async def test_a_conversation_goes_on_with_a_full_disk_and_is_whole_when_there_i
     async with place_in(tmp_path) as place:
         async with place.server() as server:
             place.model.replies[:] = [reply(says(f"answer-{n}")) for n in range(4)]
-            conversation = await place.open(server.client)
+            conversation = await server.open()
             await server.client.turn(conversation, questions[0])
             (path,) = place.rollouts()
             before = path.read_bytes()
@@ -101,7 +102,7 @@ async def test_a_conversation_goes_on_with_a_full_disk_and_is_whole_when_there_i
 async def remembered(place: Place, path: Path) -> list[str]:
     """What the user has said, as the model hears it in the next server."""
     async with place.server() as server:
-        resumed = await place.resume(server.client, path=str(path))
+        resumed = await server.client.resume(path=str(path))
         place.model.replies[:] = [reply(says("the last"))]
         await server.client.turn(resumed["conversationId"], "the last question")
     return place.model.requests[-1].texts()[:-1]
@@ -112,7 +113,7 @@ async def test_a_home_that_cannot_store_conversations_causes_a_warning(tmp_path:
         (place.home / "sessions").write_text("in the way")
         async with place.server() as server:
             place.model.replies[:] = [reply(says("one")), reply(says("two"))]
-            conversation = await place.open(server.client)
+            conversation = await server.open()
             for text in ("one", "two"):
                 assert (await server.client.turn(conversation)).last_message == text
             assert len(stored_warnings(server.client)) == 1
@@ -124,7 +125,7 @@ async def test_a_message_history_that_cannot_be_written_ends_nothing(tmp_path: P
         (place.home / "history.jsonl").mkdir()
         async with place.server() as server:
             place.model.replies[:] = [reply(says("one"))]
-            conversation = await place.open(server.client)
+            conversation = await server.open()
             await server.client.submit(conversation, {"type": "add_to_history", "text": "words"})
             told = (await server.client.expect("warning"))["params"]["msg"]["message"]
             assert "history" in told
@@ -135,7 +136,7 @@ async def test_a_conversation_that_ran_no_turn_survives_sigkill(tmp_path: Path) 
     async with place_in(tmp_path) as place:
         async with place.server() as server:
             opened = await server.client.call("newConversation", {"cwd": str(place.workspace)})
-            server.kill()
+            await server.kill()
         assert await remembered(place, Path(opened["rolloutPath"])) == []
 
 
@@ -143,12 +144,12 @@ async def test_one_conversation_has_one_writer_until_it_is_gone(tmp_path: Path) 
     async with place_in(tmp_path) as place, place.server() as second:
         async with place.server() as first:
             place.model.replies[:] = [reply(says("one"))]
-            conversation = await place.open(first.client)
+            conversation = await first.open()
             await first.client.turn(conversation, "first")
             with pytest.raises(Refused, match="active writer"):
-                await place.resume(second.client, conversationId=conversation)
-            first.kill()
-        await place.resume(second.client, conversationId=conversation)
+                await second.client.resume(conversationId=conversation)
+            await first.kill()
+        await second.client.resume(conversationId=conversation)
         place.model.replies[:] = [reply(says("two"))]
         await second.client.turn(conversation, "second")
         assert place.model.requests[-1].texts() == ["first", "second"]

@@ -4,7 +4,7 @@ What counts as broken comes from the published schemas, so the server is held ag
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -109,12 +109,6 @@ def place(server: Piped) -> Place:
     listening = server.call("addConversationListener", {"conversationId": conversation})
     return Place(server, conversation, opened["rolloutPath"], listening["subscriptionId"])
 
-
-NEEDS: dict[str, Callable[[Place], Json]] = {
-    # What an example cannot name beforehand.
-    "cancelLoginChatGpt": lambda place: {"loginId": LOGIN},
-    "gitDiffToRemote": lambda place: {"cwd": str(place.server.workspace)},
-}
 
 REFUSED = {
     "initialize": "Already initialized",

@@ -15,17 +15,15 @@ from pathlib import Path
 import pytest
 
 from protocol.structs import Json
-from tests.process.servers import Place, place_in
 from tests.support.client import Client
+from tests.support.places import OURS, Place, place_in
 from tests.support.scripted_model import reply, says, script
-from tests.support.world import SCRIPT
 
 RECORDED = Path(__file__).parent.parent / "data" / "codex-0.58-rollout.jsonl"
 REFERENCE = os.environ.get("REFERENCE_CODEX", "")
 
 REFERENCE_THREADS = os.environ.get("REFERENCE_CODEX_THREADS", "")
 
-OURS = (SCRIPT, "app-server")
 CODEX = (REFERENCE, "app-server")
 
 needs_codex = pytest.mark.skipif(not REFERENCE, reason="REFERENCE_CODEX names no program")
@@ -36,7 +34,7 @@ needs_codex_threads = pytest.mark.skipif(
 
 async def begin(place: Place, client: Client) -> str:
     """A conversation with words and a command."""
-    conversation = await place.open(client)
+    conversation = await client.open(cwd=str(place.workspace))
     place.model.replies[:] = [
         reply(says("I look."), script("echo found", "call-1")),
         reply(says("first answer")),
@@ -47,7 +45,7 @@ async def begin(place: Place, client: Client) -> str:
 
 async def go_on(place: Place, client: Client, path: Path, question: str, answer: str) -> Json:
     """Resumes it, says something, and returns what the resume showed."""
-    resumed = await place.resume(client, path=str(path))
+    resumed = await client.resume(path=str(path))
     place.model.replies[:] = [reply(says(answer))]
     turn = await client.turn(resumed["conversationId"], question)
     assert turn.last_message == answer
@@ -102,7 +100,7 @@ async def test_lines_are_spelled_as_codex_spells_them(unversioned: Path) -> None
     """The same turns, recorded here, have the same kinds of lines with the same fields."""
     async with place_in(unversioned) as place:
         async with place.server() as server:
-            conversation = await place.open(server.client)
+            conversation = await server.open()
             place.model.replies[:] = [
                 reply(says("I look first."), script("echo from-codex", "call-1")),
                 reply(says("It says from-codex.")),

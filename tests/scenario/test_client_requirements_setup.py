@@ -78,8 +78,7 @@ async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: M
         "additionalProperties": False,
     }
     opted = {"optOutNotificationMethods": ["thread/tokenUsage/updated", "no/such/method"]}
-    async with world(reply(says("{}")), reply(says("b")), initialize=False) as w:
-        await w.client.initialize(capabilities=opted)
+    async with world(reply(says("{}")), reply(says("b")), capabilities=opted) as w:
         thread = await start(w.client)
         given = {"threadId": thread, "input": words("hi"), "outputSchema": schema}
         await ended(w.client, (await w.client.call("turn/start", given))["turn"]["id"])

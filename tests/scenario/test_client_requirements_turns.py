@@ -33,8 +33,7 @@ async def test_ids_of_turns_are_unique_over_threads(world: MakeWorld) -> None:
 async def test_the_final_text_comes_with_the_completed_item(world: MakeWorld) -> None:
     """No client needs deltas for the result; one that opted out of them misses nothing."""
     opted = {"optOutNotificationMethods": ["item/agentMessage/delta"]}
-    async with world(reply(begins_to_say(), word("a"), word(" b"), says("a b")), initialize=False) as w:
-        await w.client.initialize(capabilities=opted)
+    async with world(reply(begins_to_say(), word("a"), word(" b"), says("a b")), capabilities=opted) as w:
         await ended(w.client, await turn(w.client, await start(w.client)))
         assert notified(w, "item/agentMessage/delta") == []
         items = [m["params"]["item"] for m in notified(w, "item/completed")]

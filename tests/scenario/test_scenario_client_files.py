@@ -9,7 +9,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.client import Refused
-from tests.support.world import MakeWorld, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 OFF = "[app_server]\nclient_rights = false\n"
 
@@ -109,7 +109,6 @@ async def test_changes_are_told_until_they_are_not_wanted(world: MakeWorld) -> N
 
 
 TREE = {"src/client.py": "", "src/server.py": "", "docs/client/x": ""}
-EXPERIMENTAL: Json = {"experimentalApi": True}
 
 
 def search(w: World, query: str) -> Json:
@@ -117,8 +116,7 @@ def search(w: World, query: str) -> Json:
 
 
 async def test_who_names_capabilities_is_given_folders_and_kinds(world: MakeWorld) -> None:
-    async with world(files=TREE, initialize=False) as w:
-        await w.client.initialize(capabilities={})
+    async with world(files=TREE, capabilities={}) as w:
         found = await w.client.call("fuzzyFileSearch", search(w, "client"))
         assert [(f["path"], f["match_type"], f["file_name"]) for f in found["files"]] == [
             ("docs/client", "directory", "client"),
@@ -137,8 +135,7 @@ async def test_others_are_given_files_also_beside_the_thread_api(world: MakeWorl
 
 
 async def test_a_session_tells_what_it_finds_for_each_query(world: MakeWorld) -> None:
-    async with world(files=TREE, initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(files=TREE, capabilities=EXPERIMENTAL) as w:
         start = {"sessionId": "s", "roots": [str(w.workspace)]}
         assert await w.client.call("fuzzyFileSearch/sessionStart", start) == {}
         first = await w.client.expect("fuzzyFileSearch/sessionUpdated")
@@ -158,8 +155,7 @@ async def test_a_session_tells_what_it_finds_for_each_query(world: MakeWorld) ->
 
 
 async def test_the_last_query_is_answered_when_many_come(world: MakeWorld) -> None:
-    async with world(files=TREE, initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(files=TREE, capabilities=EXPERIMENTAL) as w:
         await w.client.call("fuzzyFileSearch/sessionStart", {"sessionId": "s", "roots": [str(w.workspace)]})
         queries = ["c", "cl", "cli", "clie"]
         for query in queries:
@@ -183,8 +179,7 @@ async def test_the_last_query_is_answered_when_many_come(world: MakeWorld) -> No
     ],
 )
 async def test_a_session_needs_a_name_and_a_root(world: MakeWorld, params: Json, text: str) -> None:
-    async with world(initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(capabilities=EXPERIMENTAL) as w:
         with pytest.raises(Refused, match=text):
             await w.client.call("fuzzyFileSearch/sessionStart", params)
 
@@ -246,8 +241,7 @@ async def test_a_command_gives_its_output(world: MakeWorld) -> None:
 async def test_the_sandbox_is_the_one_that_is_named_or_configured(
     world: MakeWorld, chosen: dict[str, Json], inside: bool, outside: bool, tty: bool
 ) -> None:
-    async with world(config={"sandbox_mode": "read-only"}, initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(config={"sandbox_mode": "read-only"}, capabilities=EXPERIMENTAL) as w:
         await run(w, "echo > inside; echo > ../outside; true", tty=tty, processId="p", **chosen)
         assert ((w.workspace / "inside").exists(), (w.root / "outside").exists()) == (inside, outside)
 

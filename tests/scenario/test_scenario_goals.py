@@ -5,12 +5,8 @@ import pytest
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, calls, failure, reply, says, script, word
+from tests.support.thread_client import say, start, turn
 from tests.support.world import MakeWorld, World
-
-
-async def start(w: World) -> str:
-    thread: str = (await w.client.call("thread/start"))["thread"]["id"]
-    return thread
 
 
 async def put(w: World, thread: str, **goal: Json) -> Json:
@@ -25,12 +21,6 @@ async def goal_is(w: World, status: str) -> None:
     await w.client.expect(
         lambda m: m.get("method") == "thread/goal/updated" and m["params"]["goal"]["status"] == status
     )
-
-
-async def turn(w: World, thread: str, text: str = "hi") -> None:
-    input = [{"type": "text", "text": text}]
-    id = (await w.client.call("turn/start", {"threadId": thread, "input": input}))["turn"]["id"]
-    await w.client.expect(lambda m: m.get("method") == "turn/completed" and m["params"]["turn"]["id"] == id)
 
 
 def methods(w: World) -> list[str]:
@@ -48,7 +38,7 @@ COMPLETE = calls("update_goal", {"status": "complete"})
 async def test_turns_begin_by_themselves_until_the_goal_is_complete(world: MakeWorld) -> None:
     replies = reply(says("working")), reply(COMPLETE), reply(says("done"))
     async with world(*replies) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         goal = await put(w, thread, objective=" write a poem ", tokenBudget=1000)
         assert (goal["objective"], goal["status"], goal["tokenBudget"]) == ("write a poem", "active", 1000)
         await w.client.expect("turn/completed")
@@ -69,7 +59,7 @@ async def test_turns_begin_by_themselves_until_the_goal_is_complete(world: MakeW
 async def test_a_spent_budget_ends_the_turns(world: MakeWorld) -> None:
     replies = reply(says("a")), reply(script("true")), reply(says("b"))
     async with world(*replies) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         await put(w, thread, objective="long", tokenBudget=1)
         await goal_is(w, "budgetLimited")
         await w.client.expect("turn/completed")
@@ -86,7 +76,7 @@ async def test_an_interrupt_ends_the_turns_until_the_user_says_something(world: 
     hold = Hold()
     held = reply(begins_to_say(), word("a"), hold, says("a b"))
     async with world(held, reply(says("words")), reply(COMPLETE), reply(says("done"))) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         await put(w, thread, objective="x")
         await w.client.expect("item/agentMessage/delta")
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""})
@@ -96,14 +86,14 @@ async def test_an_interrupt_ends_the_turns_until_the_user_says_something(world: 
         assert (await w.client.call("thread/read", {"threadId": thread}))["thread"]["status"] == {
             "type": "idle"
         }
-        await turn(w, thread)
+        await say(w.client, thread)
         await goal_is(w, "complete")
         await w.client.expect("turn/completed")
 
 
 async def test_a_failed_turn_blocks_the_goal(world: MakeWorld) -> None:
     async with world(failure(400, {"error": {"message": "bad"}})) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         await put(w, thread, objective="x")
         await goal_is(w, "blocked")
         ended = await w.client.expect("turn/completed")
@@ -115,13 +105,11 @@ async def test_words_of_the_user_join_the_turn_of_the_goal(world: MakeWorld) -> 
     hold = Hold()
     held = reply(begins_to_say(), word("a"), hold, says("a b"))
     async with world(held, reply(COMPLETE), reply(says("done"))) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         await put(w, thread, objective="x")
         started = await w.client.expect("turn/started")
         await w.client.expect("item/agentMessage/delta")
-        input = [{"type": "text", "text": "and this"}]
-        joined = await w.client.call("turn/start", {"threadId": thread, "input": input})
-        assert joined["turn"]["id"] == started["params"]["turn"]["id"]
+        assert await turn(w.client, thread, "and this") == started["params"]["turn"]["id"]
         hold.release()
         await w.client.expect("turn/completed")
         assert "and this" in str(w.model.requests[1].body["input"])
@@ -131,9 +119,8 @@ async def test_a_goal_that_is_set_in_a_turn_waits_for_its_end(world: MakeWorld) 
     hold = Hold()
     held = reply(begins_to_say(), word("a"), hold, says("a b"))
     async with world(held, reply(COMPLETE), reply(says("done"))) as w:
-        thread = await start(w)
-        input = [{"type": "text", "text": "hi"}]
-        await w.client.call("turn/start", {"threadId": thread, "input": input})
+        thread = await start(w.client)
+        await turn(w.client, thread)
         await w.client.expect("item/agentMessage/delta")
         await put(w, thread, objective="x")
         hold.release()
@@ -145,7 +132,7 @@ async def test_a_goal_that_is_set_in_a_turn_waits_for_its_end(world: MakeWorld) 
 async def test_a_stored_goal_waits_for_a_turn_that_somebody_asks_for(world: MakeWorld) -> None:
     hold = Hold()
     async with world(reply(begins_to_say(), word("a"), hold, says("a b"))) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         await put(w, thread, objective="x", tokenBudget=10_000)
         await w.client.expect("item/agentMessage/delta")
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""})
@@ -158,7 +145,7 @@ async def test_a_stored_goal_waits_for_a_turn_that_somebody_asks_for(world: Make
         await goal_is(w, "active")
         assert await get(w, thread) == stored
         assert w.model.requests == []
-        await turn(w, thread)
+        await say(w.client, thread)
         await goal_is(w, "complete")
         await w.client.expect("turn/completed")
         assert len(w.model.requests) == 3
@@ -168,11 +155,11 @@ async def test_an_ephemeral_thread_has_none(world: MakeWorld) -> None:
     """Nobody could end it from another process, and it would be gone with this one."""
     made = calls("create_goal", {"objective": "the model's"})
     async with world(reply(made), reply(says("as you wish"))) as w:
-        thread = (await w.client.call("thread/start", {"ephemeral": True}))["thread"]["id"]
+        thread = await start(w.client, ephemeral=True)
         for method, more in (("set", {"objective": "x"}), ("get", {}), ("clear", {})):
             with pytest.raises(Refused, match=f"ephemeral thread does not support goals: {thread}"):
                 await w.client.call(f"thread/goal/{method}", {"threadId": thread, **more})
-        await turn(w, thread)
+        await say(w.client, thread)
         assert not tools(w) & {"get_goal", "create_goal", "update_goal"}
         assert "unsupported call" in w.model.requests[-1].outputs()["c1"]
     assert len(w.model.requests) == 2
@@ -182,12 +169,12 @@ async def test_an_ephemeral_thread_has_none(world: MakeWorld) -> None:
 @pytest.mark.parametrize("ephemeral", [False, True])
 async def test_a_fork_has_no_goal_of_its_own(world: MakeWorld, ephemeral: bool) -> None:
     async with world(reply(says("one")), reply(says("in the fork"))) as w:
-        thread = await start(w)
-        await turn(w, thread)
+        thread = await start(w.client)
+        await say(w.client, thread)
         await put(w, thread, objective="x", status="paused")
         copy = {"threadId": thread, "ephemeral": ephemeral, "excludeTurns": True}
         forked = (await w.client.call("thread/fork", copy))["thread"]["id"]
-        await turn(w, forked)
+        await say(w.client, forked)
         if not ephemeral:
             assert await get(w, forked) is None
         assert (await get(w, thread))["status"] == "paused"
@@ -199,13 +186,13 @@ async def test_a_fork_has_no_goal_of_its_own(world: MakeWorld, ephemeral: bool) 
 
 async def test_clearing_ends_it(world: MakeWorld) -> None:
     async with world(reply(says("one"))) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         assert await w.client.call("thread/goal/clear", {"threadId": thread}) == {"cleared": False}
         await put(w, thread, objective="x", status="paused")
         assert await w.client.call("thread/goal/clear", {"threadId": thread}) == {"cleared": True}
         await w.client.expect("thread/goal/cleared")
         assert await get(w, thread) is None
-        await turn(w, thread)
+        await say(w.client, thread)
     async with world() as w:
         assert await get(w, thread) is None
 
@@ -219,8 +206,8 @@ async def test_the_model_may_set_one_where_there_is_none(world: MakeWorld) -> No
         reply(says("done")),
     )
     async with world(*replies) as w:
-        thread = await start(w)
-        await turn(w, thread, "make it a goal")
+        thread = await start(w.client)
+        await say(w.client, thread, "make it a goal")
         await goal_is(w, "complete")
         await w.client.expect("turn/completed")
         found = await get(w, thread)
@@ -248,7 +235,7 @@ async def test_conversations_of_the_other_api_have_no_goals(world: MakeWorld) ->
 )
 async def test_what_is_no_goal_is_refused(world: MakeWorld, params: Json, text: str) -> None:
     async with world() as w:
-        thread = await start(w)
+        thread = await start(w.client)
         with pytest.raises(Refused, match=text):
             await put(w, thread, **params)
         assert await get(w, thread) is None

@@ -193,8 +193,7 @@ async def test_operations_are_numbered_anew_after_a_resume_and_by_interrupts(wor
         await w.client.turn(conversation, "a")
         assert await w.client.interrupt(conversation) == {"abortReason": "interrupted"}
         await w.client.turn(conversation, "b")
-        resumed = await w.client.call("resumeConversation", {"conversationId": conversation})
-        await w.client.listen(resumed["conversationId"])
+        await w.client.resume(conversationId=conversation)
         await w.client.turn(conversation, "c")
     begun = [each for each in w.client.received() if each.get("method") == "codex/event/task_started"]
     assert [each["params"]["id"] for each in begun] == ["0", "2", "0"]

@@ -264,8 +264,7 @@ async def test_an_undo_in_the_next_server_goes_back_turn_by_turn(world: MakeWorl
         assert (await undo(w, conversation))["success"] is True
         assert (w.workspace / "a").read_text() == "2\n"
     async with world() as w:
-        await w.client.call("resumeConversation", {"conversationId": conversation})
-        await w.client.listen(conversation)
+        await w.client.resume(conversationId=conversation)
         assert (await undo(w, conversation))["success"] is True
         assert (w.workspace / "a").read_text() == "1\n", (
             "what was undone already, or changed nothing, is passed"

@@ -142,9 +142,12 @@ async def test_a_server_may_ask_the_user(
     """Over a process the handshake is over before the server is loaded, which knows what the client can do."""
     call = calls("mcp__notes__ask", {}, "m1")
     async with world(
-        reply(call), reply(says("ok")), tables=table("notes"), initialize=False, transport=transport
+        reply(call),
+        reply(says("ok")),
+        tables=table("notes"),
+        transport=transport,
+        capabilities={"elicitation": True},
     ) as w:
-        await w.client.initialize(capabilities={"elicitation": True})
         w.client.decide("elicitationRequest", decider)
         await w.client.turn(await w.open())
     assert said in w.model.requests[1].outputs()["m1"]

@@ -69,8 +69,7 @@ async def test_a_second_summary_takes_the_place_of_the_first(world: MakeWorld) -
         await w.client.operate(conversation, {"type": "compact"})
         await w.client.turn(conversation, "two")
     async with world(reply(says("SUMMARY TWO")), reply(says("end"))) as w:
-        await w.client.call("resumeConversation", {"conversationId": conversation})
-        await w.client.listen(conversation)
+        await w.client.resume(conversationId=conversation)
         await w.client.operate(conversation, {"type": "compact"})
         await w.client.turn(conversation, "three")
     assert w.model.requests[0].texts()[:3] == ["one", "SUMMARY ONE", "two"]

@@ -11,7 +11,7 @@ from tests.support.client import Refused
 from tests.support.editor import Editor
 from tests.support.scripted_model import Reply, failure, patches, reply, says, script
 from tests.support.thread_client import ended, say, start, turn
-from tests.support.world import MakeWorld, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 NO_TEMPORARY: Json = {"excludeTmpdirEnvVar": True, "excludeSlashTmp": True}
 OUTSIDE = "echo x > ../outside"
@@ -86,8 +86,7 @@ async def test_a_stored_root_that_is_relative_is_none(world: MakeWorld) -> None:
 
 
 async def test_a_fenced_client_of_threads_gets_at_most_what_is_configured(world: MakeWorld) -> None:
-    async with world(reply(says("ok")), config=UNTRUSTED, tables=FENCE, initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("ok")), config=UNTRUSTED, tables=FENCE, capabilities=EXPERIMENTAL) as w:
         thread, made = await start(w.client), str(w.root / "made")
         await ended(w.client, await turn(w.client, thread))
         run: Json = {"command": ["touch", made], "cwd": str(w.workspace)}
@@ -182,8 +181,7 @@ async def test_a_stored_thread_goes_on_with_what_a_fence_leaves_it(world: MakeWo
 
 
 async def test_a_file_that_anybody_may_have_written_grants_a_thread_nothing(world: MakeWorld) -> None:
-    async with world(reply(says("ok")), config=UNTRUSTED, initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("ok")), config=UNTRUSTED, capabilities=EXPERIMENTAL) as w:
         thread = await start(w.client, sandbox="danger-full-access", approvalPolicy="never", cwd=str(w.root))
         await ended(w.client, await turn(w.client, thread))
         [stored] = w.home.glob("sessions/**/rollout-*.jsonl")

@@ -57,8 +57,7 @@ async def test_who_listens_hears_that_a_resume_ended_a_turn(world: MakeWorld) ->
         conversation = await w.open()
         await w.client.say(conversation, "first")
         await w.client.expect("agent_message_delta")
-        await w.client.call("resumeConversation", {"conversationId": conversation})
-        await w.client.listen(conversation)
+        await w.client.resume(conversationId=conversation)
         turn = await w.client.turn(conversation, "second")
         assert turn.last_message == "two"
         told = [m["method"].removeprefix("codex/event/") for m in w.client.received() if "method" in m]
@@ -87,8 +86,7 @@ async def test_a_call_that_was_cut_off_is_answered_when_the_conversation_goes_on
         await w.client.expect("exec_command_output_delta")
         await w.client.leave()
     async with world(reply(says("two"))) as w:
-        await w.client.call("resumeConversation", {"conversationId": conversation})
-        await w.client.listen(conversation)
+        await w.client.resume(conversationId=conversation)
         await w.client.turn(conversation, "second")
     assert w.model.requests[0].texts() == ["first", "second"]
     assert "aborted" in w.model.requests[0].outputs()["c1"]

@@ -10,7 +10,7 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
 from tests.support.thread_client import ended, notified, say, start, turn
-from tests.support.world import MakeWorld, Transport, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, Transport, World
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
 
@@ -171,8 +171,7 @@ async def test_a_thread_before_its_first_turn(world: MakeWorld) -> None:
 
 
 async def test_a_thread_is_resumed_by_its_file_whatever_id_is_named(world: MakeWorld) -> None:
-    async with world(reply(says("hello")), initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("hello")), capabilities=EXPERIMENTAL) as w:
         thread = await talk(w)
         path = (await w.client.call("thread/read", {"threadId": thread}))["thread"]["path"]
         for id in ("", "ignored", UNKNOWN):
@@ -187,8 +186,7 @@ async def test_a_thread_is_resumed_by_its_file_whatever_id_is_named(world: MakeW
 
 async def test_a_thread_begins_with_the_history_that_is_given(world: MakeWorld) -> None:
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "long ago"}]}
-    async with world(reply(says("one")), reply(says("two")), initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("one")), reply(says("two")), capabilities=EXPERIMENTAL) as w:
         thread = await talk(w)
         resume = {"threadId": thread, "history": [said]}
         with pytest.raises(Refused, match="with history while it is already running"):
@@ -222,8 +220,7 @@ async def test_a_client_cannot_choose_the_id_of_a_new_thread(world: MakeWorld) -
 
 @pytest.mark.parametrize("field", ["parentThreadId", "ancestorThreadId"])
 async def test_no_thread_is_listed_as_begun_by_another(world: MakeWorld, field: str) -> None:
-    async with world(reply(says("hello")), initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("hello")), capabilities=EXPERIMENTAL) as w:
         thread = await talk(w)
         assert await listed(w, **{field: thread}) == []
         assert [each["id"] for each in await listed(w, **{field: None})] == [thread]
@@ -249,8 +246,7 @@ async def found(w: World, term: str, **params: Json) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("transport", ["memory", pytest.param("process", marks=pytest.mark.process)])
 async def test_threads_are_found_by_what_was_said(world: MakeWorld, transport: Transport) -> None:
     replies = (reply(says("The needle is here.")), reply(says("hay")), reply(says("a second Needle")))
-    async with world(*replies, transport=transport, initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(*replies, transport=transport, capabilities=EXPERIMENTAL) as w:
         first, second = await start(w.client), await start(w.client)
         await say(w.client, first, "where is it?")
         await say(w.client, second, "and this?")
@@ -285,8 +281,7 @@ async def test_threads_are_found_by_what_was_said(world: MakeWorld, transport: T
     ],
 )
 async def test_searches_that_are_refused(world: MakeWorld, params: Json, message: str) -> None:
-    async with world(initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(capabilities=EXPERIMENTAL) as w:
         with pytest.raises(Refused, match=message):
             await w.client.call("thread/search", params)
         assert (await w.client.call("thread/search", {"searchTerm": "x"}))["data"] == []

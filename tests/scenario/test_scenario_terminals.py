@@ -10,7 +10,7 @@ from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, calls, failure, reply, says
 from tests.support.thread_client import items, say, start
-from tests.support.world import MakeWorld, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 UNIFIED = "[features]\nunified_exec = true\n"
 
@@ -114,22 +114,7 @@ def looks(call_id: str, chars: str = "", session: int = 0) -> Json:
     return calls("write_stdin", {"session_id": session, "chars": chars, "yield_time_ms": 60_000}, call_id)
 
 
-async def experimental(w: World) -> str:
-    await w.client.initialize(capabilities={"experimentalApi": True})
-    thread: str = (await w.client.call("thread/start", {}))["thread"]["id"]
-    return thread
-
-
-async def turn(client: Client, thread: str) -> Json:
-    words = {"threadId": thread, "input": [{"type": "text", "text": "hi"}]}
-    id = (await client.call("turn/start", words))["turn"]["id"]
-    done = await client.expect(
-        lambda m: m.get("method") == "turn/completed" and m["params"]["turn"]["id"] == id
-    )
-    return done["params"]["turn"]
-
-
-async def ended(client: Client) -> Json:
+async def command_ended(client: Client) -> Json:
     """The params of the next end of a command."""
     found = await client.expect(
         lambda m: m.get("method") == "item/completed" and m["params"]["item"]["type"] == "commandExecution"
@@ -148,9 +133,11 @@ async def test_output_and_end_are_told_when_they_happen(world: MakeWorld) -> Non
         reply(looks("c2")),
         reply(says("it has ended")),
     ]
-    async with world(*script, tables=UNIFIED, initialize=False, before=lambda w: w.fifo("gate")) as w:
-        thread = await experimental(w)
-        first = await turn(w.client, thread)
+    async with world(
+        *script, tables=UNIFIED, capabilities=EXPERIMENTAL, before=lambda w: w.fifo("gate")
+    ) as w:
+        thread = await start(w.client)
+        first = await say(w.client, thread)
         [running] = (await listed(w, thread))["data"]
         assert (running["itemId"], running["processId"], running["command"]) == (
             "c1",
@@ -158,11 +145,11 @@ async def test_output_and_end_are_told_when_they_happen(world: MakeWorld) -> Non
             "echo up; cat gate; exit 3",
         )
         await w.open_gate("gate")
-        end = await ended(w.client)
-        assert (end["turnId"], end["item"]["id"], end["item"]["exitCode"]) == (first["id"], "c1", 3)
+        end = await command_ended(w.client)
+        assert (end["turnId"], end["item"]["id"], end["item"]["exitCode"]) == (first, "c1", 3)
         assert "go" in end["item"]["aggregatedOutput"]
         assert (await listed(w, thread))["data"] == []
-        await turn(w.client, thread)
+        await say(w.client, thread)
         read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
         items = [item for each in read["thread"]["turns"] for item in each["items"]]
         assert [item["exitCode"] for item in items if item["type"] == "commandExecution"] == [3]
@@ -183,15 +170,15 @@ async def test_what_the_model_types_is_told(world: MakeWorld) -> None:
         reply(looks("c2", "hello\n")),
         reply(says("it has ended")),
     ]
-    async with world(*script, tables=UNIFIED, initialize=False) as w:
-        thread = await experimental(w)
-        done = await turn(w.client, thread)
+    async with world(*script, tables=UNIFIED, capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
+        done = await say(w.client, thread)
         [typed] = [
             m["params"] for m in w.client.received() if m.get("method", "").endswith("terminalInteraction")
         ]
         assert typed == {
             "threadId": thread,
-            "turnId": done["id"],
+            "turnId": done,
             "itemId": "c1",
             "processId": "0",
             "stdin": "hello\n",
@@ -200,20 +187,20 @@ async def test_what_the_model_types_is_told(world: MakeWorld) -> None:
 
 async def test_terminals_are_listed_by_pages_and_ended(world: MakeWorld) -> None:
     script = [*(reply(opens(f"echo {n}; sleep 1000", f"c{n}")) for n in range(3)), reply(says("they go on"))]
-    async with world(*script, tables=UNIFIED, initialize=False) as w:
-        thread = await experimental(w)
-        await turn(w.client, thread)
+    async with world(*script, tables=UNIFIED, capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
         page = await listed(w, thread, limit=2)
         assert ([each["processId"] for each in page["data"]], page["nextCursor"]) == (["0", "1"], "1")
         rest = await listed(w, thread, cursor="1")
         assert ([each["processId"] for each in rest["data"]], rest["nextCursor"]) == (["2"], None)
         end: Json = {"threadId": thread, "processId": "1"}
         assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": True}
-        told = await ended(w.client)
+        told = await command_ended(w.client)
         assert (told["item"]["id"], told["item"]["exitCode"]) == ("c1", 137)
         assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": False}
         assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
-        assert {(await ended(w.client))["item"]["id"] for _ in range(2)} == {"c0", "c2"}
+        assert {(await command_ended(w.client))["item"]["id"] for _ in range(2)} == {"c0", "c2"}
         assert (await listed(w, thread))["data"] == []
 
 
@@ -227,9 +214,9 @@ async def test_what_a_terminal_uses_is_listed(world: MakeWorld, sandbox: str) ->
     def gate(w: World) -> None:
         w.fifo("gate")
 
-    async with world(*script, tables=UNIFIED, initialize=False, config=config, before=gate) as w:
-        thread = await experimental(w)
-        await turn(w.client, thread)
+    async with world(*script, tables=UNIFIED, capabilities=EXPERIMENTAL, config=config, before=gate) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
         if not any(m.get("method", "").endswith("outputDelta") for m in w.client.received()):
             await w.client.expect("item/commandExecution/outputDelta")  # it has started
         [running] = (await listed(w, thread))["data"]
@@ -239,12 +226,12 @@ async def test_what_a_terminal_uses_is_listed(world: MakeWorld, sandbox: str) ->
         assert running["rssKb"] > 0
         assert running["cpuPercent"] >= 0
         assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
-        await ended(w.client)
+        await command_ended(w.client)
 
 
 async def test_wrong_numbers_are_refused(world: MakeWorld) -> None:
-    async with world(initialize=False) as w:
-        thread = await experimental(w)
+    async with world(capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
         for method, params, text in (
             ("list", {"threadId": thread, "cursor": "x"}, "invalid cursor: "),
             (
@@ -261,13 +248,13 @@ async def test_wrong_numbers_are_refused(world: MakeWorld) -> None:
 async def test_an_interrupt_tells_the_end_once(world: MakeWorld) -> None:
     hold = Hold()
     script = [reply(opens("sleep 1000")), reply(hold)]
-    async with world(*script, tables=UNIFIED, initialize=False) as w:
-        thread = await experimental(w)
+    async with world(*script, tables=UNIFIED, capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
         words = {"threadId": thread, "input": [{"type": "text", "text": "hi"}]}
         id = (await w.client.call("turn/start", words))["turn"]["id"]
         await hold.reached.wait()
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
-        told = await ended(w.client)
+        told = await command_ended(w.client)
         assert (told["item"]["id"], told["item"]["status"]) == ("c1", "failed")
         await w.client.expect("turn/completed")
         assert (await listed(w, thread))["data"] == []

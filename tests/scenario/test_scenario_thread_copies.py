@@ -12,7 +12,7 @@ from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, items, notified, say, start, turn
-from tests.support.world import MakeWorld, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
 
@@ -55,8 +55,7 @@ async def test_a_fork_has_the_turns_and_both_go_on(world: MakeWorld) -> None:
 
 @pytest.mark.parametrize("ephemeral", [False, True])
 async def test_a_fork_has_the_name(world: MakeWorld, ephemeral: bool) -> None:
-    async with world(reply(says("one")), initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("one")), capabilities=EXPERIMENTAL) as w:
         thread, _ = await talk(w, "first")
         await w.client.call("thread/name/set", {"threadId": thread, "name": "Named"})
         params = {"threadId": thread, "ephemeral": ephemeral, "excludeTurns": True}
@@ -97,14 +96,12 @@ async def test_a_fork_at_a_turn(world: MakeWorld, field: str, left: list[str], r
         assert w.model.requests[-1].texts() == [*left, "else"]
 
     replies = [reply(says(text)) for text in "abc"]
-    async with world(*replies, reply(says("d")), initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(*replies, reply(says("d")), capabilities=EXPERIMENTAL) as w:
         thread, turns = await talk(w, "1", "2", "3")
         if not restart:
             await cut(w, thread, turns)
     if restart:
-        async with world(reply(says("d")), initialize=False) as w:
-            await w.client.initialize(capabilities={"experimentalApi": True})
+        async with world(reply(says("d")), capabilities=EXPERIMENTAL) as w:
             await cut(w, thread, turns)
 
 
@@ -160,8 +157,7 @@ async def test_a_fork_with_settings_of_its_own(world: MakeWorld) -> None:
     ],
 )
 async def test_forks_that_are_refused(world: MakeWorld, params: Json, message: str) -> None:
-    async with world(reply(says("a")), initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("a")), capabilities=EXPERIMENTAL) as w:
         thread, _ = await talk(w, "1")
         with pytest.raises(Refused, match=message):
             await w.client.call("thread/fork", {"threadId": thread, **params})
@@ -340,8 +336,7 @@ async def test_a_copy_that_is_not_stored(world: MakeWorld) -> None:
 
 
 async def test_a_file_of_another_home_is_copied_by_its_path(world: MakeWorld, tmp_path: Path) -> None:
-    async with world(reply(says("a")), reply(says("b")), initialize=False) as w:
-        await w.client.initialize(capabilities={"experimentalApi": True})
+    async with world(reply(says("a")), reply(says("b")), capabilities=EXPERIMENTAL) as w:
         thread, turns = await talk(w, "1", "2")
         (path,) = w.rollouts()
         moved = tmp_path / path.name

@@ -6,17 +6,13 @@ from protocol.structs import Json
 from tests.scenario.test_scenario_mcp import table
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says
+from tests.support.thread_client import say, start
 from tests.support.world import MakeWorld, World
 
 DEAD = '[mcp_servers.dead]\ncommand = "/nowhere/at-all"\n'
 OFF = '[mcp_servers.off]\ncommand = "/nowhere/at-all"\nenabled = false\n'
 ABSENT = "019dd4d6-5fd5-7513-993d-a12d87d9c1c7"
 STATUS = "mcpServer/startupStatus/updated"
-
-
-async def start(w: World, **params: Json) -> str:
-    thread: str = (await w.client.call("thread/start", params))["thread"]["id"]
-    return thread
 
 
 async def state(w: World, name: str, status: str) -> Json:
@@ -36,18 +32,10 @@ async def call(w: World, thread: str, tool: str, arguments: Json = None, server:
     return await w.client.call("mcpServer/tool/call", params)
 
 
-async def turn(w: World, thread: str) -> str:
-    words = [{"type": "text", "text": "hi"}]
-    started = await w.client.call("turn/start", {"threadId": thread, "input": words})
-    await w.client.expect("turn/completed")
-    id: str = started["turn"]["id"]
-    return id
-
-
 async def test_each_server_of_a_thread_is_told_of_behind_its_start(world: MakeWorld) -> None:
     async with world(reply(says("ok")), tables=table("notes") + DEAD + OFF) as w:
-        thread = await start(w)
-        await turn(w, thread)
+        thread = await start(w.client)
+        await say(w.client, thread)
     told = [
         (m["params"]["name"], m["params"]["status"]) for m in w.client.received() if m.get("method") == STATUS
     ]
@@ -61,7 +49,7 @@ async def test_each_server_of_a_thread_is_told_of_behind_its_start(world: MakeWo
 
 async def test_the_reason_of_a_failure_is_told(world: MakeWorld) -> None:
     async with world(tables=DEAD) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         failed = await state(w, "dead", "failed")
         assert failed["error"] == (
             "MCP client for `dead` failed to start: No such file or directory (os error 2)"
@@ -71,8 +59,8 @@ async def test_the_reason_of_a_failure_is_told(world: MakeWorld) -> None:
 
 async def test_a_thread_that_is_resumed_tells_of_its_servers(world: MakeWorld) -> None:
     async with world(reply(says("ok"))) as w:
-        thread = await start(w)
-        await turn(w, thread)
+        thread = await start(w.client)
+        await say(w.client, thread)
     async with world(tables=DEAD) as w:
         await w.client.call("thread/resume", {"threadId": thread})
         await state(w, "dead", "failed")
@@ -96,7 +84,7 @@ async def test_servers_are_listed_with_what_they_offer(world: MakeWorld) -> None
             "bearerToken",
         )
         assert {each["runtimeStatus"] for each in found.values()} == {None}
-        thread = await start(w)
+        thread = await start(w.client)
         of_thread = await servers(w, threadId=thread, detail="toolsAndAuthOnly")
         states = {name: each["runtimeStatus"] for name, each in of_thread.items()}
         assert states == {"dead": "failed", "notes": "connected", "off": "disabled", "web": "failed"}
@@ -116,7 +104,7 @@ async def test_servers_are_listed_by_pages_and_by_name(world: MakeWorld) -> None
 
 async def test_the_client_calls_tools_and_reads_resources(world: MakeWorld) -> None:
     async with world(tables=table("notes")) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         assert await call(w, thread, "echo", {"text": "x"}) == {"content": [{"type": "text", "text": "x"}]}
         failed = await call(w, thread, "fail")
         assert failed == {"content": [{"type": "text", "text": "boom-7"}], "isError": True}
@@ -149,7 +137,7 @@ async def test_what_a_server_cannot_do_is_an_error(
     world: MakeWorld, method: str, params: dict[str, Json], message: str, kind: str
 ) -> None:
     async with world(tables=table("notes", disabled_tools='["hang"]') + DEAD + OFF) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         given = params if method == "oauth/login" else {**params, "threadId": thread}
         with pytest.raises(Refused, match=message) as refused:
             await w.client.call(f"mcpServer/{method}", given)
@@ -160,7 +148,7 @@ async def test_what_a_server_cannot_do_is_an_error(
 
 async def test_a_server_may_ask_during_a_call_of_the_client(world: MakeWorld) -> None:
     async with world(tables=table("notes")) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         params = {"threadId": thread, "server": "notes", "tool": "ask"}
         id = await w.client.send("mcpServer/tool/call", params)
         question = await w.client.expect("mcpServer/elicitation/request")
@@ -172,10 +160,10 @@ async def test_a_server_may_ask_during_a_call_of_the_client(world: MakeWorld) ->
 
 async def test_a_call_that_hangs_holds_up_nobody(world: MakeWorld) -> None:
     async with world(reply(says("ok")), tables=table("notes")) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         await w.client.send("mcpServer/tool/call", {"threadId": thread, "server": "notes", "tool": "hang"})
         assert await call(w, thread, "echo", {"text": "x"})
-        await turn(w, thread)
+        await say(w.client, thread)
         await w.client.leave()
 
 
@@ -184,21 +172,21 @@ async def test_servers_are_started_anew_from_the_present_settings(world: MakeWor
         reply(calls("mcp__later__echo", {"text": "x"}, "m1")), reply(says("ok")), tables=DEAD
     ) as w:
         own = {"mcp_servers.own": {"command": "/nowhere/too"}}
-        thread = await start(w, config=own)
+        thread = await start(w.client, config=own)
         await state(w, "own", "failed")
         path = w.home / "config.toml"
         path.write_text(path.read_text().replace(DEAD, table("later")))
         assert await w.client.call("config/mcpServer/reload") == {}
         await state(w, "later", "ready")
         assert list(await servers(w, threadId=thread)) == ["later", "own"]
-        await turn(w, thread)
+        await say(w.client, thread)
     assert "mcp__later__echo" in w.model.requests[0].tools
     assert w.model.requests[1].outputs()["m1"] == '[{"text":"x","type":"text"}]'
 
 
 async def test_a_thread_without_servers_gets_those_that_were_added(world: MakeWorld) -> None:
     async with world() as w:
-        thread = await start(w)
+        thread = await start(w.client)
         path = w.home / "config.toml"
         path.write_text(path.read_text() + table("notes"))
         await w.client.call("config/mcpServer/reload")
@@ -208,7 +196,7 @@ async def test_a_thread_without_servers_gets_those_that_were_added(world: MakeWo
 
 async def test_settings_that_cannot_be_read_leave_the_servers_running(world: MakeWorld) -> None:
     async with world(tables=table("notes")) as w:
-        thread = await start(w)
+        thread = await start(w.client)
         await state(w, "notes", "ready")
         path = w.home / "config.toml"
         text = path.read_text()
@@ -239,7 +227,7 @@ async def test_a_call_that_needs_consent_is_asked_about(world: MakeWorld, answer
     replies = reply(calls("mcp__notes__echo", {"text": "hello"}, "m1")), reply(says("ok"))
     async with world(*replies, tables=tables, config={"approval_policy": "on-request"}) as w:
         w.client.decide("mcpServer/elicitation/request", answer)
-        id = await turn(w, await start(w))
+        id = await say(w.client, await start(w.client))
         (question,) = [
             m["params"] for m in w.client.received() if m.get("method") == "mcpServer/elicitation/request"
         ]
@@ -267,8 +255,8 @@ async def test_a_call_without_a_question(
     """A call that needs consent fails where nobody may be asked; the client's own calls need none."""
     replies = reply(calls("mcp__notes__echo", {"text": "hello"}, "m1")), reply(says("ok"))
     async with world(*replies, tables=table("notes", **settings), config={"approval_policy": policy}) as w:
-        thread = await start(w)
-        await turn(w, thread)
+        thread = await start(w.client)
+        await say(w.client, thread)
         assert await call(w, thread, "echo", {"text": "x"})
     assert not [m for m in w.client.received() if m.get("method") == "mcpServer/elicitation/request"]
     assert ("hello" in w.model.requests[1].outputs()["m1"]) is called

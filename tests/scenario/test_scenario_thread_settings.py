@@ -6,11 +6,10 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says, script
 from tests.support.thread_client import ended, start, turn, words
-from tests.support.world import MakeWorld, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 APPROVAL = "item/commandExecution/requestApproval"
 UNTRUSTED = {"approval_policy": "untrusted"}
-EXPERIMENTAL = {"experimentalApi": True}
 
 
 def granular(**kinds: bool) -> Json:
@@ -56,8 +55,7 @@ async def test_a_rule_in_other_words_than_proposed_is_a_yes_for_once_and_is_not_
 async def test_questions_of_a_kind_that_is_switched_off_are_refused(world: MakeWorld) -> None:
     escalated = calls("shell", {"command": ["touch", "a"], "with_escalated_permissions": True}, "c1")
     replies = reply(escalated), reply(script("mkdir d", "c2")), reply(says("ok"))
-    async with world(*replies, initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(*replies, capabilities=EXPERIMENTAL) as w:
         rules(w, 'prefix_rule(pattern=["mkdir"], decision="prompt")')
         policy = granular(sandbox_approval=False, rules=False)
         opened = await w.client.call("thread/start", {"approvalPolicy": policy, "sandbox": "read-only"})
@@ -70,8 +68,7 @@ async def test_questions_of_a_kind_that_is_switched_off_are_refused(world: MakeW
 
 async def test_a_granular_policy_that_asks_asks(world: MakeWorld) -> None:
     escalated = calls("shell", {"command": ["touch", "a"], "with_escalated_permissions": True}, "c1")
-    async with world(reply(escalated), reply(says("ok")), initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(reply(escalated), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
         thread = await start(w.client, approvalPolicy=granular(rules=False), sandbox="read-only")
         id = await turn(w.client, thread)
         await w.client.answer(await w.client.expect(APPROVAL), {"decision": "accept"})
@@ -101,8 +98,7 @@ async def test_a_granular_policy_of_the_settings_holds_in_every_api(world: MakeW
 
 
 async def test_a_sandbox_can_be_chosen_by_its_name(world: MakeWorld) -> None:
-    async with world(reply(script("touch a")), reply(says("ok")), initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(reply(script("touch a")), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
         opened = await w.client.call("thread/start", {"permissions": ":read-only"})
         assert opened["sandbox"]["type"] == "readOnly"
         assert opened["activePermissionProfile"] == {"id": ":read-only", "extends": None}
@@ -154,7 +150,7 @@ async def test_the_roots_of_a_clients_workspace_are_writable(world: MakeWorld) -
     }
     touch = "for d in . ../more ../third; do touch $d/made; done; true"
     replies = [each for _ in range(5) for each in (reply(script(touch)), reply(says("ok")))]
-    async with world(*replies, config=config, initialize=False) as w:
+    async with world(*replies, config=config, capabilities=EXPERIMENTAL) as w:
         more, third = w.root / "more", w.root / "third"
         more.mkdir()
         third.mkdir()
@@ -168,7 +164,6 @@ async def test_the_roots_of_a_clients_workspace_are_writable(world: MakeWorld) -
                 each.unlink(missing_ok=True)
             return found
 
-        await w.client.initialize(capabilities=EXPERIMENTAL)
         roots = [str(w.workspace), str(more), f"{more}/"]
         opened = await w.client.call("thread/start", {"runtimeWorkspaceRoots": roots})
         thread = opened["thread"]["id"]
@@ -189,8 +184,7 @@ async def test_the_roots_of_a_clients_workspace_are_writable(world: MakeWorld) -
 
 @pytest.mark.parametrize("roots", [[], ["/elsewhere"]])
 async def test_the_roots_of_a_workspace_have_its_working_directory(world: MakeWorld, roots: Json) -> None:
-    async with world(initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(capabilities=EXPERIMENTAL) as w:
         refused = "the workspace roots must have the working directory among them"
         with pytest.raises(Refused, match=refused):
             await w.client.call("thread/start", {"runtimeWorkspaceRoots": roots})

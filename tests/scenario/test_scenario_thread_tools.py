@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from protocol.structs import Json
-from tests.scenario.test_scenario_thread_settings import EXPERIMENTAL
 from tests.support.client import Refused
 from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import begins_to_say, calls, patches, reply, says, word
 from tests.support.thread_client import ended, start, turn, words
-from tests.support.world import MakeWorld, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 TOOL: Json = {
     "type": "function",
@@ -37,11 +36,6 @@ def text(content: str) -> Json:
     return {"type": "inputText", "text": content}
 
 
-async def experimental(w: World, **params: Json) -> str:
-    await w.client.initialize(capabilities=EXPERIMENTAL)
-    return await start(w.client, **params)
-
-
 async def planning(w: World, thread: str, mode: Json = PLAN_MODE) -> str:
     params = {"threadId": thread, "input": words("plan"), "collaborationMode": mode}
     id: str = (await w.client.call("turn/start", params))["turn"]["id"]
@@ -59,8 +53,8 @@ def results(w: World) -> list[Any]:
 
 
 async def test_the_client_runs_its_tool_and_the_model_gets_what_came_of_it(world: MakeWorld) -> None:
-    async with world(reply(CALL), reply(says("open")), initialize=False) as w:
-        thread = await experimental(w, dynamicTools=[TOOL])
+    async with world(reply(CALL), reply(says("open")), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client, dynamicTools=[TOOL])
         id = await turn(w.client, thread)
         called = await w.client.expect(TOOL_CALL)
         expected = {"threadId": thread, "turnId": id, "callId": "d1", "namespace": None}
@@ -97,8 +91,8 @@ async def test_the_client_runs_its_tool_and_the_model_gets_what_came_of_it(world
     ],
 )
 async def test_any_other_answer_fails_the_call_and_the_turn_goes_on(world: MakeWorld, answer: Json) -> None:
-    async with world(reply(CALL), reply(says("never mind")), initialize=False) as w:
-        id = await turn(w.client, await experimental(w, dynamicTools=[TOOL]))
+    async with world(reply(CALL), reply(says("never mind")), capabilities=EXPERIMENTAL) as w:
+        id = await turn(w.client, await start(w.client, dynamicTools=[TOOL]))
         await w.client.answer(await w.client.expect(TOOL_CALL), answer)
         assert (await ended(w.client, id))["status"] == "completed"
         [item] = items(w, "dynamicToolCall")
@@ -106,8 +100,8 @@ async def test_any_other_answer_fails_the_call_and_the_turn_goes_on(world: MakeW
 
 
 async def test_an_interrupt_ends_the_call_as_failed_and_a_late_answer_is_ignored(world: MakeWorld) -> None:
-    async with world(reply(CALL), reply(says("next")), initialize=False) as w:
-        thread = await experimental(w, dynamicTools=[TOOL])
+    async with world(reply(CALL), reply(says("next")), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client, dynamicTools=[TOOL])
         id = await turn(w.client, thread)
         called = await w.client.expect(TOOL_CALL)
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
@@ -119,9 +113,11 @@ async def test_an_interrupt_ends_the_call_as_failed_and_a_late_answer_is_ignored
 
 
 async def test_tools_are_kept_where_a_thread_goes_on(world: MakeWorld) -> None:
-    async with world(reply(says("a")), reply(CALL), reply(says("b", "msg-2")), initialize=False) as w:
-        thread = await experimental(
-            w, dynamicTools=[{**TOOL, "type": "namespace", "name": "kit", "tools": [TOOL]}]
+    async with world(
+        reply(says("a")), reply(CALL), reply(says("b", "msg-2")), capabilities=EXPERIMENTAL
+    ) as w:
+        thread = await start(
+            w.client, dynamicTools=[{**TOOL, "type": "namespace", "name": "kit", "tools": [TOOL]}]
         )
         await ended(w.client, await turn(w.client, thread))
         await w.client.call("thread/archive", {"threadId": thread})
@@ -136,8 +132,8 @@ async def test_tools_are_kept_where_a_thread_goes_on(world: MakeWorld) -> None:
 
 @pytest.mark.parametrize("answer", [{"error": None}, {}, {"params": {"success": True, "contentItems": []}}])
 async def test_an_answer_with_neither_result_nor_error_is_a_refusal(world: MakeWorld, answer: Json) -> None:
-    async with world(reply(CALL), reply(says("ok")), initialize=False) as w:
-        thread = await experimental(w, dynamicTools=[TOOL])
+    async with world(reply(CALL), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client, dynamicTools=[TOOL])
         id = await turn(w.client, thread)
         called = await w.client.expect(TOOL_CALL)
         await w.client.write({"id": called["id"], **answer})
@@ -146,10 +142,9 @@ async def test_an_answer_with_neither_result_nor_error_is_a_refusal(world: MakeW
 
 
 async def test_over_an_api_that_has_no_words_for_it_nobody_is_asked(world: MakeWorld) -> None:
-    async with world(reply(CALL), reply(says("ok")), initialize=False) as w:
-        thread = await experimental(w, dynamicTools=[TOOL])
-        resumed = await w.client.call("resumeConversation", {"conversationId": thread})
-        await w.client.listen(resumed["conversationId"])
+    async with world(reply(CALL), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client, dynamicTools=[TOOL])
+        await w.client.resume(conversationId=thread)
         message = {"type": "text", "data": {"text": "hi"}}
         await w.client.call("sendUserMessage", {"conversationId": thread, "items": [message]})
         await w.client.expect("codex/event/task_complete")
@@ -161,8 +156,7 @@ async def test_over_an_api_that_has_no_words_for_it_nobody_is_asked(world: MakeW
     [{"name": "has spaces"}, {"name": "shell"}, {"inputSchema": 5}, {"inputSchema": {"title": "\ud800"}}],
 )
 async def test_a_tool_that_cannot_be_offered_is_refused(world: MakeWorld, wrong: Json) -> None:
-    async with world(initialize=False) as w:
-        await w.client.initialize(capabilities=EXPERIMENTAL)
+    async with world(capabilities=EXPERIMENTAL) as w:
         with pytest.raises(Refused, match="dynamic tool"):
             await w.client.call("thread/start", {"dynamicTools": [{**TOOL, **wrong}]})
         assert not w.rollouts()
@@ -170,8 +164,8 @@ async def test_a_tool_that_cannot_be_offered_is_refused(world: MakeWorld, wrong:
 
 # --- questions of the model
 async def test_the_model_asks_the_user(world: MakeWorld) -> None:
-    async with world(reply(ASK), reply(says("Blue it is.")), initialize=False) as w:
-        thread = await experimental(w)
+    async with world(reply(ASK), reply(says("Blue it is.")), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
         id = await planning(w, thread)
         asked = await w.client.expect(USER_INPUT)
         assert asked["params"]["questions"] == [{**COLOUR, "isOther": True, "isSecret": False}]
@@ -191,16 +185,16 @@ async def test_the_model_asks_the_user(world: MakeWorld) -> None:
     [{}, None, {"answers": []}, {"answers": {"colour": ["Blue"]}}, {"answers": {"colour": {"answers": [5]}}}],
 )
 async def test_what_is_no_answer_is_told_as_none(world: MakeWorld, answer: Json) -> None:
-    async with world(reply(ASK), reply(says("ok")), initialize=False) as w:
-        id = await planning(w, await experimental(w))
+    async with world(reply(ASK), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
+        id = await planning(w, await start(w.client))
         await w.client.answer(await w.client.expect(USER_INPUT), answer)
         assert (await ended(w.client, id))["status"] == "completed"
         assert results(w) == ['{"answers":{}}']
 
 
 async def test_outside_of_plan_mode_the_user_is_not_asked(world: MakeWorld) -> None:
-    async with world(reply(ASK), reply(says("ok")), initialize=False) as w:
-        await ended(w.client, await turn(w.client, await experimental(w)))
+    async with world(reply(ASK), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
+        await ended(w.client, await turn(w.client, await start(w.client)))
         assert results(w) == ["request_user_input is unavailable in Default mode"]
 
 
@@ -224,8 +218,8 @@ def deltas(w: World) -> list[tuple[str, str]]:
 
 async def test_a_proposed_plan_is_an_item_of_its_own(world: MakeWorld) -> None:
     pieces = [word(INTRO[n : n + 7]) for n in range(0, len(INTRO), 7)]
-    async with world(reply(begins_to_say(), *pieces, says(INTRO)), initialize=False) as w:
-        thread = await experimental(w)
+    async with world(reply(begins_to_say(), *pieces, says(INTRO)), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
         id = await planning(w, thread)
         done = await ended(w.client, id)
         [plan] = items(w, "plan")
@@ -244,8 +238,8 @@ async def test_a_proposed_plan_is_an_item_of_its_own(world: MakeWorld) -> None:
 
 async def test_a_message_that_is_nothing_but_a_plan_is_no_message(world: MakeWorld) -> None:
     plan = "<proposed_plan>\nx\n</proposed_plan>\n"
-    async with world(reply(says(plan)), initialize=False) as w:
-        done = await ended(w.client, await planning(w, await experimental(w)))
+    async with world(reply(says(plan)), capabilities=EXPERIMENTAL) as w:
+        done = await ended(w.client, await planning(w, await start(w.client)))
         assert [item["text"] for item in items(w, "plan")] == ["x\n"]
         assert not items(w, "agentMessage")
         assert done["itemsView"] == "notLoaded"
@@ -253,8 +247,8 @@ async def test_a_message_that_is_nothing_but_a_plan_is_no_message(world: MakeWor
 
 async def test_the_mode_holds_until_another_is_named_also_over_a_resume(world: MakeWorld) -> None:
     replies = [reply(says(each, f"msg-{n}")) for n, each in enumerate(("a", "b", INTRO))]
-    async with world(*replies, initialize=False) as w:
-        thread = await experimental(w)
+    async with world(*replies, capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
         own = {"mode": "plan", "settings": {"model": "other", "developer_instructions": "Be brief."}}
         await ended(w.client, await planning(w, thread, own))
         await w.client.call("thread/archive", {"threadId": thread})
@@ -273,8 +267,10 @@ async def test_the_mode_holds_until_another_is_named_also_over_a_resume(world: M
 
 async def test_no_patch_is_applied_in_plan_mode(world: MakeWorld) -> None:
     patch = patches("*** Begin Patch\n*** Add File: a\n+x\n*** End Patch")
-    async with world(reply(patch), reply(says("ok")), initialize=False, config={"model": "gpt-5-codex"}) as w:
+    async with world(
+        reply(patch), reply(says("ok")), capabilities=EXPERIMENTAL, config={"model": "gpt-5-codex"}
+    ) as w:
         mode = {"mode": "plan", "settings": {"model": "gpt-5-codex"}}
-        await ended(w.client, await planning(w, await experimental(w), mode))
+        await ended(w.client, await planning(w, await start(w.client), mode))
         assert not (w.workspace / "a").exists()
         assert "plan mode" in str(results(w))

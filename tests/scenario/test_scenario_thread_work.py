@@ -21,7 +21,7 @@ from tests.support.scripted_model import (
     word,
 )
 from tests.support.thread_client import ended, items, notified, say, start, turn, words
-from tests.support.world import MakeWorld, World
+from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 FINDINGS = {
     "findings": [
@@ -37,10 +37,6 @@ FINDINGS = {
     "overall_explanation": "One bug.",
     "overall_confidence_score": 0.8,
 }
-
-
-async def experimental(w: World) -> None:
-    await w.client.initialize(capabilities={"experimentalApi": True})
 
 
 async def next_end(w: World) -> Json:
@@ -413,8 +409,7 @@ async def test_what_the_provider_looks_up_is_shown_and_stored(world: MakeWorld) 
 
 
 async def test_settings_are_told_when_they_change(world: MakeWorld) -> None:
-    async with world(reply(says("ok")), initialize=False) as w:
-        await experimental(w)
+    async with world(reply(says("ok")), capabilities=EXPERIMENTAL) as w:
         thread = await start(w.client)
 
         async def update(**settings: Json) -> None:

@@ -261,6 +261,12 @@ class Client:
         await self.listen(opened["conversationId"], raw=raw)
         return str(opened["conversationId"])
 
+    async def resume(self, **how: Json) -> Json:
+        """The answer; the conversation is listened to."""
+        resumed = await self.call("resumeConversation", how)
+        await self.listen(resumed["conversationId"])
+        return resumed
+
     async def listen(self, conversation: str, *, raw: bool = False) -> str:
         params = {"conversationId": conversation, "experimentalRawEvents": raw}
         return str((await self.call("addConversationListener", params))["subscriptionId"])

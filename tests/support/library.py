@@ -28,7 +28,15 @@ from tests.support.invariants import violated_invariants
 from tests.support.leftovers import Before, leaks, look
 from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel
 from tests.support.transcript import client_lines
-from tests.support.world import MARK, PATH, WHOLE_SCENARIO, Plan, World, write_files
+from tests.support.world import (
+    MARK,
+    WHOLE_SCENARIO,
+    World,
+    make_folders,
+    server_environment,
+    write_config,
+    write_files,
+)
 
 Way = Literal["subprocess", "in_process"]
 WAYS: tuple[Way, ...] = ("subprocess", "in_process")
@@ -124,11 +132,6 @@ async def shared_server(root: Path) -> AsyncIterator[SharedServer]:
         await check(root, connector.record, shared.requests, look())
 
 
-def make_folders(root: Path) -> None:
-    for folder in ("home", "workspace", "user"):
-        (root / folder).mkdir(exist_ok=True)
-
-
 async def check(root: Path, record: Client, requests: Sequence[ModelRequest], seen: Before) -> None:
     """What holds at the end of every conversation, and that no more is left than was `seen`. Raises AssertionError."""
     rollouts = sorted((root / "home").glob("sessions/**/rollout-*.jsonl"))
@@ -144,16 +147,9 @@ async def serving_model(
     """The model, and the environment of a server that asks it. Exceptions of the block come out as they are."""
     failure: BaseException | None = None
     async with model.serving() as url:
-        Plan(root, (), "memory", config, {}, tables, {}, False, False).write_config(url)
+        write_config(root / "home", url, config, tables=tables)
         try:
-            yield {
-                "PATH": PATH,
-                "HOME": str(root / "user"),
-                "LANG": "C.UTF-8",
-                "NO_PROXY": "127.0.0.1",
-                "CODEX_HOME": str(root / "home"),
-                MARK: str(root),
-            }
+            yield server_environment(root, **{MARK: str(root)})
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:

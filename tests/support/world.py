@@ -5,6 +5,8 @@
 happened is held against the invariants of every conversation.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
@@ -13,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 import anyio
 import anyio.to_thread
@@ -39,6 +41,8 @@ MARK = "SCENARIO_MARK"
 PATH = os.environ.get("PATH", os.defpath)
 
 Transport = Literal["memory", "process"]
+EXPERIMENTAL: Json = {"experimentalApi": True}
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -123,38 +127,44 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How a world is made."""
+def make_folders(root: Path) -> None:
+    for folder in ("home", "workspace", "user"):
+        (root / folder).mkdir(exist_ok=True, parents=True)
 
-    root: Path
-    replies: tuple[Reply, ...]
-    transport: Transport
-    config: Mapping[str, Json]
-    provider: Mapping[str, Json]
-    tables: str
-    environment: Mapping[str, str]
-    initialize: bool
-    acp: bool
 
-    def write_config(self, url: str) -> None:
-        settings: dict[str, Json] = {
-            "model": "scripted",
-            "model_provider": "scripted",
-            "approval_policy": "never",
-            "sandbox_mode": "danger-full-access",
-            **self.config,
-        }
-        provider: dict[str, Json] = {
-            "name": "Scripted",
-            "base_url": url,
-            "wire_api": "responses",
-            "request_max_retries": 0,
-            "stream_max_retries": 0,
-            **self.provider,
-        }
-        lines = [*_table(settings), "[model_providers.scripted]", *_table(provider), self.tables]
-        (self.root / "home" / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+def server_environment(root: Path, **more: str) -> dict[str, str]:
+    """The variables of a server whose folders `make_folders` made."""
+    return {
+        "PATH": PATH,
+        "HOME": str(root / "user"),
+        "LANG": "C.UTF-8",
+        "NO_PROXY": "127.0.0.1",
+        "CODEX_HOME": str(root / "home"),
+        **more,
+    }
+
+
+def write_config(
+    home: Path, url: str, config: Mapping[str, Json], provider: Mapping[str, Json] = NOTHING, tables: str = ""
+) -> None:
+    """Settings with the scripted model at that address. `tables` stands behind the table of its provider."""
+    settings: dict[str, Json] = {
+        "model": "scripted",
+        "model_provider": "scripted",
+        "approval_policy": "never",
+        "sandbox_mode": "danger-full-access",
+        **config,
+    }
+    ours: dict[str, Json] = {
+        "name": "Scripted",
+        "base_url": url,
+        "wire_api": "responses",
+        "request_max_retries": 0,
+        "stream_max_retries": 0,
+        **provider,
+    }
+    lines = [*_table(settings), "[model_providers.scripted]", *_table(ours), tables]
+    (home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _table(values: Mapping[str, Json]) -> list[str]:
@@ -169,20 +179,29 @@ def _toml(value: Json) -> str:
     return json.dumps(value)
 
 
+class WorldOptions(TypedDict, total=False):
+    transport: Transport
+    config: Mapping[str, Json]
+    provider: Mapping[str, Json]
+    tables: str
+    """More of `config.toml`."""
+    files: Mapping[str, str | bytes]
+    """Of the workspace."""
+    git: bool
+    environment: Mapping[str, str]
+    initialize: bool
+    """False leaves it to the test."""
+    capabilities: Json
+    """What the client says it can, when it initializes."""
+    acp: bool
+    """The server speaks the Agent Client Protocol, and `initialize` is left to the test."""
+    before: Callable[[World], None]
+    """Changes the folders before the server starts."""
+
+
 class MakeWorld(Protocol):
     def __call__(
-        self,
-        *replies: Reply,
-        transport: Transport = ...,
-        config: Mapping[str, Json] = ...,
-        provider: Mapping[str, Json] = ...,
-        tables: str = ...,
-        files: Mapping[str, str | bytes] = ...,
-        git: bool = ...,
-        environment: Mapping[str, str] = ...,
-        initialize: bool = ...,
-        acp: bool = ...,
-        before: Callable[[World], None] | None = ...,
+        self, *replies: Reply, **options: Unpack[WorldOptions]
     ) -> AbstractAsyncContextManager[World]: ...
 
 
@@ -190,63 +209,36 @@ def worlds_in(root: Path) -> MakeWorld:
     """Makes worlds in that folder, one after another over the same home."""
 
     @asynccontextmanager
-    async def world(
-        *replies: Reply,
-        transport: Transport = "memory",
-        config: Mapping[str, Json] | None = None,
-        provider: Mapping[str, Json] | None = None,
-        tables: str = "",
-        files: Mapping[str, str | bytes] | None = None,
-        git: bool = False,
-        environment: Mapping[str, str] | None = None,
-        initialize: bool = True,
-        acp: bool = False,
-        before: Callable[[World], None] | None = None,
-    ) -> AsyncIterator[World]:
-        """`before` changes the folders before the server starts. `acp`: the server speaks the Agent Client Protocol,
-        and `initialize` is left to the test."""
-        given = environment or {}
-        plan = Plan(
-            root, replies, transport, config or {}, provider or {}, tables, given, initialize and not acp, acp
-        )
+    async def world(*replies: Reply, **options: Unpack[WorldOptions]) -> AsyncIterator[World]:
         with anyio.fail_after(WHOLE_SCENARIO):
-            async with _lived(plan, files or {}, git, before) as lived:
+            async with _lived(root, ScriptedModel(list(replies)), options) as lived:
                 yield lived
 
     return world
 
 
 @asynccontextmanager
-async def _lived(
-    plan: Plan, files: Mapping[str, str | bytes], git: bool, before: Callable[[World], None] | None
-) -> AsyncIterator[World]:
-    for folder in ("home", "workspace", "user"):
-        (plan.root / folder).mkdir(exist_ok=True)
+async def _lived(root: Path, model: ScriptedModel, options: WorldOptions) -> AsyncIterator[World]:
+    make_folders(root)
     seen = look()
     failure: BaseException | None = None
-    model = ScriptedModel(list(plan.replies))
+    acp = options.get("acp", False)
     async with model.serving() as url, anyio.create_task_group() as group:
-        plan.write_config(url)
-        environment = {
-            "PATH": PATH,
-            "HOME": str(plan.root / "user"),
-            "LANG": "C.UTF-8",
-            "NO_PROXY": "127.0.0.1",
-            "CODEX_HOME": str(plan.root / "home"),
-            MARK: str(plan.root),
-            **plan.environment,
-        }
-        world = World(plan.root, model, Client(MemoryWire(memory_pair()[0])), environment)
-        world.write(files)
-        if git:
+        given, provider = options.get("config", NOTHING), options.get("provider", NOTHING)
+        write_config(root / "home", url, given, provider, options.get("tables", ""))
+        environment = server_environment(root, **{MARK: str(root)}, **options.get("environment", NOTHING))
+        world = World(root, model, Client(MemoryWire(memory_pair()[0])), environment)
+        world.write(options.get("files", NOTHING))
+        if options.get("git"):
             world.repository()
-        if before is not None:
-            before(world)
-        start = _in_memory if plan.transport == "memory" else _as_process
-        async with start(world, group, acp=plan.acp):
+        if "before" in options:
+            options["before"](world)
+        start = _as_process if options.get("transport") == "process" else _in_memory
+        async with start(world, group, acp=acp):
             try:
-                if plan.initialize:
-                    await world.client.initialize()
+                if options.get("initialize", not acp):
+                    can = options.get("capabilities")
+                    await world.client.initialize(**({} if can is None else {"capabilities": can}))
                 yield world
             except (Exception, pytest.fail.Exception) as error:
                 failure = error
@@ -255,10 +247,10 @@ async def _lived(
         raise failure
     broken = (
         violated_session_invariants(world.client)
-        if plan.acp
+        if acp
         else violated_invariants(world.client, model.requests, world.rollouts())
     )
-    broken += await leaks(seen, f"{MARK}={plan.root}")
+    broken += await leaks(seen, f"{MARK}={root}")
     assert not broken, "\n".join([*broken, *world.client_saw()])
 
 

@@ -1,14 +1,17 @@
-"""A server as a process, with every hand on it that a fault needs: signals, pipes that close, a client that sleeps.
+"""Servers as processes of their own, several after or beside one another on one home: signals, pipes that close, a
+client that sleeps, servers that are killed, and what they do to files.
 
 What is left behind is looked for by a mark in the environment of everything that the server starts.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,27 +23,32 @@ from protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import QUESTIONS, violated_invariants
 from tests.support.leftovers import marked
-from tests.support.scripted_model import Reply, ScriptedModel
-from tests.support.world import LEAVES_WITHIN, PATH, SCRIPT
+from tests.support.scripted_model import ScriptedModel
+from tests.support.world import LEAVES_WITHIN, SCRIPT, make_folders, server_environment, write_config
 
 LONG = os.environ.get("FAULTS") == "long"
 MARK = "FAULTS_MARK"
-LONGEST = 60.0
+OURS = (SCRIPT, "app-server")
 
-CONFIG = """\
-model = "scripted"
-model_provider = "scripted"
-approval_policy = "{approval}"
-sandbox_mode = "{sandbox}"
-{settings}
-[model_providers.scripted]
-name = "Scripted"
-base_url = "{url}"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-{tables}
+WATCHER = """\
+import json, os, sys
+
+_calls = os.open(os.environ["WATCHED_CALLS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+_fsync = os.fsync
+
+
+def _tell(call, path):
+    os.write(_calls, json.dumps([call, path]).encode() + b"\\n")
+
+
+def fsync(fd):
+    _fsync(fd)
+    _tell("fsync", os.readlink(f"/proc/self/fd/{fd}"))
+
+
+os.fsync = fsync
 """
+"""A `sitecustomize` that tells of each fsync once it is done."""
 
 
 class SleepyWire(ProcessWire):
@@ -75,22 +83,21 @@ class SleepyWire(ProcessWire):
 
 @dataclass(slots=True)
 class Place:
-    """A home, a workspace and what a server there is started with."""
+    """A home, a workspace, a model, and what a server there is started with."""
 
     root: Path
+    model: ScriptedModel = field(default_factory=ScriptedModel)
     url: str = "http://127.0.0.1:1/v1"
     environment: dict[str, str] = field(default_factory=dict)
     without: Sequence[str] = ()
     """Variables that the server is not given."""
     approval: str = "never"
     sandbox: str = "danger-full-access"
-    settings: str = ""
     tables: str = ""
-    """Lines of config.toml before and after the provider's table."""
+    """More of config.toml, behind the provider's table."""
 
     def __post_init__(self) -> None:
-        for folder in (self.home, self.workspace, self.root / "user"):
-            folder.mkdir(exist_ok=True, parents=True)
+        make_folders(self.root)
 
     @property
     def home(self) -> Path:
@@ -105,30 +112,44 @@ class Place:
         return self.root / "server.log"
 
     def configure(self) -> None:
-        text = CONFIG.format(
-            url=self.url,
-            approval=self.approval,
-            sandbox=self.sandbox,
-            settings=self.settings,
-            tables=self.tables,
-        )
-        (self.home / "config.toml").write_text(text, encoding="utf-8")
+        config: Json = {"approval_policy": self.approval, "sandbox_mode": self.sandbox}
+        write_config(self.home, self.url, config, tables=self.tables)
+
+    @asynccontextmanager
+    async def serving_model(self) -> AsyncIterator[None]:
+        """The model is asked by the servers that start now."""
+        async with self.model.serving() as self.url:
+            self.configure()
+            yield
 
     def variables(self, mark: str = "") -> Mapping[str, str]:
-        given = {
-            "PATH": PATH,
-            "HOME": str(self.root / "user"),
-            "LANG": "C.UTF-8",
-            "NO_PROXY": "127.0.0.1",
-            "CODEX_HOME": str(self.home),
-            MARK: mark,
-            "PYTHONFAULTHANDLER": "1",
-            **self.environment,
-        }
+        given = server_environment(
+            self.root, **{MARK: mark}, **{"PYTHONFAULTHANDLER": "1"} | self.environment
+        )
         return {name: value for name, value in given.items() if name not in self.without}
 
     def rollouts(self) -> list[Path]:
         return sorted(self.home.glob("sessions/**/rollout-*.jsonl"))
+
+    def watch(self) -> None:
+        """From now on, servers tell of their calls."""
+        (self.root / "watcher").mkdir()
+        (self.root / "watcher" / "sitecustomize.py").write_text(WATCHER)
+        self.environment |= {
+            "PYTHONPATH": str(self.root / "watcher"),
+            "WATCHED_CALLS": str(self.root / "calls"),
+        }
+
+    def calls(self, name: str) -> list[str]:
+        """The paths of calls of that name, so far."""
+        path = self.root / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [where for call, where in map(json.loads, lines) if call == name]
+
+    def server(
+        self, *, command: Sequence[str] = OURS, initialize: bool = True
+    ) -> AbstractAsyncContextManager[Served]:
+        return served(self, command=command, initialize=initialize)
 
 
 @dataclass(slots=True)
@@ -143,6 +164,10 @@ class Served:
 
     async def open(self, **params: Json) -> str:
         return await self.client.open(cwd=str(self.place.workspace), **params)
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
 
     def memory(self) -> int:
         """Bytes that the server holds now."""
@@ -193,24 +218,16 @@ def describe(pid: int) -> str:
     return f"{pid} {' '.join(line for line in status if line.startswith(('State', 'PPid')))} {command[:120]}"
 
 
-def in_one_piece(answer: Reply) -> Reply:
-    """The same events as one body: many thousands of them are built at once."""
-    lines = (
-        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
-        for event in answer.events
-        if isinstance(event, dict)
-    )
-    return Reply(body="".join(lines).encode())
-
-
 @asynccontextmanager
-async def served(place: Place, *, initialize: bool = True) -> AsyncIterator[Served]:
+async def served(
+    place: Place, *, command: Sequence[str] = OURS, initialize: bool = True
+) -> AsyncIterator[Served]:
     """A server. When the block is left its client leaves, if the server is there still, and it has to end by
-    itself, leaving nothing."""
+    itself, leaving nothing. A server that the block has killed may leave what it likes."""
     mark = secrets.token_hex(8)
     with place.log.open("ab") as log:
         process = await anyio.open_process(
-            (SCRIPT, "app-server"), stderr=log, env=place.variables(mark), cwd=place.workspace
+            command, stderr=log, env=place.variables(mark), cwd=place.workspace
         )
     wire = SleepyWire(process)
     client = Client(wire)
@@ -243,12 +260,18 @@ async def served(place: Place, *, initialize: bool = True) -> AsyncIterator[Serv
 
 
 @asynccontextmanager
+async def place_in(root: Path, *, approval: str = "never", tables: str = "") -> AsyncIterator[Place]:
+    """A configured place with a model."""
+    place = Place(root, approval=approval, tables=tables)
+    async with place.serving_model():
+        yield place
+
+
+@asynccontextmanager
 async def conversing(place: Place, model: ScriptedModel) -> AsyncIterator[Served]:
     """A configured server with its model, held against the invariants of every conversation at the end."""
-    async with model.serving() as url:
-        place.url = url
-        place.configure()
-        async with served(place) as server:
-            yield server
-    broken = violated_invariants(server.client, model.requests, place.rollouts())
+    place.model = model
+    async with place.serving_model(), served(place) as server:
+        yield server
+    broken = violated_invariants(server.client, place.model.requests, place.rollouts())
     assert not broken, "\n".join([*broken, *server.client.tail()])
