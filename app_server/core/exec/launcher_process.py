@@ -28,7 +28,12 @@ from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 
-SCRIPT = Path(wire.__file__).with_name("main.py")
+BOOT = (
+    f"import sys; sys.path.append({str(Path(wire.__file__).parents[3])!r}); "
+    "from app_server.core.launcher.main import main; main()"
+)
+"""What the launcher's interpreter runs, which has no site-packages. A script would be compiled at each start."""
+
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables that the launcher inherits: some interpreters need them to find their own library."""
 
@@ -65,7 +70,7 @@ class LauncherProcess:
                 opened.enter_context(ours)
                 with theirs:
                     self._process = subprocess.Popen(
-                        [self._python, "-I", "-S", str(SCRIPT), str(theirs.fileno())],
+                        [self._python, "-I", "-S", "-c", BOOT, str(theirs.fileno())],
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(),),

@@ -7,11 +7,10 @@ members moved to. Without /proc, a process finds its children by calling waitid(
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import sys
-from collections.abc import Iterable
+
+from app_server.core.sandbox.confine.light import Iterable, signal, suppress
 
 MAX_PID = 1 << 22
 """The largest pid on Linux."""
@@ -21,7 +20,7 @@ def kill_below(root: int, leader: int) -> None:
     """Send SIGKILL to every descendant of `root`, and to the process group of `leader`."""
     _kill_group(leader, signal.SIGKILL)
     for pid in below(root, parents()):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -29,24 +28,24 @@ def end_tree_of(leader: int) -> None:
     """Kill a session leader whose supervisor has died, and all its descendants. They are stopped first: the children of
     a killed process get another parent and could not be found any more.
     """
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         if os.getsid(leader) != leader:
             return  # the pid has been reused
     stopped: list[int] = []
     _kill_group(leader, signal.SIGSTOP)
     while more := [pid for pid in below(leader, listed()) if pid not in stopped]:
         for pid in more:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGSTOP)
         stopped += more
     for pid in stopped:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     _kill_group(leader, signal.SIGKILL)
 
 
 def _kill_group(leader: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
@@ -88,7 +87,7 @@ def _from_proc() -> dict[int, int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with (
-                contextlib.suppress(OSError, ValueError, IndexError),
+                suppress(OSError, ValueError, IndexError),
                 open(f"/proc/{name}/stat", "rb") as file,
             ):
                 found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])

@@ -1,31 +1,24 @@
-"""The launcher: a small process that starts every command. Run as `python -I -S main.py FD`.
+"""The launcher: a small process that starts every command. `BOOT` of `exec.launcher_process` runs it.
 
 It reads requests from the server's socket and passes each to a waiting supervisor: one of its own (`pool`) for
 unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It holds the placeholder directories
-of plans, adopts processes that outlive their command, and kills everything when the server ends. Standard library only;
-it finds its own package by path, since it runs without site-packages.
+of plans, adopts processes that outlive their command, and kills everything when the server ends. Standard library only,
+since it runs without site-packages.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import math
 import os
 import resource
 import select
-import signal
-import socket
 import sys
 import time
-
-if __name__ == "__main__":
-    sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
 
 from app_server.core.launcher import descendants, prepared, supervisor, wire
 from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
 from app_server.core.launcher.pool import FREE, SupervisorPool
-from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
+from app_server.core.sandbox.confine.light import dataclass, field, signal, socket, suppress
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import enforce, privileges
@@ -37,7 +30,7 @@ SHUTDOWN_SECONDS = 1.5
 FORK_AHEAD_MS = 5
 """Longer than the start of a command, which takes about two milliseconds."""
 
-KEEP_SECONDS = 0.1
+KEEP_MS = 100
 """How long placeholder directories stay after their last command. A model rarely answers as fast, so as a rule nobody
 but the next of several commands finds them.
 """
@@ -75,7 +68,7 @@ class Launcher:
                 self.pool.replace()
                 for parent in self.parents:
                     parent.replace()
-                if self.placeholders.unused and time.monotonic() - self.last_end >= KEEP_SECONDS:
+                if self.placeholders.unused and time.monotonic() - self.last_end >= KEEP_MS / 1000:
                     self.placeholders.remove_unused()
 
     def _poll_timeout(self) -> int | None:
@@ -87,7 +80,7 @@ class Launcher:
         wanting = self.pool.wanting or any(parent.wanting for parent in self.parents)
         if wanting:
             return FORK_AHEAD_MS
-        return math.ceil(KEEP_SECONDS * 1000) if self.placeholders.unused else None
+        return KEEP_MS if self.placeholders.unused else None
 
     def shutdown(self) -> None:
         """Kill every command and its remaining descendants after the server has ended."""
@@ -180,7 +173,7 @@ class Launcher:
             _, left = supervisor.reap()
             if left:
                 return
-            with contextlib.suppress(OSError):  # the launcher has ended, so there will be no further command
+            with suppress(OSError):  # the launcher has ended, so there will be no further command
                 commands.send(FREE)
 
     def _run_prepared(self, request: wire.Value, descriptors: list[int]) -> None:
@@ -212,13 +205,13 @@ class Launcher:
 
 
 def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
 def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
-    server.set_inheritable(False)
+    os.set_inheritable(server.fileno(), False)
     server.setblocking(True)
     if sys.platform == "linux":
         privileges.become_reaper()
@@ -232,7 +225,3 @@ def main() -> None:
         launcher.serve()
     finally:
         launcher.shutdown()
-
-
-if __name__ == "__main__":
-    main()

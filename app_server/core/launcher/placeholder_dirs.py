@@ -10,14 +10,12 @@ has more rights than the command that could have created a link.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 import sys
-from collections.abc import Iterable
 
-from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
+from app_server.core.sandbox.confine.light import Iterable, dataclass, field, suppress
 from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
 
 if sys.platform == "linux":
@@ -154,10 +152,10 @@ def _remove(name: bytes, directory: _Directory) -> None:
     except OSError as error:  # some network file systems have no locks
         needed = isinstance(error, BlockingIOError)
     if not needed and _same(name, parent, folder):
-        with contextlib.suppress(OSError):  # it is no longer empty, so it is in use
+        with suppress(OSError):  # it is no longer empty, so it is in use
             os.rmdir(name, dir_fd=parent)
     # Children that were forked meanwhile share the lock; LOCK_UN releases it for all of them.
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         fcntl.flock(folder, fcntl.LOCK_UN)
     os.close(folder)
     os.close(parent)
@@ -213,14 +211,14 @@ def _open_or_make(name: bytes, parent: int) -> int | None:
     except FileExistsError:
         made = False
     if made:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.utime(name, ns=(MARK_NS, MARK_NS), dir_fd=parent, follow_symlinks=False)
     try:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(name, flags, dir_fd=parent)
     except OSError:
         if made:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.rmdir(name, dir_fd=parent)
         raise
     if not made and os.fstat(folder).st_mtime_ns != MARK_NS:

@@ -7,13 +7,10 @@ Runs in the launcher, for commands without namespaces; a confined command gets a
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
-from collections.abc import Callable, Sequence
 
 from app_server.core.launcher import wire
-from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
+from app_server.core.sandbox.confine.light import Callable, Sequence, dataclass, field, socket, suppress
 
 FREE = b"+"
 """The message of a supervisor that is ready for another command."""
@@ -43,7 +40,7 @@ class SupervisorPool:
         """Pass the command to an idle supervisor, or to a new one."""
         self.used = True
         while self.waiting:
-            with contextlib.suppress(OSError):  # that one has ended
+            with suppress(OSError):  # that one has ended
                 self._send(request, descriptors)
                 return
         self._fork_idle(descriptors)
@@ -61,7 +58,7 @@ class SupervisorPool:
     def replace(self) -> None:
         """Fork an idle supervisor if one is wanted. If that fails, `hand_over` tries again."""
         if self.wanting:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._fork_idle()
 
     def on_readable(self, ready: set[int]) -> None:

@@ -8,21 +8,16 @@ file system or a server that does not accept would block the others. Standard li
 from __future__ import annotations
 
 import _thread
-import array
-import contextlib
 import errno
 import os
 import select
-import signal
-import socket
 import sys
-from collections.abc import Callable
 
 from app_server.core.launcher import wire
-from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
+from app_server.core.sandbox.confine.light import Callable, dataclass, field, signal, socket, suppress
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import privileges, seccomp_listener, sockets
+    from app_server.core.sandbox.confine import privileges, sockets
     from app_server.core.sandbox.confine.syscalls import CLONE_NEWNET, call
 
 MAX_WAITING = 128
@@ -57,7 +52,7 @@ class BrokerHandle:
 
     def hand_over(self, listener: int, mask: int) -> None:
         """Send, in a command's process 1, the listener to the broker, which serves its calls from then on."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self.commands.sendmsg([mask.to_bytes(8, "little")], wire.descriptors_message([listener]))
 
     def fork(self, leave: Callable[[], None]) -> None:
@@ -84,7 +79,7 @@ def _list() -> socket.socket | None:
 
 def _run_broker(handle: BrokerHandle) -> None:
     if handle.network:
-        with contextlib.suppress(OSError):  # without it, commands have the network but no unix sockets
+        with suppress(OSError):  # without it, commands have the network but no unix sockets
             call("unshare", CLONE_NEWNET)
             handle.inside = _list()
     privileges.keep_only(privileges.TRACING | privileges.FILE_CAPABILITIES)
@@ -120,21 +115,18 @@ class Broker:
 
     def _adopt(self, poll: select.poll) -> bool:
         data, ancillary, _, _ = self.requests.recvmsg(8, socket.CMSG_SPACE(4), wire.RECEIVE_FLAGS)
-        descriptors = array.array("i")
-        for _, _, sent in ancillary:
-            descriptors.frombytes(sent)
-        for listener in descriptors:
+        for listener in wire.descriptors_of(ancillary):
             self.masks[listener] = int.from_bytes(data, "little")
             self.waiting[listener] = set()
             poll.register(listener, select.POLLIN)
         return bool(data)
 
     def _receive_call(self, listener: int) -> None:
-        with contextlib.suppress(OSError):  # its process is gone
-            notified = seccomp_listener.receive_call(listener)
+        with suppress(OSError):  # its process is gone
+            notified = sockets.receive_call(listener)
             waiting = self.waiting[listener]
             if len(waiting) >= MAX_WAITING:
-                seccomp_listener.respond(listener, notified, errno=errno.EAGAIN)
+                sockets.respond(listener, notified, errno=errno.EAGAIN)
             else:
                 waiting.add(notified.id)
                 # Duplicated, because the thread may outlive the command, whose listener is then closed.
@@ -146,7 +138,7 @@ class Broker:
 
 def _serve_call(
     listener: int,
-    notified: seccomp_listener.Call,
+    notified: sockets.Call,
     networks: sockets.NetworkNamespaces,
     mask: int,
     waiting: set[int],

@@ -10,19 +10,15 @@ its path is replaced by a link at any moment, the command fails instead of runni
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import select
-import signal
-import socket
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
 
 from app_server.core.launcher import descendants, wire
-from app_server.core.sandbox.confine.light_dataclasses import dataclass
+from app_server.core.sandbox.confine.light import Callable, dataclass, signal, socket, suppress
 
 COMPONENT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 if sys.platform == "linux":
@@ -82,14 +78,17 @@ def supervise(
     whole: bool,
     calls: Calls | None = None,
 ) -> None:
-    """Run the command of `request` and report on the channel, the first of `descriptors`; closes all of them.
+    """Run the command of `request` and report on the channel, the first of `descriptors`; closes all of them. The
+    others are a terminal, or stdin, stdout and stderr, or the last two.
 
     `wakeup` is the result of `watch_children`. `before` confines the process that executes the command. `whole` means
     that this process is process 1 of a pid namespace.
     """
     channel, stdio = descriptors[0], descriptors[1:]
     try:
-        child = start(request, stdio, before, channel)
+        if len(stdio) == 2:  # it has no input
+            stdio.insert(0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        child = start(request, stdio if len(stdio) == 3 else stdio * 3, before, channel)
     except Abandoned:
         report(channel, ("exit", -signal.SIGKILL, True))
         os.close(channel)
@@ -99,7 +98,7 @@ def supervise(
         os.close(channel)
         return
     finally:
-        for number in set(stdio):
+        for number in stdio:
             os.close(number)
     report(channel, ("started", 0 if whole else child))
     status = _until_end(channel, wakeup, child, calls)
@@ -145,7 +144,7 @@ def refuse(error: wire.Truncated) -> None:
 
 
 def report(channel: int, value: wire.Value) -> None:
-    with contextlib.suppress(OSError):  # the server may have ended
+    with suppress(OSError):  # the server may have ended
         os.write(channel, wire.pack(value))
 
 
@@ -194,7 +193,7 @@ def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> in
             if not signals:
                 return None
             for number in signals:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.killpg(child, number)
 
 
@@ -207,7 +206,7 @@ def _signals(channel: int) -> bytes:
 
 
 def clear_wakeup(wakeup: int) -> None:
-    with contextlib.suppress(BlockingIOError):
+    with suppress(BlockingIOError):
         while os.read(wakeup, 512):
             pass
 
@@ -229,7 +228,7 @@ def end_tree(child: int, whole: bool) -> int | None:
     status: int | None = None
     while time.monotonic() <= deadline:
         if whole:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
         else:
             descendants.kill_below(os.getpid(), child)
@@ -249,28 +248,11 @@ def start(
     enter(request["cwd"], exact=request["exact_cwd"])
     environment: dict[bytes, bytes] = request["env"]
     program = find_program(request["argv"][0], environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
-    with _standard_streams(stdio) as streams:
-        if abandoned(channel):
-            raise Abandoned
-        if request["tty"] or before is not None:
-            return _fork(program, request["argv"], environment, streams, before, channel, request["tty"])
-        return _spawn(program, request["argv"], environment, streams)
-
-
-@contextlib.contextmanager
-def _standard_streams(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Give stdin, stdout and stderr: a terminal for all, a pipe for each, or no input and one for each output."""
-    match stdio:
-        case [terminal]:
-            yield terminal, terminal, terminal
-        case [stdin, stdout, stderr]:
-            yield stdin, stdout, stderr
-        case _:
-            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                yield nothing, stdio[0], stdio[1]
-            finally:
-                os.close(nothing)
+    if abandoned(channel):
+        raise Abandoned
+    if request["tty"] or before is not None:
+        return _fork(program, request["argv"], environment, stdio, before, channel, request["tty"])
+    return _spawn(program, request["argv"], environment, stdio)
 
 
 def find_program(name: bytes, search: bytes) -> bytes:
@@ -287,9 +269,7 @@ def find_program(name: bytes, search: bytes) -> bytes:
     raise refused
 
 
-def _spawn(
-    program: bytes, argv: list[bytes], environment: dict[bytes, bytes], stdio: tuple[int, int, int]
-) -> int:
+def _spawn(program: bytes, argv: list[bytes], environment: dict[bytes, bytes], stdio: list[int]) -> int:
     """Start it on the fast path: vfork and exec, without copying this process."""
     actions = [(os.POSIX_SPAWN_DUP2, number, target) for target, number in enumerate(stdio)]
     return os.posix_spawn(
@@ -301,7 +281,7 @@ def _fork(
     program: bytes,
     argv: list[bytes],
     environment: dict[bytes, bytes],
-    stdio: tuple[int, int, int],
+    stdio: list[int],
     before: Callable[[], None] | None,
     channel: int,
     terminal: bool,

@@ -6,26 +6,19 @@ command never has an end of these sockets.
 
 from __future__ import annotations
 
-import array
 import errno
 import marshal
 import os
-import socket
+import struct
 
-TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
-if TYPE_CHECKING:
-    from typing import Any
+from app_server.core.sandbox.confine.light import Any, socket
 
-    Value = Any
-else:
-    Value = object
+Value = Any
 """A value that marshal supports: None, bool, int, float, str, bytes, and tuples, lists and dicts of them."""
 
 LENGTH = 4
 MAX_DESCRIPTORS = 8
-# Plain numbers: arithmetic with the flags of `socket` runs much code of `enum`, which each child would copy.
-RECEIVE_FLAGS = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))  # Linux only; elsewhere set after the fact
-TRUNCATED = int(socket.MSG_CTRUNC)
+RECEIVE_FLAGS: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux only; elsewhere set after the fact
 
 
 class Truncated(OSError):
@@ -42,9 +35,18 @@ def pack(value: Value) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
-def descriptors_message(descriptors: list[int]) -> list[tuple[int, int, array.array[int]]]:
+def descriptors_message(descriptors: list[int]) -> list[tuple[int, int, bytes]]:
     """Return the ancillary data that carries `descriptors` along with the first byte of a message."""
-    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    numbers = struct.pack(f"{len(descriptors)}i", *descriptors)
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)] if descriptors else []
+
+
+def descriptors_of(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came with a message."""
+    sent = (
+        data for level, kind, data in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+    )
+    return [number for data in sent for (number,) in struct.iter_unpack("i", data[: len(data) // 4 * 4])]
 
 
 def send(sock: socket.socket, value: Value, descriptors: list[int]) -> None:
@@ -58,10 +60,7 @@ def send(sock: socket.socket, value: Value, descriptors: list[int]) -> None:
 def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     """Receive a whole message from a blocking socket; None at its end. Raises Truncated."""
     head, ancillary, flags, _ = sock.recvmsg(LENGTH, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4), RECEIVE_FLAGS)
-    descriptors = array.array("i")
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    descriptors = descriptors_of(ancillary)
     if not RECEIVE_FLAGS:
         for number in descriptors:
             os.set_inheritable(number, False)
@@ -72,9 +71,9 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     body = _exactly(sock, size)
     if len(body) < size:
         return None
-    if flags & TRUNCATED:
-        raise Truncated(marshal.loads(body), list(descriptors))
-    return marshal.loads(body), list(descriptors)
+    if flags & socket.MSG_CTRUNC:
+        raise Truncated(marshal.loads(body), descriptors)
+    return marshal.loads(body), descriptors
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

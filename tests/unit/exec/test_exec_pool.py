@@ -20,6 +20,7 @@ from app_server.core.exec.probing import ABANDONED_SECONDS, FOLDER_PREFIX, sweep
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.launcher import descendants, supervisor, wire
 from app_server.core.launcher.pool import FREE, MAX_WAITING, SupervisorPool
+from app_server.core.sandbox.confine import light
 from protocol.policy import ReadOnly
 from tests.support.shortage import open_files
 from tests.support.waiting import PATIENCE, until
@@ -32,14 +33,14 @@ class Forks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pid = 100
         self.theirs: list[socket.socket] = []
-        pair = socket.socketpair
+        pair = light.socket.socketpair
 
         def kept() -> tuple[socket.socket, socket.socket]:
             ours, theirs = pair()
-            self.theirs.append(theirs.dup())
+            self.theirs.append(socket.socket(fileno=os.dup(theirs.fileno())))
             return ours, theirs
 
-        monkeypatch.setattr(socket, "socketpair", kept)
+        monkeypatch.setattr(light.socket, "socketpair", kept)
 
     def __call__(self) -> int:
         self.pid += 1

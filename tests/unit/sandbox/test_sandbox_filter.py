@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.sandbox.confine import seccomp
-from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS, NOTIFY, FilterRule, Test, assemble
-from app_server.core.sandbox.confine.seccomp import Filter, Part
+from app_server.core.sandbox.confine.seccomp import (
+    ALLOW,
+    ERRNO,
+    KILL_PROCESS,
+    NOTIFY,
+    Filter,
+    FilterRule,
+    Test,
+    assemble,
+)
 
 X86, ARM = seccomp.ARCHITECTURES["x86_64"], seccomp.ARCHITECTURES["aarch64"]
 EPERM, ENOSYS = ERRNO | 1, ERRNO | 38
@@ -48,7 +56,7 @@ def program(
     namespaces: bool = True,
     read_only: bool = False,
     broker: bool = False,
-    part: Part = Part.WHOLE,
+    part: str = seccomp.WHOLE,
 ) -> bytes:
     return seccomp.filter_bytes(machine, Filter(network, namespaces, read_only, broker, part))
 
@@ -77,8 +85,8 @@ def test_both_parts_together_answer_what_the_whole_does(machine: str, network: b
     """Of several filters the kernel takes the answer that comes first in this order."""
     strictness = {KILL_PROCESS: 0, ENOSYS: 1, EPERM: 1, NOTIFY: 2, ALLOW: 3}
     whole = program(machine, network=network, broker=broker)
-    ahead = program(machine, network=network, part=Part.AHEAD)
-    rest = program(machine, network=network, broker=broker, part=Part.REST)
+    ahead = program(machine, network=network, part=seccomp.AHEAD)
+    rest = program(machine, network=network, broker=broker, part=seccomp.REST)
     arch = seccomp.ARCHITECTURES[machine]
     for number in range(500):
         for argument in (0, 1, 2, 5, 0x11, 0o4755, seccomp.NEW_NAMESPACES, 0x5412):

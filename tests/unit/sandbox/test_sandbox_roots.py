@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app_server.core.sandbox.confine import home
+from app_server.core.sandbox.confine import namespaces
 from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
@@ -332,8 +332,8 @@ def test_a_home_that_another_folder_replaces_meanwhile_is_shown_anew(
             raise OSError(errno.EINVAL, "no mount")
         return folder
 
-    monkeypatch.setattr(home, "_show", replaced_once)
-    shown: Any = home.show(os.fsencode(tmp_path), [])
+    monkeypatch.setattr(namespaces, "_show", replaced_once)
+    shown: Any = namespaces.show(os.fsencode(tmp_path), [])
     assert len(folders) == 2
     os.close(shown)  # the last one is kept
 
@@ -344,8 +344,8 @@ def test_a_home_that_is_replaced_all_the_time_is_an_error(
     def replaced(path: bytes, secrets: list[bytes], folder: int) -> Any:
         raise OSError(errno.EINVAL, "no mount")
 
-    monkeypatch.setattr(home, "_show", replaced)
+    monkeypatch.setattr(namespaces, "_show", replaced)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="again and again"):
-        home.show(os.fsencode(tmp_path), [])
+        namespaces.show(os.fsencode(tmp_path), [])
     assert len(os.listdir("/proc/self/fd")) == before

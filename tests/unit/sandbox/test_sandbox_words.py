@@ -11,7 +11,7 @@ import pytest
 from app_server.core.exec import probing
 from app_server.core.exec.command import looks_denied
 from app_server.core.sandbox import macos, probe
-from app_server.core.sandbox.confine.light_dataclasses import dataclass, field, replace
+from app_server.core.sandbox.confine.light import dataclass, field, replace
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import GAPS, REFUSALS, gaps, is_refusal, layers
 
@@ -178,9 +178,8 @@ def test_values_and_defaults() -> None:
     assert line.names is not Line(Point(1)).names
 
 
-def test_equality_hash_and_changed_copies_of_frozen_ones() -> None:
+def test_equality_and_changed_copies_of_frozen_ones() -> None:
     assert Point(1) == Point(1, 2) == replace(Point(5), x=1)
-    assert len({Point(1), Point(1, 2), Point(2)}) == 2
     assert Point(1) != Point(2)
     assert Line(Point(1)) != Line(Point(1))
 
@@ -199,4 +198,5 @@ def test_the_launcher_loads_no_modules_that_take_long() -> None:
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, root], capture_output=True, text=True, check=True
     )
-    assert not {"dataclasses", "inspect", "ast", "typing", "re"} & set(ran.stdout.split())
+    slow = {"dataclasses", "inspect", "ast", "typing", "re", "enum", "collections", "contextlib", "functools"}
+    assert not slow & set(ran.stdout.split())

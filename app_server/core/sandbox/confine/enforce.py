@@ -10,17 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
 
 from app_server.core.sandbox.confine import namespaces, privileges, seccomp
-from app_server.core.sandbox.confine.home import ShownHome
-from app_server.core.sandbox.confine.light_dataclasses import dataclass, replace
-from app_server.core.sandbox.confine.seccomp import Filter, Part
+from app_server.core.sandbox.confine.light import Any, Callable, dataclass, replace
+from app_server.core.sandbox.confine.namespaces import ShownHome
+from app_server.core.sandbox.confine.seccomp import AHEAD, REST, Filter
 from app_server.core.sandbox.confine.syscalls import call
-
-TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
-if TYPE_CHECKING:
-    from typing import Any
 
 RULE_PATH_BENEATH = 1
 FILE_RIGHTS = (1 << 1) | (1 << 14) | (1 << 15)
@@ -88,8 +83,8 @@ class RestFilters:
 def in_parent(*, network: bool) -> RestFilters:
     """Confine the parent that forks commands, except for the calls with which it and they set up namespaces."""
     privileges.forgo_new_privileges()
-    seccomp.install(Filter(network=network, namespaces=True, part=Part.AHEAD))
-    rest = Filter(network=network, namespaces=True, part=Part.REST)
+    seccomp.install(Filter(network=network, namespaces=True, part=AHEAD))
+    rest = Filter(network=network, namespaces=True, part=REST)
     return RestFilters(seccomp.program(replace(rest, broker=True)), seccomp.program(rest))
 
 

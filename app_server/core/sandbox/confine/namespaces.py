@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+import time
 
-from app_server.core.sandbox.confine import home
+from app_server.core.sandbox.confine.light import Any, dataclass, suppress
 from app_server.core.sandbox.confine.syscalls import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
+    AT_SYMLINK_NOFOLLOW,
     ATTR_NODEV,
     ATTR_NOSUID,
     ATTR_RDONLY,
@@ -26,6 +29,7 @@ from app_server.core.sandbox.confine.syscalls import (
     CLONE_NEWPID,
     CLONE_NEWUSER,
     CLONE_NEWUTS,
+    MNT_DETACH,
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
@@ -41,9 +45,121 @@ from app_server.core.sandbox.confine.syscalls import (
     set_attributes,
 )
 
-TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
-if TYPE_CHECKING:
-    from typing import Any
+MAX_ENTRIES = 200
+"""Each entry costs every command a mount."""
+TRIES = 5
+"""Attempts, because another folder may take the home's place at any moment."""
+RACY_NS = 50_000_000
+"""A folder that changed so shortly before the read may change again with the same time stamp."""
+
+
+@dataclass(slots=True)
+class ShownHome:
+    """A mounted view without its files, and the state of the home that it was made from."""
+
+    path: bytes
+    secrets: list[bytes]
+    folder: int
+    """A descriptor of the real folder, closed once the files are mounted."""
+    files: list[bytes]
+    changed: tuple[int, int]
+    """The folder's mtime and ctime."""
+    racy: bool
+    """It had changed too shortly before for its time stamps to prove anything."""
+    cover: tuple[int, int]
+    """Device and inode of the mount at the path."""
+
+    def current(self, confine: dict[str, Any]) -> bool:
+        """Tell whether the view is valid for this command. Call it before the roots are opened."""
+        path: bytes = confine["home"]
+        now = _changed(os.fstat(self.folder))
+        if self.racy or now != self.changed or (path, confine["secrets"]) != (self.path, self.secrets):
+            return False
+        # A writable root that contains the home makes it writable as well, unless the home is protected in it.
+        inside = any(path.startswith(root.rstrip(b"/") + b"/") for root in confine["roots"])
+        return (path in confine["protected"] or not inside) and _identity(os.stat(path)) == self.cover
+
+    def complete(self) -> None:
+        """Mount the files as well."""
+        for name in self.files:
+            with suppress(OSError):
+                attach(open_tree(name, AT_SYMLINK_NOFOLLOW, self.folder), os.path.join(self.path, name))
+        os.close(self.folder)  # no command may inherit it
+
+    def undo(self) -> None:
+        os.close(self.folder)
+        with suppress(OSError):  # another folder may have taken its place
+            call("umount2", self.path, MNT_DETACH)
+
+
+def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
+    """Mount the view, without files, over `home`. None if there is no such folder."""
+    for _ in range(TRIES):
+        try:
+            folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            return _show(home, secrets, folder)
+        except OSError as error:
+            os.close(folder)
+            if error.errno != errno.EINVAL:
+                raise
+            # What is at the path is no mount: another folder has taken its place since.
+    raise OSError(errno.EAGAIN, "the server's home is replaced again and again")
+
+
+def _show(home: bytes, secrets: list[bytes], folder: int) -> ShownHome:
+    changed = _changed(os.fstat(folder))
+    entries = _entries(home, secrets)
+    mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
+    files: list[bytes] = []
+    for name in entries:
+        path = os.path.join(home, name)
+        with suppress(OSError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                tree = open_tree(name, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW, folder)
+                os.mkdir(path)
+                attach(tree, path)
+            else:
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+                files.append(name)
+    set_attributes(home, add=ATTR_RDONLY)
+    racy = time.time_ns() - max(changed) < RACY_NS
+    return ShownHome(home, secrets, folder, files, changed, racy, _identity(os.stat(home)))
+
+
+def _entries(home: bytes, secrets: list[bytes]) -> list[bytes]:
+    try:
+        staged = tuple(
+            b"." + name + b"." for name in secrets
+        )  # the next content of one, or what a kill left of it
+        entries = sorted(name for name in set(os.listdir(home)) - set(secrets) if not name.startswith(staged))
+    except OSError:
+        return []
+    return entries if len(entries) <= MAX_ENTRIES else []
+
+
+def hide(home: bytes, secrets: list[bytes]) -> None:
+    """Mount the complete view. The secrets stay hidden, even if their files are replaced later."""
+    shown = show(home, secrets)
+    if shown is not None:
+        shown.complete()
+
+
+def cover(path: bytes) -> None:
+    """Mount /dev/null over a file."""
+    if os.path.exists(path):
+        attach(open_tree(b"/dev/null"), path)
+
+
+def _changed(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_ctime_ns
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
 
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
@@ -117,19 +233,19 @@ def prepare_mounts() -> None:
     set_attributes(b"/dev", add=ATTR_RDONLY)
 
 
-def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
+def enter(server_home: bytes, secrets: list[bytes]) -> ShownHome | None:
     """Mount, in a new process 1, its own /proc, terminals and shared memory, and the home without secrets."""
     # Read-only like the rest: for /proc/sys, user 0 of this namespace counts as user 0 of the host.
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     if os.geteuid() == 0:
         for name in KERNEL_SECRETS:
-            home.cover(b"/proc/" + name)
+            cover(b"/proc/" + name)
     mount(b"shm", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY)
     mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
-    return home.show(server_home, secrets)
+    return show(server_home, secrets)
 
 
-def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[int]:
+def open_roots(confine: dict[str, Any], shown: ShownHome | None) -> list[int]:
     """Make the roots of this command writable, except for the protected paths in them, and hide the secrets. Returns
     descriptors of the roots.
     """
@@ -142,7 +258,7 @@ def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[in
     for root in roots:
         _make_writable(root)
     if not current:
-        home.hide(confine["home"], confine["secrets"])
+        hide(confine["home"], confine["secrets"])
     protected = frozenset(confine["protected"])
     # Upper directories first, because a mount hides earlier mounts below it.
     for path in sorted({*protected, *confine["pinned"]}, key=lambda path: path.split(b"/")):

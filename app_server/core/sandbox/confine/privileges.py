@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 
+from app_server.core.sandbox.confine.light import suppress
 from app_server.core.sandbox.confine.syscalls import (
     PR_CAP_AMBIENT,
     PR_CAPBSET_DROP,
@@ -50,7 +50,7 @@ def become_reaper() -> None:
 
 def forgo_new_privileges() -> None:
     """Let no program executed from here on gain a privilege. Only file capabilities remain in the bounding set."""
-    with contextlib.suppress(OSError):  # without SETPCAP there are no capabilities to be gained either
+    with suppress(OSError):  # without SETPCAP there are no capabilities to be gained either
         for number in range(LAST_CAPABILITY + 1):
             if not FILE_CAPABILITIES >> number & 1:
                 prctl(PR_CAPBSET_DROP, number)
@@ -59,9 +59,9 @@ def forgo_new_privileges() -> None:
 
 def drop_capabilities() -> None:
     """Drop every capability of this process and of the programs that it executes."""
-    with contextlib.suppress(OSError):  # needs SETPCAP; the empty sets below hold without it
+    with suppress(OSError):  # needs SETPCAP; the empty sets below hold without it
         prctl(PR_SET_SECUREBITS, SECURE_BITS)
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     _set_capabilities(0)
 

@@ -1,8 +1,10 @@
-"""`dataclass` for the launcher and its children, without the standard module.
+"""What the launcher and its children need of standard modules that take long to import.
 
-That one imports `inspect` and `ast`: nearly half of the launcher's start, and a quarter of the memory whose page tables
-are copied for each command. Type checkers see the standard one. At run time classes stay as they are written and get
-`__init__` and, if frozen, equality and hash; `frozen` and `slots` are kept by the type checker.
+`dataclasses`, `typing`, `collections.abc`, `contextlib` and `enum`, which `socket` and `signal` import, were two thirds
+of the launcher's start, for which the first command waits, and much of the memory whose page tables are copied for
+each command. Type checkers see the standard modules; what is here has the part of them that is used. A socket here is
+no context manager. At run time classes stay as they are written and get `__init__` and, if frozen, equality;
+`frozen` and `slots` are kept by the type checker.
 """
 
 from __future__ import annotations
@@ -10,10 +12,43 @@ from __future__ import annotations
 TYPE_CHECKING = False  # `typing` takes as long as the rest of this module
 
 if TYPE_CHECKING:
+    import signal as signal
+    import socket as socket
+    from collections.abc import Callable as Callable
+    from collections.abc import Iterable as Iterable
+    from collections.abc import Sequence as Sequence
+    from contextlib import closing as closing
+    from contextlib import suppress as suppress
     from dataclasses import dataclass as dataclass
     from dataclasses import field as field
     from dataclasses import replace as replace
+    from typing import Any as Any
 else:
+    import _signal as signal  # noqa: F401
+    import _socket as socket  # noqa: F401
+
+    Any = Callable = Iterable = Sequence = object  # for annotations, which are not evaluated
+
+    class suppress:  # noqa: N801
+        def __init__(self, *kinds):
+            self._kinds = kinds
+
+        def __enter__(self):
+            pass
+
+        def __exit__(self, kind, error, trace):
+            return kind is not None and issubclass(kind, self._kinds)
+
+    class closing:  # noqa: N801
+        def __init__(self, thing):
+            self._thing = thing
+
+        def __enter__(self):
+            return self._thing
+
+        def __exit__(self, *exception):
+            self._thing.close()
+
     _MISSING = object()
 
     class _Field:
@@ -36,7 +71,6 @@ else:
             cls.__init__ = _init_of(fields)
             if frozen:
                 cls.__eq__ = lambda self, other: type(other) is type(self) and vars(other) == vars(self)
-                cls.__hash__ = lambda self: hash(tuple(vars(self).values()))
             return cls
 
         return decorate if cls is None else decorate(cls)
