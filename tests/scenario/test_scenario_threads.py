@@ -10,7 +10,7 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
-from tests.support.thread_client import ended, start, turn
+from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld
 
 PNG_DOT = base64.b64decode(
@@ -51,6 +51,26 @@ async def test_words_of_a_turn_that_was_ended_before_it_began_are_kept(world: Ma
         assert "first words" in str(w.model.requests[0].body["input"])
         rows = (await w.client.call("thread/items/list", {"threadId": thread, "turnId": id}))["data"]
         assert [row["item"]["content"][0]["text"] for row in rows] == ["first words"]
+
+
+async def test_words_that_joined_a_turn_which_failed_are_shown_in_it_and_reach_the_model(
+    world: MakeWorld,
+) -> None:
+    hold = Hold()
+    fails = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "no"}}}
+    async with world(reply(begins_to_say(), word("a"), hold, fails), reply(says("both"))) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread, "first")
+        await w.client.expect("item/agentMessage/delta")
+        late = {"threadId": thread, "expectedTurnId": id, "input": words("second")}
+        await w.client.call("turn/steer", late)
+        hold.release()
+        assert (await ended(w.client, id))["status"] == "failed"
+        rows = (await w.client.call("thread/items/list", {"threadId": thread, "turnId": id}))["data"]
+        said = [row["item"]["content"][0]["text"] for row in rows if row["item"]["type"] == "userMessage"]
+        assert said == ["first", "second"]
+        await ended(w.client, await turn(w.client, thread, "third"))
+    assert w.model.requests[1].texts()[-2:] == ["second", "third"]
 
 
 async def test_joining_a_thread_shows_the_turn_that_runs(world: MakeWorld) -> None:

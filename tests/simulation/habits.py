@@ -66,6 +66,8 @@ class Habits:
     terminals: bool
     """The model is offered terminals."""
     context_window: int | None
+    both_apis: bool
+    """A client of threads also listens as one of the conversation API does."""
 
 
 def _some(draws: Draws, kind: str, plain: str, others: tuple[str, ...]) -> tuple[str, ...]:
@@ -126,4 +128,5 @@ def draw_habits(draws: Draws) -> Habits:
         crash_at=draws.pick("crash", (None, 1), (0.8, 0.2)) and 100 + draws.below("step of the crash", 3000),
         terminals=draws.chance("terminals", 0.25),
         context_window=draws.pick("window", (None, None, None, 1500)),
+        both_apis=draws.chance("both APIs", 0.15),
     )

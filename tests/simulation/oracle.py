@@ -24,8 +24,12 @@ from tests.support.thread_invariants import (
 )
 
 if TYPE_CHECKING:
+    from tests.simulation.people import Person
     from tests.simulation.world import SimWorld
 
+SAYS = ("turn/start", "sendUserMessage", "session/prompt")
+THREAD_NAMES = ("threadId", "conversationId", "sessionId")
+SAID = re.compile(r"\b(w\d+) (?:please|again)")
 TOUCHED = re.compile(r"\btouch (m\d+)")
 
 
@@ -34,6 +38,9 @@ def violations(world: "SimWorld") -> list[str]:
     broken = [f"{problem}" for person in world.people for problem in _wire(world, person)]
     broken += _unallowed(world)
     broken += _unheard(world)
+    broken += _overtaken(world)
+    if not world.habits.disk_faults:
+        broken += [problem for person in world.people for problem in _shown_too_early(person)]
     broken += [
         f"model request {n}: {problem}"
         for n, request in enumerate(world.model.requests)
@@ -49,20 +56,21 @@ def violations(world: "SimWorld") -> list[str]:
     return broken
 
 
-def _wire(world: "SimWorld", person: object) -> list[str]:
+def _wire(world: "SimWorld", person: "Person") -> list[str]:
     """Hold the messages of one client against the rules of its API."""
-    if world.habits.api == "acp":
+    if person.api == "acp":
         return violated_session_invariants(person)  # type: ignore[arg-type]
-    log, received = person.log, person.received()  # type: ignore[attr-defined]
-    early = person.left_early  # type: ignore[attr-defined]
-    broken = [f"a line of stdout is no message: {line[:100]!r}" for line in person.garbage]  # type: ignore[attr-defined]
+    log, received = person.log, person.received()
+    early = person.left_early
+    broken = [f"a line of stdout is no message: {line[:100]!r}" for line in person.garbage]
     broken += [] if early else unanswered(log)
     broken += too_early(log)
     broken += unasked(received)
     broken += violated_thread_invariants(log, left_early=early)
-    paths = sorted(world.home.glob("**/rollout-*.jsonl"))
+    paths = sorted(person.home.glob("**/rollout-*.jsonl"))
     if not world.habits.disk_faults:
         broken += stored_otherwise(received, paths)
+    broken += _told_otherwise(person)
     open_calls = terminals(world.model.requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
@@ -103,4 +111,63 @@ def _unheard(world: "SimWorld") -> list[str]:
         f"{word} was accepted, its turn completed, and the model never got it"
         for word, state in world.record.words.items()
         if state == "completed" and word not in heard
+    ]
+
+
+def _overtaken(world: "SimWorld") -> list[str]:
+    """Return turns of one thread of which the model got a later one's words first."""
+    broken = []
+    threads: dict[str, dict[str, int]] = {}
+    for person in world.people:
+        for entry in person.log:
+            if entry.sent and entry.message.get("method") in SAYS:
+                params = entry.message["params"]
+                thread = next(params[name] for name in THREAD_NAMES if name in params)
+                found = SAID.search(str(params))
+                if found:
+                    order = threads.setdefault(thread, {})
+                    order.setdefault(found[1], len(order))
+    for n, request in enumerate(world.model.requests):
+        words = [found[1] for text in request.texts() if (found := SAID.match(text))]
+        for thread, order in threads.items():
+            mine = [order[word] for word in words if word in order]
+            if mine != sorted(mine):
+                broken.append(f"model request {n}: the words of {thread} are in the order {words}")
+    return broken
+
+
+def _shown_too_early(person: "Person") -> list[str]:
+    """Return what the client was shown before it was stored."""
+    broken = []
+    for shown in person.shown:
+        path = next(person.home.glob(f"sessions/**/*{shown.thread}.jsonl"), None)
+        if path is not None:
+            stored = path.read_bytes()[: shown.size]
+            if not any(each.encode() in stored for each in shown.stored_as):
+                broken.append(f"{shown.stored_as[0]} was shown before it was stored")
+    return broken
+
+
+def _told_otherwise(person: "Person") -> list[str]:
+    """Return where a client that listens over two APIs was told of other turns over one than over the other."""
+    new: dict[str, list[str]] = {}
+    old: dict[str, list[str]] = {}
+    for message in person.received():
+        params = message.get("params") or {}
+        match message.get("method"):
+            case "turn/started":
+                new.setdefault(params["threadId"], []).append("begin")
+            case "turn/completed":
+                status = "aborted" if params["turn"]["status"] == "interrupted" else "ended"
+                new.setdefault(params["threadId"], []).append(status)
+            case "codex/event/task_started":
+                old.setdefault(params["conversationId"], []).append("begin")
+            case "codex/event/task_complete":
+                old.setdefault(params["conversationId"], []).append("ended")
+            case "codex/event/turn_aborted":
+                old.setdefault(params["conversationId"], []).append("aborted")
+    return [
+        f"{thread} was told as {old[thread]} and as {told}"
+        for thread, told in new.items()
+        if thread in old and old[thread] != told
     ]

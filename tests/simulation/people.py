@@ -6,9 +6,10 @@ Every text that a person says has a word of its own, `w17`, by which the oracle 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -20,9 +21,27 @@ from tests.simulation.sim_model import SimModel
 from tests.support.client import Logged, MemoryWire
 
 MARK = re.compile(r"\bm\d+\b")
+SAYING = re.compile(r"[ws]\d+\b")
 
 MOMENTS = (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)
 """Seconds before a deed in a turn: about as long as its parts take."""
+
+
+OLD_QUESTIONS = ("execCommandApproval", "applyPatchApproval")
+OLD_DECISIONS = {
+    "yes": "approved",
+    "twice": "approved",
+    "session": "approved_for_session",
+    "no": "denied",
+    "abort": "abort",
+}
+DECISIONS = {
+    "yes": "accept",
+    "twice": "accept",
+    "session": "acceptForSession",
+    "no": "decline",
+    "abort": "cancel",
+}
 
 
 class Gone(Exception):
@@ -52,6 +71,16 @@ class Record:
         return f"w{self.count}"
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Something that a client was shown, and how much of its thread was stored then."""
+
+    thread: str
+    stored_as: tuple[str, ...]
+    """What a stored line of it has; one of them is enough."""
+    size: int
+
+
 class World(Protocol):
     """What people know of the world."""
 
@@ -66,8 +95,10 @@ class World(Protocol):
 class Person:
     """A client with its connection. `tests.support.invariants` reads its log."""
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
-        self.world, self.wire, self.tasks = world, wire, tasks
+    api: str
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+        self.world, self.wire, self.tasks, self.home = world, wire, tasks, home
         self.draws, self.habits = world.model.draws, world.model.habits
         self.record = world.record
         self.log: list[Logged] = []
@@ -80,6 +111,8 @@ class Person:
         self._changed = anyio.Event()
         self._open: list[Json] = []
         """Questions that are not answered."""
+        self.shown: list[Shown] = []
+        self._paths: dict[str, Path | None] = {}
 
     # --- the wire
     async def read(self) -> None:
@@ -131,7 +164,10 @@ class Person:
         return message
 
     def received(self) -> list[Json]:
-        return [entry.message for entry in self.log if not entry.sent]
+        return self.received_since(0)
+
+    def received_since(self, begin: int) -> list[Json]:
+        return [entry.message for entry in self.log[begin:] if not entry.sent]
 
     async def until(self, condition: "Condition") -> None:
         """Wait until a message makes the condition true. Raises Gone."""
@@ -145,6 +181,14 @@ class Person:
         await self.wire.close()
         while not self.closed:
             await self._changed.wait()
+
+    def _note(self, thread: str, *stored_as: str) -> None:
+        """Note how long the file of a thread is when the client is shown something that is to be stored."""
+        if self._paths.get(thread) is None:
+            self._paths[thread] = next(self.home.glob(f"sessions/**/*{thread}.jsonl"), None)
+        path = self._paths[thread]
+        with suppress(OSError):
+            self.shown.append(Shown(thread, stored_as, 0 if path is None else path.stat().st_size))
 
     # --- questions
     async def _answer(self, question: Json) -> None:
@@ -210,8 +254,8 @@ class Person:
         """Do something else, while that turn runs or none."""
         raise NotImplementedError
 
-    async def resume(self, thread: str) -> bool:
-        """Open a stored thread again; tell whether that went well."""
+    async def history(self, thread: str) -> list[str] | None:
+        """Open a stored thread again; return the marks of what was said in it. None if it cannot be opened."""
         raise NotImplementedError
 
     # --- life
@@ -289,8 +333,10 @@ class Condition(Protocol):
 class ThreadPerson(Person):
     """Speaks the thread API."""
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
-        super().__init__(world, wire, tasks)
+    api = "v2"
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+        super().__init__(world, wire, tasks, home)
         self._ends: dict[str, str] = {}
         self._running: set[str] = set()
 
@@ -301,15 +347,19 @@ class ThreadPerson(Person):
             turn = message["params"]["turn"]
             self._running.discard(turn["id"])
             self._ends[turn["id"]] = turn["status"]
+            self._note(message["params"]["threadId"], turn["id"])
+        elif message["method"] == "item/completed":
+            item = message["params"]["item"]
+            id = item["id"]
+            if item["type"] in STORED and id[14:15] != "5":  # a UUID made of the id of a review is not stored
+                self._note(message["params"]["threadId"], f'"item_id":"{id}"', f'"id":"{id}"')
 
     def busy(self) -> bool:
         return bool(self._running)
 
     def decision(self, question: Json, kind: str) -> Json:
-        word = {"yes": "accept", "twice": "accept", "session": "acceptForSession", "no": "decline"}.get(
-            kind, "cancel"
-        )
-        return {"decision": word}
+        words = OLD_DECISIONS if question["method"] in OLD_QUESTIONS else DECISIONS
+        return {"decision": words.get(kind, words["abort"])}
 
     async def begin(self) -> None:
         capabilities = {"experimentalApi": True}
@@ -321,6 +371,8 @@ class ThreadPerson(Person):
     async def open(self) -> str:
         answer = await self.ask("thread/start", {"cwd": self.world.workspace})
         id: str = answer["result"]["thread"]["id"]
+        if self.habits.both_apis:
+            await self.ask("addConversationListener", {"conversationId": id, "experimentalRawEvents": False})
         return id
 
     async def say(self, thread: str, text: str) -> str | None:
@@ -331,8 +383,12 @@ class ThreadPerson(Person):
         await self.until(lambda: turn in self._ends)
         return self._ends[turn]
 
-    async def resume(self, thread: str) -> bool:
-        return "result" in await self.ask("thread/resume", {"threadId": thread})
+    async def history(self, thread: str) -> list[str] | None:
+        opened = await self.ask("thread/resume", {"threadId": thread})
+        if "result" not in opened:
+            return None
+        items = [item for turn in opened["result"]["thread"]["turns"] for item in turn["items"]]
+        return _marks(_text_of(item) for item in items if item["type"] in SAYINGS)
 
     async def do(self, thread: str, deed: str, turn: str | None) -> None:
         match deed:
@@ -345,7 +401,7 @@ class ThreadPerson(Person):
                 policy = self.draws.pick("new policy", ("never", "untrusted", "on-request"))
                 await self.ask("thread/settings/update", {"threadId": thread, "approvalPolicy": policy})
             case "resume":
-                await self.resume(thread)
+                await self.history(thread)
             case "read":
                 await self.ask("thread/read", {"threadId": thread, "includeTurns": True})
             case "fork":
@@ -374,11 +430,11 @@ class ThreadPerson(Person):
         word = self.record.new_word()
         self.record.words[word] = "saying"
         if deed == "steer":
-            params = {"threadId": thread, "expectedTurnId": turn or "", "input": _words(word)}
+            params = {"threadId": thread, "expectedTurnId": turn or "", "input": _words(f"{word} please")}
             answer = await self.ask("turn/steer", params)
             joined = turn
         else:
-            answer = await self.ask("turn/start", {"threadId": thread, "input": _words(word)})
+            answer = await self.ask("turn/start", {"threadId": thread, "input": _words(f"{word} please")})
             joined = answer["result"]["turn"]["id"] if "result" in answer else None
         if "result" not in answer or joined is None:
             self.record.words[word] = "refused"
@@ -392,8 +448,10 @@ class ThreadPerson(Person):
 class ConversationPerson(Person):
     """Speaks the conversation API."""
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
-        super().__init__(world, wire, tasks)
+    api = "v1"
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+        super().__init__(world, wire, tasks, home)
         self._begun: dict[str, int] = {}
         self._ended: dict[str, list[str]] = {}
         self._said: dict[str, str] = {}
@@ -406,6 +464,8 @@ class ConversationPerson(Person):
             return
         params = message["params"]
         kind = params["msg"]["type"]
+        if kind in ("user_message", "agent_message"):
+            self._note(params["conversationId"], json.dumps(params["msg"]["message"].split()[0])[:-1])
         if kind in ("task_complete", "turn_aborted"):
             status = "completed" if kind == "task_complete" else "interrupted"
             self._ended.setdefault(params["conversationId"], []).append(status)
@@ -415,13 +475,7 @@ class ConversationPerson(Person):
             self._troubled.add(params["conversationId"])
 
     def decision(self, question: Json, kind: str) -> Json:
-        word = {
-            "yes": "approved",
-            "twice": "approved",
-            "session": "approved_for_session",
-            "no": "denied",
-        }.get(kind, "abort")
-        return {"decision": word}
+        return {"decision": OLD_DECISIONS.get(kind, "abort")}
 
     async def begin(self) -> None:
         await self.ask("initialize", {"clientInfo": {"name": "sim", "version": "1"}})
@@ -457,12 +511,13 @@ class ConversationPerson(Person):
     def busy(self) -> bool:
         return any(count > len(self._ended.get(id, ())) for id, count in self._begun.items())
 
-    async def resume(self, thread: str) -> bool:
+    async def history(self, thread: str) -> list[str] | None:
         answer = await self.ask("resumeConversation", {"conversationId": thread})
         if "result" not in answer:
-            return False
+            return None
         await self._listen(thread)
-        return True
+        events = answer["result"]["initialMessages"] or ()
+        return _marks(each.get("message") for each in events if each["type"] in SAYINGS)
 
     async def do(self, thread: str, deed: str, turn: str | None) -> None:
         match deed:
@@ -471,7 +526,7 @@ class ConversationPerson(Person):
             case "steer" | "second turn":
                 word = self.record.new_word()
                 self.record.words[word] = "saying"
-                joined = await self.say(thread, word)
+                joined = await self.say(thread, f"{word} please")
                 if joined is None:
                     self.record.words[word] = "refused"
                     return
@@ -512,8 +567,10 @@ class ConversationPerson(Person):
 class EditorPerson(Person):
     """Speaks the Agent Client Protocol."""
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup) -> None:
-        super().__init__(world, wire, tasks)
+    api = "acp"
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+        super().__init__(world, wire, tasks, home)
         self._prompts: dict[str, Json] = {}
 
     def _message(self, message: Json) -> Json:
@@ -558,9 +615,15 @@ class EditorPerson(Person):
         reason = answer["result"]["stopReason"]
         return "completed" if reason == "end_turn" else str(reason)
 
-    async def resume(self, thread: str) -> bool:
+    async def history(self, thread: str) -> list[str] | None:
         params = {"sessionId": thread, "cwd": self.world.workspace, "mcpServers": []}
-        return "result" in await self.ask("session/load", params)
+        begin = len(self.log)
+        answer = await self.ask("session/load", params)
+        if "result" not in answer:
+            return None
+        shown = [m["params"] for m in self.received_since(begin) if m.get("method") == "session/update"]
+        updates = [each["update"] for each in shown if each["sessionId"] == thread]
+        return _marks(each["content"].get("text") for each in updates if each["sessionUpdate"] in SAYINGS)
 
     async def do(self, thread: str, deed: str, turn: str | None) -> None:
         match deed:
@@ -568,13 +631,37 @@ class EditorPerson(Person):
                 params = {"sessionId": thread}
                 await self.write(self._message({"method": "session/cancel", "params": params}))
             case "resume":
-                await self.resume(thread)
+                await self.history(thread)
             case "read":
                 await self.ask("session/list", {})
+
+
+STORED = ("userMessage", "agentMessage", "reasoning", "commandExecution", "fileChange")
+"""Items that are stored as such."""
+
+SAYINGS = (
+    "user_message",
+    "agent_message",
+    "user_message_chunk",
+    "agent_message_chunk",
+    "userMessage",
+    "agentMessage",
+)
+"""What is said, in the words of each API."""
+
+
+def _marks(texts: Iterable[str | None]) -> list[str]:
+    """Return the marks that texts of people and of the model begin with."""
+    return [found[0] for text in texts if text and (found := SAYING.match(text))]
+
+
+def _text_of(item: Json) -> str:
+    return "".join(part.get("text", "") for part in item["content"]) if "content" in item else item["text"]
 
 
 def _words(text: str) -> list[Json]:
     return [{"type": "text", "text": text}]
 
 
+APIS = ("v2", "v1", "acp")
 PEOPLE: dict[str, type[Person]] = {"v1": ConversationPerson, "v2": ThreadPerson, "acp": EditorPerson}

@@ -1,5 +1,6 @@
 """Worlds that the suite plays: those that failed once, some fixed ones, and some twice."""
 
+import gc
 import json
 import os
 import subprocess
@@ -103,3 +104,18 @@ def test_a_new_kind_of_choice_changes_no_other() -> None:
         beside.pick("new", "ab")
         drawn.append(beside.pick("x", "abc"))
     assert drawn == [alone.pick("x", "abc") for _ in range(20)]
+
+
+def test_worlds_leave_nothing_in_memory() -> None:
+    """What the first worlds load and cache stays; after that the same worlds leave nothing behind."""
+    seeds = range(250 if LONG else 12)
+
+    def objects() -> int:
+        for seed in seeds:
+            play(seed)
+        gc.collect()
+        return len(gc.get_objects())
+
+    objects()
+    before = objects()
+    assert objects() - before < len(seeds)

@@ -6,6 +6,7 @@ at what was said, run and stored.
 """
 
 import asyncio
+import gc
 import hashlib
 import itertools
 import json
@@ -16,8 +17,8 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from app_server.transport.memory import memory_pair
 from tests.simulation.coverage import situations_of
 from tests.simulation.draws import Choices, Draws
 from tests.simulation.habits import Habits, draw_habits
+from tests.simulation.later import all_tell_the_same, beginning, second_server
 from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_the_loop
 from tests.simulation.oracle import violations
 from tests.simulation.people import PEOPLE, Person, Record
@@ -76,6 +78,15 @@ class SimWorld:
     def home(self) -> Path:
         return self.root / "home"
 
+    @asynccontextmanager
+    async def server(self, api: str, home: Path | None = None) -> AsyncIterator[Person]:
+        """Start a server of its own with one client, who leaves in the end."""
+        async with anyio.create_task_group() as tasks:
+            person = _arrive(self, tasks, api, home or self.home)
+            yield person
+            await person.leave()
+            tasks.cancel_scope.cancel()
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -103,12 +114,26 @@ def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -
     root = ROOT / f"simulation-{os.getpid():07d}"  # a path of the same length in every process
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(mode=0o700)
+    before = _open_files()
     try:
-        return _play(seed, draws, habits, root)
+        outcome = _play(seed, draws, habits, root)
+        if left := _open_files() - before:
+            gc.collect()  # closes what nobody uses any more
+            left = _open_files() - before
+        return outcome.failing((*outcome.problems, f"left open: {sorted(left)}")) if left else outcome
     finally:
         if keep is not None:
             shutil.copytree(root, keep, dirs_exist_ok=True)
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _open_files() -> set[str]:
+    """Return the descriptors of this process, with what they are open on."""
+    found = set()
+    for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        with suppress(OSError):  # the one that lists them
+            found.add(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
+    return found
 
 
 def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
@@ -159,7 +184,7 @@ def _leaves(group: BaseExceptionGroup) -> Iterator[BaseException]:
 async def _both_parts(world: SimWorld) -> None:
     with anyio.move_on_after(FIRST_PART + LAST_PART) as limit:
         async with anyio.create_task_group() as tasks:
-            person = _arrive(world, tasks)
+            person = _arrive(world, tasks, world.habits.api, world.home)
             tasks.start_soon(_die, world, tasks, name="the end of the process")
             with anyio.move_on_after(FIRST_PART):
                 await person.live()
@@ -172,23 +197,29 @@ async def _both_parts(world: SimWorld) -> None:
             os.rename(world.root / "killed", world.home)
             world.model.note("killed")
             _let_go(world)
-        await _second_server(world)
+        await second_server(world)
+        if world.draws.chance("a beginning goes on", 0.3):
+            await beginning(world)
+        if world.draws.chance("all APIs tell", 0.15):
+            await all_tell_the_same(world)
     if limit.cancelled_caught:
         world.problems.append(f"the world did not end:\n{describe_tasks(asyncio.get_running_loop())}")
+    if len(asyncio.all_tasks()) > 1:
+        world.problems.append(f"tasks are left:\n{describe_tasks(asyncio.get_running_loop())}")
 
 
-def _arrive(world: SimWorld, tasks: TaskGroup) -> Person:
+def _arrive(world: SimWorld, tasks: TaskGroup, api: str, home: Path) -> Person:
     """Start a server with one client."""
     server_end, client_end = memory_pair()
     settings = ServerSettings(
-        home=world.home,
+        home=home,
         cwd=Path(world.workspace),
         environment={
             "PATH": "/usr/bin:/bin",
             "HOME": str(world.root / "user"),
-            "CODEX_HOME": str(world.home),
+            "CODEX_HOME": str(home),
         },
-        acp=world.habits.api == "acp",
+        acp=api == "acp",
         machine=_machine(world),
     )
 
@@ -196,7 +227,7 @@ def _arrive(world: SimWorld, tasks: TaskGroup) -> Person:
         await serve(server_end, settings)
         server_end.close()
 
-    person = PEOPLE[world.habits.api](world, MemoryWire(client_end), tasks)
+    person = PEOPLE[api](world, MemoryWire(client_end), tasks, home)
     world.people.append(person)
     tasks.start_soon(run, name="the server")
     tasks.start_soon(person.read, name="the client")
@@ -246,38 +277,6 @@ async def _calm_down(world: SimWorld, person: Person) -> None:
     person.settle()
     if not person.closed:
         await person.leave()
-
-
-async def _second_server(world: SimWorld) -> None:
-    """Resume every thread in a second server and play one more turn."""
-    async with anyio.create_task_group() as tasks:
-        person = _arrive(world, tasks)
-        await person.begin()
-        for thread in dict.fromkeys(world.record.threads):
-            if thread in world.record.gone or not _is_stored(world, thread):
-                continue
-            if not await person.resume(thread):
-                world.problems.append(f"thread {thread} cannot be resumed")
-                continue
-            word = world.record.new_word()
-            turn = await person.say(thread, f"{word} again")
-            if turn is None:
-                world.problems.append(f"a resumed thread takes no words: {thread}")
-                continue
-            world.record.words[word] = await person.ended(thread, turn)
-            person.settle()
-            if world.record.words[word] != "completed":
-                world.problems.append(f"the turn of a resumed thread ended as {world.record.words[word]}")
-        await person.leave()
-        tasks.cancel_scope.cancel()
-
-
-def _is_stored(world: SimWorld, thread: str) -> bool:
-    """Return whether the disk has the begin of a thread: where writes fail, it may never have come to that."""
-    for path in world.home.glob(f"sessions/**/*{thread}.jsonl"):
-        with suppress(ValueError):
-            return any(json.loads(line) for line in path.read_text().split("\n")[:2])
-    return False
 
 
 def _machine(world: SimWorld) -> Machine:

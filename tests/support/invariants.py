@@ -28,6 +28,7 @@ QUESTIONS = {
     "applyPatchApproval": "apply_patch_approval_request",
     "elicitationRequest": "elicitation_request",
 }
+THREAD_STARTS_TURNS = ("turn/start", "review/start", "thread/compact/start", "thread/shellCommand")
 STARTS_TURNS = ("sendUserMessage", "sendUserTurn", "submit")
 GOES_ON = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 EXITED = re.compile(r"^Process exited with code -?\d+$", re.MULTILINE)
@@ -144,7 +145,7 @@ def too_early(log: Sequence[Logged]) -> list[str]:
             conversation = str((request.get("params") or {}).get("conversationId"))
             if request["method"] == "addConversationListener":
                 listened.add(conversation)
-            elif request["method"] == "turn/start":
+            elif request["method"] in THREAD_STARTS_TURNS:
                 announced[str(request["params"]["threadId"])] += 1
             elif request["method"] in STARTS_TURNS:
                 announced[conversation] += 1

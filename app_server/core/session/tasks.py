@@ -19,7 +19,7 @@ from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command
 from app_server.core.session.goal_turns import turn_ends
 from app_server.core.session.services import Services, Turn
-from app_server.core.turn.emitter import OperationEmitter, TurnEmitter, turn_error
+from app_server.core.turn.emitter import TurnEmitter, turn_error
 from app_server.core.turn.items import UserWords
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import TurnKind, TurnStatus
@@ -302,7 +302,7 @@ class TaskRunner:
         self._group.start_soon(guarded, name=name)
 
     async def _run(self, active: ActiveTask) -> None:
-        task, outbox = active.task, self._services.outbox
+        outbox = self._services.outbox
         outcome: str | TurnError | None = None
         completed = False
         try:
@@ -313,12 +313,13 @@ class TaskRunner:
             # No await from here on: nothing may come between the task's end and the event that reports it.
             waiting = active.take_postponed()
             if completed:
-                _complete(active, outcome)
                 waiting += active.drain_late()
+                _keep_words(active)
+                _complete(active, outcome)
             else:
+                active.task.interrupted()
+                _keep_words(active)
                 self._cut(active)
-            for words in active.take_input():
-                remember(task.turn, words)
             for pending in waiting:
                 self._queue.put_back(pending)
             self.active = None
@@ -330,17 +331,19 @@ class TaskRunner:
     def _cut(self, active: ActiveTask) -> None:
         """End an interrupted turn, and the commands of earlier turns with it."""
         terminals, emitter = self._services.commands.terminals, active.emitter
-        active.task.interrupted()
         terminals.cut_detached(emitter)
         self.in_background(terminals.close, name="terminals")
         turn_ends(active.task.turn, interrupted=active.reason is TurnAbortReason.INTERRUPTED)
         emitter.turn_ended(TurnStatus.INTERRUPTED, reason=active.reason)
 
 
-def remember(turn: Turn, words: UserWords) -> None:
-    """Record words that came too late for their turn: the next request carries them."""
-    emitter = OperationEmitter(turn.services.outbox, turn.operation_id)
-    turn.services.state.transcript.record(emitter, words.messages())
+def _keep_words(active: ActiveTask) -> None:
+    """Record and show words that joined the turn and came too late for it: the next request carries them."""
+    turn, emitter = active.task.turn, active.emitter
+    for words in active.take_input():
+        turn.services.state.transcript.record(emitter, words.messages())
+        if emitter.has_started and words.is_shown:
+            emitter.show(words.item(turn.services.sources.new_id()), announced=False)
 
 
 def _complete(active: ActiveTask, outcome: str | TurnError | None) -> None:

@@ -1,0 +1,141 @@
+"""Servers that come later: each stored thread goes on in one, any beginning of a thread does, and all APIs tell the
+same of it.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app_server.core.rollout.rollout_names import conversation_of
+from tests.simulation.people import APIS, Person
+from tests.support.thread_invariants import is_reverted, stored_items
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimWorld
+
+SAID = re.compile(r"^(w\d+) (?:please|again)")
+"""How texts of people begin."""
+
+
+async def second_server(world: "SimWorld") -> None:
+    """Resume every thread in a second server and play one more turn."""
+    async with world.server(world.habits.api) as person:
+        await person.begin()
+        for thread in dict.fromkeys(world.record.threads):
+            if thread not in world.record.gone and is_stored(world.home, thread):
+                world.problems += await _one_more_turn(world, person, thread)
+
+
+async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list[str]:
+    told = await person.history(thread)
+    if told is None:
+        return [f"thread {thread} cannot be resumed"]
+    word = world.record.new_word()
+    turn = await person.say(thread, f"{word} again")
+    if turn is None:
+        return [f"a resumed thread takes no words: {thread}"]
+    world.record.words[word] = await person.ended(thread, turn)
+    person.settle()
+    if world.record.words[word] != "completed":
+        return [f"the turn of a resumed thread ended as {world.record.words[word]}"]
+    path = path_of(world.home, thread)
+    assert path is not None
+    if b'"type":"compacted"' in path.read_bytes():
+        return []  # what the model is told is a summary
+    asked = [request for request in world.model.requests if word in _words(request.texts())]
+    heard = _words(asked[0].texts()) if asked else []
+    shown = [*(each for each in told if each.startswith("w")), word]
+    if person.api == "v1":  # whose clients are not shown words that join a turn
+        heard = [each for each in heard if each in shown]
+    return [] if heard == shown else [f"{thread} shows the words {shown}, and the model got {heard}"]
+
+
+def _words(texts: Sequence[str]) -> list[str]:
+    return [found[1] for text in texts if (found := SAID.match(text))]
+
+
+async def all_tell_the_same(world: "SimWorld") -> None:
+    """Read every stored thread over each API."""
+    told: dict[str, dict[str, list[str] | None]] = {}
+    for api in APIS:
+        async with world.server(api) as person:
+            await person.begin()
+            for thread in dict.fromkeys(world.record.threads):
+                if thread not in world.record.gone and is_stored(world.home, thread):
+                    told.setdefault(thread, {})[api] = await person.history(thread)
+    for thread, by_api in told.items():
+        threads, editor, old = by_api["v2"], by_api["acp"], by_api["v1"]
+        whole = set(_whole_messages(path_of(world.home, thread)))
+        if threads != editor or old != [each for each in threads or () if each in whole]:
+            world.problems.append(f"the APIs do not tell the same of {thread}: {by_api}")
+
+
+def _whole_messages(path: Path | None) -> Iterator[str]:
+    """Return the marks of messages that were not cut: old clients are shown no others."""
+    lines = path.read_bytes().splitlines() if path is not None else ()
+    for line in lines:
+        with suppress(ValueError):
+            payload = json.loads(line)["payload"]
+            if payload.get("type") in ("user_message", "agent_message"):
+                yield payload["message"].split()[0]
+
+
+async def beginning(world: "SimWorld") -> None:
+    """Cut a stored thread at any byte, often between two lines, and play one more turn behind that."""
+    draws = world.draws
+    paths = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))
+    if not paths:
+        return
+    path = draws.pick("thread that is cut", paths)
+    thread = conversation_of(path.name, "")
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    kept = 1 + draws.below("lines that are kept", len(lines))
+    torn = b""
+    if kept < len(lines) and draws.chance("cut in a line", 0.5):
+        torn = lines[kept][: draws.below("bytes of the line", len(lines[kept]))]
+    home = world.root / "cut"
+    shutil.copytree(world.home, home, symlinks=True)
+    cut = home / path.relative_to(world.home)
+    cut.write_bytes(b"".join(lines[:kept]) + torn)
+    before, after = list(stored_items(thread, path)), list(stored_items(thread, cut))
+    # A command on a terminal stands in the turn in which it began, and is stored when it ends.
+    if not is_reverted(path) and [each for each in before if each in set(after)] != after:
+        world.problems.append(f"{kept} lines of {thread} show {after}, the whole file {before}")
+    async with world.server(draws.pick("api of a cut thread", APIS), home) as person:
+        await person.begin()
+        if await person.history(thread) is None:
+            world.problems.append(f"{kept} lines of {thread} cannot be resumed")
+        else:
+            word = world.record.new_word()
+            turn = await person.say(thread, f"{word} again")
+            world.record.words[word] = "refused" if turn is None else await person.ended(thread, turn)
+            person.settle()
+            if world.record.words[word] != "completed":
+                state = world.record.words[word]
+                world.problems.append(f"a turn behind {kept} lines of {thread} ended as {state}")
+    damaged = sum(not _is_json(line) for line in cut.read_bytes().splitlines())
+    if damaged > sum(not _is_json(line) for line in [*lines[:kept], torn] if line):
+        world.problems.append(f"a turn behind {kept} lines of {thread} damaged others")
+    shutil.rmtree(home)
+
+
+def _is_json(line: bytes) -> bool:
+    with suppress(ValueError):
+        json.loads(line)
+        return True
+    return False
+
+
+def path_of(home: Path, thread: str) -> Path | None:
+    return next(iter(home.glob(f"sessions/**/*{thread}.jsonl")), None)
+
+
+def is_stored(home: Path, thread: str) -> bool:
+    """Return whether the disk has the begin of a thread: where writes fail, it may never have come to that."""
+    path = path_of(home, thread)
+    return path is not None and any(_is_json(line) for line in path.read_bytes().split(b"\n")[:2])
