@@ -2,23 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.engine.items import (
-    AgentMessage,
-    CommandExecution,
-    ContextCompaction,
-    DynamicToolCall,
-    EnteredReview,
-    ExitedReview,
-    FileChange,
-    ImageView,
-    Item,
-    ItemStatus,
-    McpToolCall,
-    Plan,
-    Reasoning,
-    UserMessage,
-    WebSearch,
-)
+from protocol.engine import items
 from protocol.events.commands import Duration, ExecCommandEndEvent, PatchApplyEndEvent, ViewImageToolCallEvent
 from protocol.events.messages import (
     AgentMessageEvent,
@@ -37,51 +21,51 @@ NOT_RUN = -1
 """The exit code of a command that was refused or could not be started."""
 
 
-def has_query(search: WebSearch) -> bool:
+def has_query(search: items.WebSearch) -> bool:
     """Tell whether a search has a query; the older vocabulary has words for no other."""
     return search.action is None or searched_query(search.action) is not None
 
 
-def legacy_events(item: Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
+def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
     """Return the older events in the order in which they follow the item's end; empty where the older vocabulary has no
     word for it.
     """
     match item:
-        case UserMessage():
+        case items.UserMessage():
             text = "".join(part.text for part in item.content if isinstance(part, TextInput))
             images = tuple(part.image_url for part in item.content if isinstance(part, ImageInput))
             return [UserMessageEvent(message=text, images=images)]
-        case AgentMessage():
+        case items.AgentMessage():
             return [AgentMessageEvent(message=text) for text in item.content]
-        case Reasoning():
+        case items.Reasoning():
             out: list[EventMsg] = [AgentReasoningEvent(text=text) for text in item.summary]
             if raw_reasoning:
                 out += [AgentReasoningRawContentEvent(text=text) for text in item.content]
             return out
-        case WebSearch() if has_query(item):
+        case items.WebSearch() if has_query(item):
             return [WebSearchEndEvent(call_id=item.id, query=item.query)]
-        case CommandExecution():
+        case items.CommandExecution():
             return [_command_end(item)]
-        case FileChange():
-            success = item.status is ItemStatus.COMPLETED
+        case items.FileChange():
+            success = item.status is items.ItemStatus.COMPLETED
             return [
                 PatchApplyEndEvent(call_id=item.id, stdout=item.stdout, stderr=item.stderr, success=success)
             ]
-        case McpToolCall():
+        case items.McpToolCall():
             return [_mcp_end(item)] if item.result is not None else []
-        case ImageView():
+        case items.ImageView():
             return [ViewImageToolCallEvent(call_id=item.id, path=item.path)]
-        case EnteredReview():
+        case items.EnteredReview():
             return [EnteredReviewModeEvent(prompt=item.prompt, user_facing_hint=item.hint)]
-        case ExitedReview():
+        case items.ExitedReview():
             return [ExitedReviewModeEvent(review_output=item.output)]
-        case ContextCompaction():
+        case items.ContextCompaction():
             return [AgentMessageEvent(message=COMPACTED)]
-        case DynamicToolCall() | Plan() | WebSearch():
+        case items.DynamicToolCall() | items.Plan() | items.WebSearch():
             return []
 
 
-def _command_end(item: CommandExecution) -> ExecCommandEndEvent:
+def _command_end(item: items.CommandExecution) -> ExecCommandEndEvent:
     return ExecCommandEndEvent(
         call_id=item.id,
         stdout=item.stdout,
@@ -93,7 +77,7 @@ def _command_end(item: CommandExecution) -> ExecCommandEndEvent:
     )
 
 
-def _mcp_end(item: McpToolCall) -> McpToolCallEndEvent:
+def _mcp_end(item: items.McpToolCall) -> McpToolCallEndEvent:
     assert item.result is not None
     return McpToolCallEndEvent(
         call_id=item.id,

@@ -11,62 +11,21 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from app_server.apis.v1 import approvals
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
-from protocol.engine.events import (
-    AgentMessageDelta,
-    AttemptFailed,
-    CommandOutput,
-    CommandRunning,
-    Delta,
-    GoalCleared,
-    GoalUpdated,
-    ItemCompleted,
-    ItemStarted,
-    McpServersSettled,
-    McpServerStateChanged,
-    PatchWriting,
-    ReasoningSummaryDelta,
-    ReasoningSummaryPart,
-    ReasoningTextDelta,
-    SessionEvent,
-    SettingsChanged,
-    TerminalInput,
-    TurnEnded,
-    TurnKind,
-    TurnStarted,
-    TurnStatus,
-)
-from protocol.engine.items import (
-    AgentMessage,
-    CommandExecution,
-    CommandSource,
-    EnteredReview,
-    FileChange,
-    Item,
-    McpToolCall,
-    Reasoning,
-    UserMessage,
-    WebSearch,
-)
+from protocol import items as wire
+from protocol.engine import events, items
 from protocol.engine.legacy import has_query, legacy_events
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
+from protocol.events import messages
 from protocol.events.commands import (
     ExecCommandBeginEvent,
     ExecCommandOutputDeltaEvent,
     ExecOutputStream,
     PatchApplyBeginEvent,
     TurnDiffEvent,
-)
-from protocol.events.messages import (
-    AgentMessageContentDeltaEvent,
-    AgentMessageDeltaEvent,
-    AgentReasoningDeltaEvent,
-    AgentReasoningRawContentDeltaEvent,
-    AgentReasoningSectionBreakEvent,
-    ReasoningContentDeltaEvent,
-    ReasoningRawContentDeltaEvent,
 )
 from protocol.events.msg import EventMsg
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, StreamErrorEvent
@@ -80,19 +39,21 @@ from protocol.events.turn import (
     TurnAbortedEvent,
 )
 from protocol.ids import ConversationId
-from protocol.items import (
-    AgentMessageItem,
-    ReasoningItem,
-    TextContentPart,
-    TurnItem,
-    UserMessageItem,
-    WebSearchItem,
-)
 from protocol.structs import replace
 from protocol.v1.methods import event_method
 
-USERS_COMMANDS = (CommandSource.USER_SHELL, CommandSource.PROVIDER)
+USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
 """Commands with `is_user_shell_command` in this API."""
+
+DELTAS: Final = {
+    events.AgentMessageDelta: (messages.AgentMessageContentDeltaEvent, messages.AgentMessageDeltaEvent),
+    events.ReasoningSummaryDelta: (messages.ReasoningContentDeltaEvent, messages.AgentReasoningDeltaEvent),
+    events.ReasoningTextDelta: (
+        messages.ReasoningRawContentDeltaEvent,
+        messages.AgentReasoningRawContentDeltaEvent,
+    ),
+}
+"""Each delta as the event that names its item, and as the older one."""
 
 MAX_HEADS = 256
 
@@ -116,7 +77,7 @@ class ConversationAdapter:
         """Patches whose begin event was sent."""
         self._review_window: int | None = None
 
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
         """Return the notifications for one event, without line ends; often none."""
         if not subscribed:
             return ()
@@ -126,7 +87,7 @@ class ConversationAdapter:
             return ()
         return [self._line(event.operation_id, msg) for msg in self.messages(event)]
 
-    def question(self, event: SessionEvent) -> ClientQuestion | None:
+    def question(self, event: events.SessionEvent) -> ClientQuestion | None:
         return approvals.question(self._conversation_id, event.event)
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
@@ -138,37 +99,39 @@ class ConversationAdapter:
     def continues_elsewhere(self) -> None:
         self._hides_shutdown = True
 
-    def messages(self, event: SessionEvent) -> Iterator[EventMsg]:
+    def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:
         """Convert an engine event into the events of this API."""
         id = event.operation_id
         match event.event:
-            case AgentMessageDelta() | ReasoningSummaryDelta() | ReasoningTextDelta() as delta:
+            case (
+                events.AgentMessageDelta() | events.ReasoningSummaryDelta() | events.ReasoningTextDelta()
+            ) as delta:
                 yield from self._delta(id, delta)
-            case ReasoningSummaryPart():
-                yield AgentReasoningSectionBreakEvent()
-            case CommandOutput() as output:
+            case events.ReasoningSummaryPart():
+                yield messages.AgentReasoningSectionBreakEvent()
+            case events.CommandOutput() as output:
                 yield _command_output(output)
-            case ItemStarted() as started:
+            case events.ItemStarted() as started:
                 yield from self._started(id, started)
-            case ItemCompleted() as completed:
+            case events.ItemCompleted() as completed:
                 yield from self._completed(id, completed)
-            case PatchWriting() as writing:
+            case events.PatchWriting() as writing:
                 yield self._patch_begin(writing)
-            case TurnStarted() as turn:
+            case events.TurnStarted() as turn:
                 yield from self._turn_start(turn)
-            case TurnEnded() as ended:
+            case events.TurnEnded() as ended:
                 yield from _turn_end(ended)
-            case AttemptFailed(attempt=attempt, attempts=attempts):
+            case events.AttemptFailed(attempt=attempt, attempts=attempts):
                 yield StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
-            case McpServersSettled(failures=failures):
+            case events.McpServersSettled(failures=failures):
                 yield from (ErrorEvent(message=message) for message in failures)
             case (
-                TerminalInput()
-                | CommandRunning()
-                | GoalUpdated()
-                | GoalCleared()
-                | SettingsChanged()
-                | McpServerStateChanged()
+                events.TerminalInput()
+                | events.CommandRunning()
+                | events.GoalUpdated()
+                | events.GoalCleared()
+                | events.SettingsChanged()
+                | events.McpServerStateChanged()
                 | ToolCallQuestion()
                 | UserInputQuestion()
                 | TurnDiffEvent(unified_diff="")
@@ -177,53 +140,40 @@ class ConversationAdapter:
             case notice:
                 yield notice
 
-    def _patch_begin(self, event: PatchWriting) -> EventMsg:
+    def _patch_begin(self, event: events.PatchWriting) -> EventMsg:
         item = event.item
         self._writing.add(item.id)
         return PatchApplyBeginEvent(
             call_id=item.id, auto_approved=not event.asked, changes=dict(item.changes)
         )
 
-    def _turn_start(self, event: TurnStarted) -> Iterator[EventMsg]:
-        if event.kind is TurnKind.REVIEW:  # sent after its `entered_review_mode`
+    def _turn_start(self, event: events.TurnStarted) -> Iterator[EventMsg]:
+        if event.kind is events.TurnKind.REVIEW:  # sent after its `entered_review_mode`
             self._review_window = event.model_context_window
         else:
             yield TaskStartedEvent(model_context_window=event.model_context_window)
 
-    def _delta(self, id: str, event: Delta) -> Iterator[EventMsg]:
+    def _delta(self, id: str, event: events.Delta) -> Iterator[EventMsg]:
         """Yield the event with the item's id, if its start was sent, and the legacy event."""
-        if isinstance(event, ReasoningTextDelta) and not event.show_content:
+        if isinstance(event, events.ReasoningTextDelta) and not event.show_content:
             return
         thread, item, text = self._conversation_id, event.item_id, event.delta
         announced = item not in self._unannounced
         self._renamed.discard(item)
-        match event:
-            case AgentMessageDelta():
-                if announced:
-                    yield AgentMessageContentDeltaEvent(
-                        thread_id=thread, turn_id=id, item_id=item, delta=text
-                    )
-                yield AgentMessageDeltaEvent(delta=text)
-            case ReasoningSummaryDelta():
-                if announced:
-                    yield ReasoningContentDeltaEvent(thread_id=thread, turn_id=id, item_id=item, delta=text)
-                yield AgentReasoningDeltaEvent(delta=text)
-            case ReasoningTextDelta():
-                if announced:
-                    yield ReasoningRawContentDeltaEvent(
-                        thread_id=thread, turn_id=id, item_id=item, delta=text
-                    )
-                yield AgentReasoningRawContentDeltaEvent(delta=text)
+        of_item, plain = DELTAS[type(event)]
+        if announced:
+            yield of_item(thread_id=thread, turn_id=id, item_id=item, delta=text)
+        yield plain(delta=text)
 
-    def _started(self, id: str, event: ItemStarted) -> Iterator[EventMsg]:
+    def _started(self, id: str, event: events.ItemStarted) -> Iterator[EventMsg]:
         item = event.item
-        if not event.announced or (isinstance(item, WebSearch) and not has_query(item)):
+        if not event.announced or (isinstance(item, items.WebSearch) and not has_query(item)):
             self._unannounced.add(item.id)
             return
         if event.own_id:
             self._renamed.add(item.id)
         match item:
-            case CommandExecution():
+            case items.CommandExecution():
                 shown = item.command if item.line is None else (item.line,)
                 yield ExecCommandBeginEvent(
                     call_id=item.id,
@@ -232,13 +182,13 @@ class ConversationAdapter:
                     parsed_cmd=item.parsed,
                     is_user_shell_command=item.source in USERS_COMMANDS,
                 )
-            case McpToolCall():
+            case items.McpToolCall():
                 yield McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)
             case _:
                 if (turn_item := _turn_item(item)) is not None:
                     yield ItemStartedEvent(thread_id=self._conversation_id, turn_id=id, item=turn_item)
 
-    def _completed(self, id: str, event: ItemCompleted) -> Iterator[EventMsg]:
+    def _completed(self, id: str, event: events.ItemCompleted) -> Iterator[EventMsg]:
         item = event.item
         unannounced = item.id in self._unannounced
         self._unannounced.discard(item.id)
@@ -246,17 +196,17 @@ class ConversationAdapter:
         self._renamed.discard(item.id)
         written = item.id in self._writing
         self._writing.discard(item.id)
-        if event.cut or (unannounced and isinstance(item, UserMessage)):
+        if event.cut or (unannounced and isinstance(item, items.UserMessage)):
             return
-        if isinstance(item, FileChange) and not written:
+        if isinstance(item, items.FileChange) and not written:
             return
         if (turn_item := _turn_item(replace(item, id=_other_id(item.id)) if renamed else item)) is not None:
             thread = self._conversation_id
             if unannounced:
                 yield ItemStartedEvent(thread_id=thread, turn_id=id, item=turn_item)
             yield ItemCompletedEvent(thread_id=thread, turn_id=id, item=turn_item)
-        yield from legacy_events(item, raw_reasoning=isinstance(item, Reasoning) and item.show_content)
-        if isinstance(item, EnteredReview):
+        yield from legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
+        if isinstance(item, items.EnteredReview):
             yield TaskStartedEvent(model_context_window=self._review_window)
 
     def _line(self, id: str, msg: EventMsg) -> bytes:
@@ -277,37 +227,37 @@ def _other_id(id: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, id))
 
 
-def _turn_item(item: Item) -> TurnItem | None:
+def _turn_item(item: items.Item) -> wire.TurnItem | None:
     """Return an item in one of the four kinds of this API."""
     match item:
-        case UserMessage():
-            return UserMessageItem(id=item.id, content=item.content)
-        case AgentMessage():
-            return AgentMessageItem(
-                id=item.id, content=tuple(TextContentPart(text=text) for text in item.content)
+        case items.UserMessage():
+            return wire.UserMessageItem(id=item.id, content=item.content)
+        case items.AgentMessage():
+            return wire.AgentMessageItem(
+                id=item.id, content=tuple(wire.TextContentPart(text=text) for text in item.content)
             )
-        case Reasoning():
-            return ReasoningItem(id=item.id, summary_text=item.summary, raw_content=item.content)
-        case WebSearch() if has_query(item):
-            return WebSearchItem(id=item.id, query=item.query)
+        case items.Reasoning():
+            return wire.ReasoningItem(id=item.id, summary_text=item.summary, raw_content=item.content)
+        case items.WebSearch() if has_query(item):
+            return wire.WebSearchItem(id=item.id, query=item.query)
         case _:
             return None
 
 
-def _turn_end(event: TurnEnded) -> Iterator[EventMsg]:
+def _turn_end(event: events.TurnEnded) -> Iterator[EventMsg]:
     match event.status:
-        case TurnStatus.COMPLETED:
+        case events.TurnStatus.COMPLETED:
             yield TaskCompleteEvent(last_agent_message=event.last_agent_message)
-        case TurnStatus.FAILED:
+        case events.TurnStatus.FAILED:
             assert event.error is not None
             yield ErrorEvent(message=event.error.message)
             yield TaskCompleteEvent(last_agent_message=None)
-        case TurnStatus.INTERRUPTED:
+        case events.TurnStatus.INTERRUPTED:
             assert event.reason is not None
             yield TurnAbortedEvent(reason=event.reason)
 
 
-def _command_output(event: CommandOutput) -> EventMsg:
+def _command_output(event: events.CommandOutput) -> EventMsg:
     return ExecCommandOutputDeltaEvent(
         call_id=event.item_id,
         stream=ExecOutputStream(event.stream.value),

@@ -16,28 +16,7 @@ from app_server.core.context.environment_context import difference, environment_
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import ConversationError
 from app_server.core.lazy import Lazy
-from app_server.core.session.commands import (
-    ALL_WISHES,
-    AddItems,
-    AddToHistory,
-    Answer,
-    AnswerElicitation,
-    ChangeSettings,
-    Close,
-    Compact,
-    ContinueGoal,
-    Decide,
-    Interrupt,
-    ListPrompts,
-    ListTools,
-    Lookup,
-    LookUpHistory,
-    Review,
-    RunShell,
-    StartTurn,
-    TurnWishes,
-    Undo,
-)
+from app_server.core.session import commands
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
@@ -67,7 +46,7 @@ log = logging.getLogger(__name__)
 _USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
     lambda: import_module("app_server.core.session.user_shell").UserShellTask
 )
-_RUN_WITH_USERS_RIGHTS: Lazy[Callable[[Turn, RunShell], Coroutine[None, None, None]]] = Lazy(
+_RUN_WITH_USERS_RIGHTS: Lazy[Callable[[Turn, commands.RunShell], Coroutine[None, None, None]]] = Lazy(
     lambda: import_module("app_server.core.session.user_shell").run_with_users_rights
 )
 
@@ -78,38 +57,43 @@ async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C90
     match command := pending.command:
         case _ if pending.interrupted:
             tasks.interrupt_waiting(pending)
-        case StartTurn():
+        case commands.StartTurn():
             await _start_turn(actor, pending, command)
-        case ContinueGoal():
+        case commands.ContinueGoal():
             await _continue_goal(actor, pending)
-        case Interrupt(turn_id=turn_id):
+        case commands.Interrupt(turn_id=turn_id):
             await (tasks.interrupt() if turn_id is None else tasks.interrupt_turn(turn_id))
-        case ChangeSettings():
+        case commands.ChangeSettings():
             _change(actor, pending, command.change)
             if command.now and tasks.active is not None and isinstance(tasks.active.task, RegularTask):
                 tasks.active.task.change_permissions(services.state.settings)
-        case AddItems():
+        case commands.AddItems():
             services.state.transcript.record(OperationEmitter(services.outbox, pending.id), command.items)
-        case Compact():
+        case commands.Compact():
             await tasks.start(CompactTask(tasks.turn(pending)))
-        case Undo() if tasks.active is not None:
+        case commands.Undo() if tasks.active is not None:
             refuse_undo(services, pending.id)
-        case Undo():
+        case commands.Undo():
             await tasks.start(UndoTask(tasks.turn(pending)))
-        case Review():
+        case commands.Review():
             review = ReviewTask(tasks.turn(pending), command.request)
             await tasks.start(review, InputPolicy.STEER, steered=pending.steered)
-        case RunShell():
+        case commands.RunShell():
             await _run_shell(actor, pending, command)
-        case Decide():
+        case commands.Decide():
             await _decide(actor, command)
-        case Answer():
+        case commands.Answer():
             services.approvals.questions.resolve(command.call_id, command.answer)
-        case AnswerElicitation():
+        case commands.AnswerElicitation():
             services.elicitations.resolve(command)
-        case AddToHistory() | LookUpHistory() | ListTools() | ListPrompts() as lookup:
+        case (
+            commands.AddToHistory()
+            | commands.LookUpHistory()
+            | commands.ListTools()
+            | commands.ListPrompts() as lookup
+        ):
             tasks.in_background(lambda: _answer(services, pending.id, lookup), name=type(lookup).__name__)
-        case Close():
+        case commands.Close():
             raise AssertionError("the session itself ends")
         case _:
             assert_never(command)
@@ -124,7 +108,7 @@ def _change(actor: Actor, pending: PendingOperation, change: SettingsChange) -> 
         services.outbox.emit(pending.id, SettingsChanged(settings, provider))
 
 
-async def _start_turn(actor: Actor, pending: PendingOperation, command: StartTurn) -> None:
+async def _start_turn(actor: Actor, pending: PendingOperation, command: commands.StartTurn) -> None:
     """Begin a turn of its own, once the task that runs has ended: that the words join no other was decided before."""
     if actor.tasks.active is not None:
         actor.tasks.active.postponed.append(pending)
@@ -149,11 +133,11 @@ async def _continue_goal(actor: Actor, pending: PendingOperation) -> None:
         and goals.wants_turn
     ):
         words = [goal_words(goals.goal)]
-        await _begin(actor, actor.tasks.turn(pending), words, ALL_WISHES, asked_for=False)
+        await _begin(actor, actor.tasks.turn(pending), words, commands.ALL_WISHES, asked_for=False)
 
 
 async def _begin(
-    actor: Actor, turn: Turn, words: Sequence[UserWords], wishes: TurnWishes, *, asked_for: bool
+    actor: Actor, turn: Turn, words: Sequence[UserWords], wishes: commands.TurnWishes, *, asked_for: bool
 ) -> None:
     """Begin a turn with the first words, which the others join."""
     _record_changes(turn)
@@ -163,7 +147,7 @@ async def _begin(
     await actor.tasks.start(task, InputPolicy.STEER, steered=words[1:])
 
 
-async def _run_shell(actor: Actor, pending: PendingOperation, command: RunShell) -> None:
+async def _run_shell(actor: Actor, pending: PendingOperation, command: commands.RunShell) -> None:
     """Run it beside the turn that runs, if it is one of the agent's; after any other."""
     services, active = actor.services, actor.tasks.active
     if command.confined or active is None:
@@ -184,7 +168,7 @@ def _record_changes(turn: Turn) -> None:
         turn.record(changed.message())
 
 
-async def _decide(actor: Actor, command: Decide) -> None:
+async def _decide(actor: Actor, command: commands.Decide) -> None:
     """Resolve a request for approval. An answer that comes too late, or that nobody waits for, has no effect."""
     services, id, decision = actor.services, command.id, command.decision
     if not services.approvals.broker.is_open(id):
@@ -198,18 +182,18 @@ async def _decide(actor: Actor, command: Decide) -> None:
         services.approvals.broker.resolve(id, decision, also=command.also)
 
 
-async def _answer(services: Services, id: str, lookup: Lookup) -> None:
+async def _answer(services: Services, id: str, lookup: commands.Lookup) -> None:
     match lookup:
-        case AddToHistory(text=text):
+        case commands.AddToHistory(text=text):
             await _add_to_history(services, id, text)
-        case LookUpHistory(offset=offset, log_id=log_id):
+        case commands.LookUpHistory(offset=offset, log_id=log_id):
             entry = await services.home.messages.lookup(log_id, offset)
             found = GetHistoryEntryResponseEvent(offset=offset, log_id=log_id, entry=entry)
             services.outbox.emit(id, found)
-        case ListPrompts():
+        case commands.ListPrompts():
             prompts = await run_in_thread(discover_prompts, services.conversation.config.home / FOLDER)
             services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
-        case ListTools():
+        case commands.ListTools():
             services.outbox.emit(id, await services.mcp.requests.snapshot())
         case _:
             assert_never(lookup)

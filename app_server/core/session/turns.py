@@ -11,19 +11,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from app_server.core.goals import GoalChange
-from app_server.core.session.commands import (
-    BEGINS_TURN,
-    ChangeSettings,
-    Compact,
-    ContinueGoal,
-    Interrupt,
-    NoActiveTurn,
-    OtherTurnActive,
-    Review,
-    RunShell,
-    StartTurn,
-    TurnNotSteerable,
-)
+from app_server.core.session import commands
 from app_server.core.session.goal_turns import GOAL_OPERATION
 from app_server.core.session.services import Services
 from app_server.core.session.tasks import (
@@ -58,7 +46,7 @@ class TurnControl:
         """Whether a turn was requested that has not begun."""
         return bool(self._turns_to_come())
 
-    def start(self, id: str, request: StartTurn) -> str:
+    def start(self, id: str, request: commands.StartTurn) -> str:
         """Begin a turn, or join the last that takes words, so that none overtake others; returns the turn's id.
 
         Raises TurnNotSteerable if the client is to be told the turn of its words and one runs that takes none.
@@ -68,7 +56,7 @@ class TurnControl:
         if not joinable or (words is None and named):
             return self._queue.submit(id, request).turn_id
         turn = joinable[-1]
-        self._queue.submit(id, ChangeSettings(request.change))
+        self._queue.submit(id, commands.ChangeSettings(request.change))
         if words is not None:
             late = None if named else self._queue.accept(id, replace(request, change=UNCHANGED))
             _join(turn, words, late)
@@ -78,11 +66,11 @@ class TurnControl:
         """Add words to the turn that runs, which the client names. Raises CoreErrors of `commands`."""
         joinable = self._joinable(named=True)
         if not joinable:
-            raise NoActiveTurn("no active turn to steer")
+            raise commands.NoActiveTurn("no active turn to steer")
         turn = joinable[0]
         found = _id_of(turn)
         if found != expected_turn_id:
-            raise OtherTurnActive(expected_turn_id, found)
+            raise commands.OtherTurnActive(expected_turn_id, found)
         _join(turn, words)
         return found
 
@@ -90,10 +78,10 @@ class TurnControl:
         """End the turn that runs or one that is to come; None or "" for whichever is first. Does not wait for it."""
         current = self.current_id
         if current is None:
-            raise NoActiveTurn("no active turn to interrupt")
+            raise commands.NoActiveTurn("no active turn to interrupt")
         if turn_id and turn_id != current and all(each.turn_id != turn_id for each in self._turns_to_come()):
-            raise OtherTurnActive(turn_id, current)
-        self._queue.submit(id, Interrupt(turn_id or current))
+            raise commands.OtherTurnActive(turn_id, current)
+        self._queue.submit(id, commands.Interrupt(turn_id or current))
 
     def _to_come(self) -> list[PendingOperation]:
         """Return the operations that are not carried out yet, in their order."""
@@ -106,7 +94,7 @@ class TurnControl:
         ]
 
     def _turns_to_come(self) -> list[PendingOperation]:
-        return [pending for pending in self._to_come() if isinstance(pending.command, BEGINS_TURN)]
+        return [pending for pending in self._to_come() if isinstance(pending.command, commands.BEGINS_TURN)]
 
     def _joinable(self, *, named: bool) -> list[ActiveTask | PendingOperation]:
         """Return the turns that take words now, in their order: those that nothing ends before words said now."""
@@ -114,21 +102,21 @@ class TurnControl:
         turns: list[ActiveTask | PendingOperation] = []
         if active is not None and not active.ending:
             if named and active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
-                raise TurnNotSteerable(active.kind)
+                raise commands.TurnNotSteerable(active.kind)
             if active.input_policy is InputPolicy.STEER:
                 turns = [active]
         for pending in self._to_come():
             match pending.command:
-                case StartTurn():
+                case commands.StartTurn():
                     turns.append(pending)
-                case Compact() | Review() if named:
-                    compacts = isinstance(pending.command, Compact)
-                    raise TurnNotSteerable(TurnKind.COMPACT if compacts else TurnKind.REVIEW)
-                case Review():
+                case commands.Compact() | commands.Review() if named:
+                    compacts = isinstance(pending.command, commands.Compact)
+                    raise commands.TurnNotSteerable(TurnKind.COMPACT if compacts else TurnKind.REVIEW)
+                case commands.Review():
                     turns = [pending]
-                case Compact() | RunShell(confined=True) | Interrupt(turn_id=None):
+                case commands.Compact() | commands.RunShell(confined=True) | commands.Interrupt(turn_id=None):
                     turns = []
-                case Interrupt(turn_id=ended):
+                case commands.Interrupt(turn_id=ended):
                     turns = [turn for turn in turns if _id_of(turn) != ended]
                 case _:
                     pass
@@ -174,7 +162,7 @@ class SessionGoal:
         """Ask for a turn where nothing runs; it begins once everything that was submitted before is done."""
         if self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
             self._turns += 1
-            self._queue.submit(f"{GOAL_OPERATION}{self._turns}", ContinueGoal())
+            self._queue.submit(f"{GOAL_OPERATION}{self._turns}", commands.ContinueGoal())
 
 
 class Actor(Struct, frozen=True):

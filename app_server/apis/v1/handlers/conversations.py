@@ -27,25 +27,7 @@ from protocol.policy import known_effort
 from protocol.reading import read
 from protocol.rollout import SubagentSessionSource
 from protocol.structs import replace
-from protocol.v1.conversation import (
-    AddConversationListenerParams,
-    AddConversationSubscriptionResponse,
-    ArchiveConversationParams,
-    ArchiveConversationResponse,
-    ConversationGitInfo,
-    ConversationSummary,
-    GetConversationSummaryParams,
-    GetConversationSummaryResponse,
-    ListConversationsParams,
-    ListConversationsResponse,
-    NewConversationParams,
-    NewConversationResponse,
-    RemoveConversationListenerParams,
-    RemoveConversationSubscriptionResponse,
-    ResumeConversationParams,
-    ResumeConversationResponse,
-    SessionConfiguredNotification,
-)
+from protocol.v1 import conversation as wire
 from protocol.v1.methods import SESSION_CONFIGURED
 
 if TYPE_CHECKING:
@@ -68,11 +50,11 @@ class ConversationContext(Struct, frozen=True):
 
 
 async def new_conversation(
-    context: ConversationContext, params: NewConversationParams
-) -> NewConversationResponse:
+    context: ConversationContext, params: wire.NewConversationParams
+) -> wire.NewConversationResponse:
     config = context.config.load(overrides(params))
     live, opened = await context.open(config, NewConversation())
-    return NewConversationResponse(
+    return wire.NewConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
         reasoning_effort=known_effort(config.model.effort),
@@ -81,13 +63,13 @@ async def new_conversation(
 
 
 async def resume_conversation(
-    context: ConversationContext, params: ResumeConversationParams
-) -> ResumeConversationResponse:
+    context: ConversationContext, params: wire.ResumeConversationParams
+) -> wire.ResumeConversationResponse:
     config = context.config.load(overrides(params.overrides) if params.overrides else None)
     live, opened = await _reopen(context, params, config)
     messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(context, live, opened, messages)
-    return ResumeConversationResponse(
+    return wire.ResumeConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
         initial_messages=messages,
@@ -96,7 +78,7 @@ async def resume_conversation(
 
 
 async def _reopen(
-    context: ConversationContext, params: ResumeConversationParams, config: Config
+    context: ConversationContext, params: wire.ResumeConversationParams, config: Config
 ) -> tuple[LiveConversation, Opened]:
     if params.history:
         return await context.open(config, GivenHistory(params.history))
@@ -115,7 +97,7 @@ async def _notify_configured(
 ) -> None:
     facts = live.session.facts
     log_id, count = await facts.history_metadata()
-    notification = SessionConfiguredNotification(
+    notification = wire.SessionConfiguredNotification(
         session_id=opened.session.id,
         model=facts.config.model.name,
         reasoning_effort=known_effort(facts.config.model.effort),
@@ -128,8 +110,8 @@ async def _notify_configured(
 
 
 async def list_stored(
-    context: ConversationContext, params: ListConversationsParams
-) -> ListConversationsResponse:
+    context: ConversationContext, params: wire.ListConversationsParams
+) -> wire.ListConversationsResponse:
     provider = context.config.load().provider.id
     wanted = params.model_providers
     chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
@@ -143,24 +125,26 @@ async def list_stored(
         page = await stored.list(request)
     except InvalidListCursor:
         page = await stored.list(replace(request, cursor=None))
-    return ListConversationsResponse(items=tuple(map(_summary, page.threads)), next_cursor=page.next_cursor)
+    return wire.ListConversationsResponse(
+        items=tuple(map(_summary, page.threads)), next_cursor=page.next_cursor
+    )
 
 
 async def get_summary(
-    context: ConversationContext, params: GetConversationSummaryParams
-) -> GetConversationSummaryResponse:
+    context: ConversationContext, params: wire.GetConversationSummaryParams
+) -> wire.GetConversationSummaryResponse:
     provider, stored = context.config.load().provider.id, context.stored.get()
     if params.rollout_path is not None:
         path = context.config.home / params.rollout_path
     else:
         assert params.conversation_id is not None
         path = await stored.find(params.conversation_id, archived=False)
-    return GetConversationSummaryResponse(summary=_summary(await stored.summary(path, provider)))
+    return wire.GetConversationSummaryResponse(summary=_summary(await stored.summary(path, provider)))
 
 
 async def archive_conversation(
-    context: ConversationContext, params: ArchiveConversationParams
-) -> ArchiveConversationResponse:
+    context: ConversationContext, params: wire.ArchiveConversationParams
+) -> wire.ArchiveConversationResponse:
     """Check that the path belongs to the conversation, shut the conversation down if it is open, then archive it."""
     stored, id, path = context.stored.get(), params.conversation_id, Path(params.rollout_path)
     try:
@@ -171,10 +155,10 @@ async def archive_conversation(
         raise
     except ConversationError as error:
         raise internal_error(str(error), "archive") from error
-    return ArchiveConversationResponse()
+    return wire.ArchiveConversationResponse()
 
 
-def overrides(params: NewConversationParams) -> RequestOverrides:
+def overrides(params: wire.NewConversationParams) -> RequestOverrides:
     """Read the request's settings as a layer of the configuration."""
     return RequestOverrides(
         settings=params.config or {},
@@ -191,9 +175,9 @@ def overrides(params: NewConversationParams) -> RequestOverrides:
     )
 
 
-def _summary(stored: ThreadSummary) -> ConversationSummary:
+def _summary(stored: ThreadSummary) -> wire.ConversationSummary:
     git = stored.git_info
-    return ConversationSummary(
+    return wire.ConversationSummary(
         conversation_id=ConversationId(stored.id),
         path=str(stored.path),
         preview=stored.preview,
@@ -204,7 +188,9 @@ def _summary(stored: ThreadSummary) -> ConversationSummary:
         source=stored.source
         if isinstance(stored.source, SessionOrigin)
         else read(SubagentSessionSource, stored.source),
-        git_info=ConversationGitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url)
+        git_info=wire.ConversationGitInfo(
+            sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url
+        )
         if git
         else None,
     )
@@ -216,8 +202,8 @@ class ListenerContext(Struct, frozen=True):
 
 
 async def add_conversation_listener(
-    context: ListenerContext, params: AddConversationListenerParams
-) -> HandlerResult[AddConversationSubscriptionResponse]:
+    context: ListenerContext, params: wire.AddConversationListenerParams
+) -> HandlerResult[wire.AddConversationSubscriptionResponse]:
     """Subscribe; events that waited for a listener are sent after the response."""
     live = context.conversations.get(params.conversation_id)
     id = context.new_id()
@@ -225,11 +211,11 @@ async def add_conversation_listener(
     async def subscribe() -> None:
         context.conversations.subscribe(live, id, ConversationAdapter, raw=params.experimental_raw_events)
 
-    return HandlerResult(AddConversationSubscriptionResponse(subscription_id=id), subscribe)
+    return HandlerResult(wire.AddConversationSubscriptionResponse(subscription_id=id), subscribe)
 
 
 async def remove_conversation_listener(
-    context: ListenerContext, params: RemoveConversationListenerParams
-) -> RemoveConversationSubscriptionResponse:
+    context: ListenerContext, params: wire.RemoveConversationListenerParams
+) -> wire.RemoveConversationSubscriptionResponse:
     context.conversations.unsubscribe(params.subscription_id)
-    return RemoveConversationSubscriptionResponse()
+    return wire.RemoveConversationSubscriptionResponse()

@@ -7,25 +7,16 @@ from pathlib import Path
 from app_server.core.errors import LaunchError
 from app_server.core.host import Host, WantedCommand
 from app_server.rpc.errors import internal_error, invalid_request
-from protocol.v1.misc import (
-    ExecOneOffCommandParams,
-    ExecOneOffCommandResponse,
-    FuzzyFileSearchParams,
-    FuzzyFileSearchResponse,
-    FuzzyFileSearchResult,
-    GitDiffToRemoteParams,
-    GitDiffToRemoteResponse,
-    GitSha,
-)
+from protocol.v1 import misc as wire
 
 
-async def fuzzy_file_search(host: Host, params: FuzzyFileSearchParams) -> FuzzyFileSearchResponse:
+async def fuzzy_file_search(host: Host, params: wire.FuzzyFileSearchParams) -> wire.FuzzyFileSearchResponse:
     """Search for files; a second search with the same token cancels the first, which then returns none."""
     roots = [Path(root) for root in params.roots]
     hits = await host.search.search(params.query, roots, params.cancellation_token)
-    return FuzzyFileSearchResponse(
+    return wire.FuzzyFileSearchResponse(
         files=tuple(
-            FuzzyFileSearchResult(
+            wire.FuzzyFileSearchResult(
                 root=hit.root, path=hit.path, file_name=hit.file_name, score=hit.score, indices=hit.indices
             )
             for hit in hits
@@ -33,17 +24,19 @@ async def fuzzy_file_search(host: Host, params: FuzzyFileSearchParams) -> FuzzyF
     )
 
 
-async def git_diff_to_remote(host: Host, params: GitDiffToRemoteParams) -> GitDiffToRemoteResponse:
+async def git_diff_to_remote(host: Host, params: wire.GitDiffToRemoteParams) -> wire.GitDiffToRemoteResponse:
     found = await host.diff_to_remote(Path(params.cwd))
     if found is None:
         raise invalid_request(f'failed to compute git diff to remote for cwd: "{params.cwd}"', "git_diff")
-    return GitDiffToRemoteResponse(sha=GitSha(found.sha), diff=found.diff)
+    return wire.GitDiffToRemoteResponse(sha=wire.GitSha(found.sha), diff=found.diff)
 
 
 DEFAULT_TIMEOUT_MS = 10_000
 
 
-async def exec_one_off_command(host: Host, params: ExecOneOffCommandParams) -> ExecOneOffCommandResponse:
+async def exec_one_off_command(
+    host: Host, params: wire.ExecOneOffCommandParams
+) -> wire.ExecOneOffCommandResponse:
     """Run a command, under the configured policy by default. After a time-out the exit code is 124."""
     if not params.command:
         raise invalid_request("command must not be empty", "invalid_params", "command")
@@ -57,7 +50,7 @@ async def exec_one_off_command(host: Host, params: ExecOneOffCommandParams) -> E
         result = await host.run(wanted)
     except LaunchError as error:
         raise internal_error(f"exec failed: {error}", "exec") from error
-    return ExecOneOffCommandResponse(
+    return wire.ExecOneOffCommandResponse(
         exit_code=result.exit_code,
         stdout=result.stdout.decode("utf-8", "replace"),
         stderr=result.stderr.decode("utf-8", "replace"),

@@ -16,29 +16,8 @@ from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
 from protocol.reading import read
 from protocol.table import NoParams
+from protocol.v1 import setup as wire
 from protocol.v1.methods import AUTH_STATUS_CHANGE, LOGIN_CHAT_GPT_COMPLETE
-from protocol.v1.setup import (
-    AuthMode,
-    AuthStatusChangeNotification,
-    CancelLoginChatGptParams,
-    CancelLoginChatGptResponse,
-    GetAuthStatusParams,
-    GetAuthStatusResponse,
-    GetUserAgentResponse,
-    GetUserSavedConfigResponse,
-    InitializeParams,
-    InitializeResponse,
-    LoginApiKeyParams,
-    LoginApiKeyResponse,
-    LoginChatGptCompleteNotification,
-    LoginChatGptResponse,
-    LogoutChatGptResponse,
-    SetDefaultModelParams,
-    SetDefaultModelResponse,
-    UserInfoResponse,
-    UserSavedConfig,
-    WideInitializeResponse,
-)
 
 
 class AccountContext(Struct, frozen=True):
@@ -46,26 +25,28 @@ class AccountContext(Struct, frozen=True):
     outgoing: Outgoing
 
     def notify_status(self, method: AuthMethod | None) -> None:
-        changed = AuthStatusChangeNotification(auth_method=_mode(method))
+        changed = wire.AuthStatusChangeNotification(auth_method=_mode(method))
         self.outgoing.notify(AUTH_STATUS_CHANGE.method, changed.to_json())
 
 
 async def login_api_key(
-    context: AccountContext, params: LoginApiKeyParams
-) -> HandlerResult[LoginApiKeyResponse]:
+    context: AccountContext, params: wire.LoginApiKeyParams
+) -> HandlerResult[wire.LoginApiKeyResponse]:
     context.accounts.store_api_key(params.api_key)
 
     async def notify() -> None:
         context.notify_status(AuthMethod.API_KEY)
 
-    return HandlerResult(LoginApiKeyResponse(), notify)
+    return HandlerResult(wire.LoginApiKeyResponse(), notify)
 
 
-async def login_chat_gpt(context: AccountContext, params: NoParams) -> HandlerResult[LoginChatGptResponse]:
+async def login_chat_gpt(
+    context: AccountContext, params: NoParams
+) -> HandlerResult[wire.LoginChatGptResponse]:
     login = await context.accounts.open_login()
 
     def ended(outcome: LoginOutcome) -> None:
-        done = LoginChatGptCompleteNotification(
+        done = wire.LoginChatGptCompleteNotification(
             login_id=login.id, success=outcome.success, error=outcome.error
         )
         context.outgoing.notify(LOGIN_CHAT_GPT_COMPLETE.method, done.to_json())
@@ -76,45 +57,49 @@ async def login_chat_gpt(context: AccountContext, params: NoParams) -> HandlerRe
         context.accounts.await_in_background(login, ended)
 
     return HandlerResult(
-        LoginChatGptResponse(login_id=login.id, auth_url=login.flow.auth_url), wait_for_browser
+        wire.LoginChatGptResponse(login_id=login.id, auth_url=login.flow.auth_url), wait_for_browser
     )
 
 
 async def cancel_login_chat_gpt(
-    context: AccountContext, params: CancelLoginChatGptParams
-) -> CancelLoginChatGptResponse:
+    context: AccountContext, params: wire.CancelLoginChatGptParams
+) -> wire.CancelLoginChatGptResponse:
     if not context.accounts.cancel(params.login_id):
         raise not_found("login id", params.login_id)
-    return CancelLoginChatGptResponse()
+    return wire.CancelLoginChatGptResponse()
 
 
-async def logout_chat_gpt(context: AccountContext, params: NoParams) -> HandlerResult[LogoutChatGptResponse]:
+async def logout_chat_gpt(
+    context: AccountContext, params: NoParams
+) -> HandlerResult[wire.LogoutChatGptResponse]:
     await context.accounts.logout()
 
     async def notify() -> None:
         context.notify_status(None)
 
-    return HandlerResult(LogoutChatGptResponse(), notify)
+    return HandlerResult(wire.LogoutChatGptResponse(), notify)
 
 
-async def get_auth_status(context: AccountContext, params: GetAuthStatusParams) -> GetAuthStatusResponse:
+async def get_auth_status(
+    context: AccountContext, params: wire.GetAuthStatusParams
+) -> wire.GetAuthStatusResponse:
     status = await context.accounts.status(
         include_token=bool(params.include_token), refresh=bool(params.refresh_token)
     )
-    return GetAuthStatusResponse(
+    return wire.GetAuthStatusResponse(
         auth_method=_mode(status.method),
         auth_token=status.token,
         requires_openai_auth=status.requires_openai_auth,
     )
 
 
-async def user_info(context: AccountContext, params: NoParams) -> UserInfoResponse:
+async def user_info(context: AccountContext, params: NoParams) -> wire.UserInfoResponse:
     claims = context.accounts.identity()
-    return UserInfoResponse(alleged_user_email=claims.email if claims else None)
+    return wire.UserInfoResponse(alleged_user_email=claims.email if claims else None)
 
 
-def _mode(method: AuthMethod | None) -> AuthMode | None:
-    return AuthMode(method.value) if method else None
+def _mode(method: AuthMethod | None) -> wire.AuthMode | None:
+    return wire.AuthMode(method.value) if method else None
 
 
 class InitializeContext(Struct, frozen=True):
@@ -122,7 +107,7 @@ class InitializeContext(Struct, frozen=True):
     home: Path
 
 
-async def initialize(context: InitializeContext, params: InitializeParams) -> InitializeResponse:
+async def initialize(context: InitializeContext, params: wire.InitializeParams) -> wire.InitializeResponse:
     announced = params.capabilities
     raw = (
         None if announced is None else {**(announced.model_extra or {}), "elicitation": announced.elicitation}
@@ -130,8 +115,8 @@ async def initialize(context: InitializeContext, params: InitializeParams) -> In
     context.handshake.accept_capabilities(params.client_info.name, params.client_info.version, raw)
     user_agent = context.handshake.user_agent.text()
     if announced is None:
-        return InitializeResponse(user_agent=user_agent)
-    return WideInitializeResponse(
+        return wire.InitializeResponse(user_agent=user_agent)
+    return wire.WideInitializeResponse(
         user_agent=user_agent,
         codex_home=str(context.home),
         platform_family="unix",
@@ -139,14 +124,16 @@ async def initialize(context: InitializeContext, params: InitializeParams) -> In
     )
 
 
-async def get_user_agent(context: InitializeContext, params: NoParams) -> GetUserAgentResponse:
-    return GetUserAgentResponse(user_agent=context.handshake.user_agent.text())
+async def get_user_agent(context: InitializeContext, params: NoParams) -> wire.GetUserAgentResponse:
+    return wire.GetUserAgentResponse(user_agent=context.handshake.user_agent.text())
 
 
-async def get_user_saved_config(config: UserSettings, params: NoParams) -> GetUserSavedConfigResponse:
-    return GetUserSavedConfigResponse(config=read(UserSavedConfig, config.file.saved()))
+async def get_user_saved_config(config: UserSettings, params: NoParams) -> wire.GetUserSavedConfigResponse:
+    return wire.GetUserSavedConfigResponse(config=read(wire.UserSavedConfig, config.file.saved()))
 
 
-async def set_default_model(config: UserSettings, params: SetDefaultModelParams) -> SetDefaultModelResponse:
+async def set_default_model(
+    config: UserSettings, params: wire.SetDefaultModelParams
+) -> wire.SetDefaultModelResponse:
     await config.file.set_default_model(params.model, params.reasoning_effort)
-    return SetDefaultModelResponse()
+    return wire.SetDefaultModelResponse()

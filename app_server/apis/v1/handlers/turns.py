@@ -7,65 +7,18 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.fence import check_permissions
-from app_server.core.session.commands import (
-    AddToHistory,
-    AnswerElicitation,
-    ChangeSettings,
-    Close,
-    Command,
-    Compact,
-    Decide,
-    Interrupt,
-    ListPrompts,
-    ListTools,
-    LookUpHistory,
-    Review,
-    RunShell,
-    TurnWishes,
-    Undo,
-)
+from app_server.core.session import commands
 from protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.structs import Json
-from protocol.v1.ops import (
-    AddToHistoryOp,
-    CompactOp,
-    ExecApprovalOp,
-    GetHistoryEntryRequestOp,
-    InterruptOp,
-    ListCustomPromptsOp,
-    ListMcpToolsOp,
-    Op,
-    OverrideTurnContextOp,
-    PatchApprovalOp,
-    ResolveElicitationOp,
-    ReviewOp,
-    RunUserShellCommandOp,
-    ShutdownOp,
-    UndoOp,
-    UserInputOp,
-    UserTurnOp,
-)
-from protocol.v1.turn import (
-    ImageInputItem,
-    InputItem,
-    InterruptConversationParams,
-    InterruptConversationResponse,
-    LocalImageInputItem,
-    SendUserMessageParams,
-    SendUserMessageResponse,
-    SendUserTurnParams,
-    SendUserTurnResponse,
-    SubmitParams,
-    SubmitResponse,
-    TextInputItem,
-)
+from protocol.v1 import ops
+from protocol.v1 import turn as wire
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
 
-TURNS: Final = TurnWishes(
+TURNS: Final = commands.TurnWishes(
     names_turn=False,
     skills=False,
     goals=False,
@@ -78,72 +31,72 @@ TURNS: Final = TurnWishes(
 
 
 async def send_user_message(
-    conversations: ConversationManager, params: SendUserMessageParams
-) -> SendUserMessageResponse:
+    conversations: ConversationManager, params: wire.SendUserMessageParams
+) -> wire.SendUserMessageResponse:
     session = conversations.get(params.conversation_id).session
     await _say(session, [_input(item) for item in params.items])
-    return SendUserMessageResponse()
+    return wire.SendUserMessageResponse()
 
 
 async def send_user_turn(
-    conversations: ConversationManager, params: SendUserTurnParams
-) -> SendUserTurnResponse:
+    conversations: ConversationManager, params: wire.SendUserTurnParams
+) -> wire.SendUserTurnResponse:
     session = conversations.get(params.conversation_id).session
     await _say(session, [_input(item) for item in params.items], settings(params))
-    return SendUserTurnResponse()
+    return wire.SendUserTurnResponse()
 
 
 async def interrupt_conversation(
-    conversations: ConversationManager, params: InterruptConversationParams
-) -> InterruptConversationResponse:
+    conversations: ConversationManager, params: wire.InterruptConversationParams
+) -> wire.InterruptConversationResponse:
     """Responds once what runs has ended; at once where nothing does."""
     session = conversations.get(params.conversation_id).session
-    session.do(Interrupt())
+    session.do(commands.Interrupt())
     await session.settled()
-    return InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
+    return wire.InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
 
 
-async def submit(conversations: ConversationManager, params: SubmitParams) -> SubmitResponse:
+async def submit(conversations: ConversationManager, params: wire.SubmitParams) -> wire.SubmitResponse:
     session = conversations.get(params.conversation_id).session
-    return SubmitResponse(submission_id=await _submit(session, params.op))
+    return wire.SubmitResponse(submission_id=await _submit(session, params.op))
 
 
-async def _submit(session: SessionHandle, op: Op) -> str:  # noqa: C901 - one case for each operation
+async def _submit(session: SessionHandle, op: ops.Op) -> str:  # noqa: C901 - one case for each operation
     """Do what the operation says; returns the id that its events carry. Raises BeyondClientRights."""
-    command: Command
+    command: commands.Command
     match op:
-        case UserInputOp():
+        case ops.UserInputOp():
             return await _say(session, op.items)
-        case UserTurnOp():
+        case ops.UserTurnOp():
             return await _say(session, op.items, settings(op), op.final_output_json_schema)
-        case OverrideTurnContextOp():
-            command = ChangeSettings(_permitted(session, settings(op)))
-        case InterruptOp():
-            command = Interrupt()
-        case ExecApprovalOp():
-            command = Decide(op.call_id or op.id, op.decision)
-        case PatchApprovalOp():
-            command = Decide(op.call_id or op.id, op.decision, tool="apply_patch")
-        case ResolveElicitationOp():
-            command = AnswerElicitation(op.server_name, op.request_id, op.decision, op.content)
-        case AddToHistoryOp():
-            command = AddToHistory(op.text)
-        case GetHistoryEntryRequestOp():
-            command = LookUpHistory(op.offset, op.log_id)
-        case ListMcpToolsOp():
-            command = ListTools()
-        case ListCustomPromptsOp():
-            command = ListPrompts()
-        case UndoOp():
-            command = Undo()
-        case CompactOp():
-            command = Compact()
-        case ReviewOp():
-            command = Review(op.review_request)
-        case RunUserShellCommandOp():
-            command = RunShell(op.command, confined=True)
-        case ShutdownOp():
-            command = Close()
+        case ops.OverrideTurnContextOp():
+            command = commands.ChangeSettings(_permitted(session, settings(op)))
+        case ops.InterruptOp():
+            command = commands.Interrupt()
+        case ops.ExecApprovalOp():
+            command = commands.Decide(op.call_id or op.id, op.decision)
+        case ops.PatchApprovalOp():
+            command = commands.Decide(op.call_id or op.id, op.decision, tool="apply_patch")
+        case ops.ResolveElicitationOp():
+            command = commands.AnswerElicitation(op.server_name, op.request_id, op.decision, op.content)
+        case ops.AddToHistoryOp():
+            command = commands.AddToHistory(op.text)
+        case ops.GetHistoryEntryRequestOp():
+            command = commands.LookUpHistory(op.offset, op.log_id)
+        case ops.ListMcpToolsOp():
+            command = commands.ListTools()
+        case ops.ListCustomPromptsOp():
+            command = commands.ListPrompts()
+        case ops.UndoOp():
+            command = commands.Undo()
+        case ops.CompactOp():
+            command = commands.Compact()
+        case ops.ReviewOp():
+            command = commands.Review(op.review_request)
+        case ops.RunUserShellCommandOp():
+            command = commands.RunShell(op.command, confined=True)
+        case ops.ShutdownOp():
+            command = commands.Close()
         case _:
             assert_never(op)
     return session.do(command).operation
@@ -161,23 +114,23 @@ async def _say(
     return session.start_turn(words, permitted, output_schema, TURNS).operation
 
 
-def _input(item: InputItem) -> UserInput:
+def _input(item: wire.InputItem) -> UserInput:
     match item:
-        case TextInputItem():
+        case wire.TextInputItem():
             return TextInput(text=item.data.text)
-        case ImageInputItem():
+        case wire.ImageInputItem():
             return ImageInput(image_url=item.data.image_url)
-        case LocalImageInputItem():
+        case wire.LocalImageInputItem():
             return LocalImageInput(path=item.data.path)
         case _:
             assert_never(item)
 
 
-def settings(given: UserTurnOp | OverrideTurnContextOp | SendUserTurnParams) -> SettingsChange:
+def settings(given: ops.UserTurnOp | ops.OverrideTurnContextOp | wire.SendUserTurnParams) -> SettingsChange:
     """Return the settings that are given; a turn always says which effort it wants, an override where it names one,
     also null.
     """
-    names_effort = not isinstance(given, OverrideTurnContextOp) or "effort" in given.model_fields_set
+    names_effort = not isinstance(given, ops.OverrideTurnContextOp) or "effort" in given.model_fields_set
     return SettingsChange(
         cwd=or_unset(given.cwd),
         approval_policy=or_unset(given.approval_policy),
