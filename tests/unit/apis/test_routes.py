@@ -8,6 +8,7 @@ import pytest
 
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol
 from app_server.apis.router import HandlerResult, MethodRouter, Route, route
+from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import routes
 from app_server.apis.v2.news import AccountLimits
@@ -64,13 +65,13 @@ def router(*given: Route, client: ClientProfile | None = None) -> MethodRouter:
 
 
 def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
-    account: setup.AccountContext, config: UserSettings
+    services: ServerServices, config: UserSettings
 ) -> list[Route]:
     """Never called: mypy fails where one of these were no error any more."""
     return [
-        route(methods.SET_DEFAULT_MODEL, setup.login_api_key, account),  # type: ignore[arg-type]
-        route(methods.GET_USER_SAVED_CONFIG, setup.user_info, account),  # type: ignore[arg-type]
-        route(methods.GET_USER_SAVED_CONFIG, setup.get_user_saved_config, account),  # type: ignore[arg-type]
+        route(methods.SET_DEFAULT_MODEL, setup.login_api_key, services),  # type: ignore[arg-type]
+        route(methods.GET_USER_SAVED_CONFIG, setup.user_info, services),  # type: ignore[arg-type]
+        route(methods.GET_USER_SAVED_CONFIG, setup.get_user_saved_config, config),  # type: ignore[arg-type]
         route(PLAIN, serve_another, []),  # type: ignore[arg-type]
         route(PLAIN, serve_and_go_on, config),  # type: ignore[arg-type]
     ]

@@ -9,11 +9,11 @@ from typing import Any, Self, cast
 
 import pytest
 
-from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ProviderModels
 from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.handlers import account, configuration, models, skills
+from app_server.apis.v2.handlers.models import ModelContext
 from app_server.apis.v2.news import AccountLimits, SentOnce
 from app_server.apis.v2.routes import family, load
 from app_server.apis.v2.services import ThreadServices

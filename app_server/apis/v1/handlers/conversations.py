@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from app_server.apis.router import HandlerResult
+from app_server.apis.services import ServerServices
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import ConversationManager, operation_numbers
-from app_server.core.config.settings import UserSettings
+from app_server.conversations.manager import operation_numbers
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ArchiveRefused, ConversationError
-from app_server.core.lazy import Lazy
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.rpc.errors import internal_error, invalid_request
-from app_server.rpc.outgoing import Outgoing
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import known_effort
@@ -30,30 +24,21 @@ from protocol.structs import replace
 from protocol.v1 import conversation as wire
 from protocol.v1.methods import SESSION_CONFIGURED
 
-if TYPE_CHECKING:
-    from app_server.core.rollout.stored_conversations import StoredConversations
-
 log = logging.getLogger(__name__)
 
 LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
 """Interactive conversations; those of scripts and sub-agents are available by path or id only."""
 
 
-class ConversationContext(Struct, frozen=True):
-    config: UserSettings
-    conversations: ConversationManager
-    outgoing: Outgoing
-    stored: Lazy[StoredConversations]
-
-    async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
-        return await self.conversations.open(config, origin, operation_numbers())
+async def _open(services: ServerServices, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
+    return await services.conversations.open(config, origin, operation_numbers())
 
 
 async def new_conversation(
-    context: ConversationContext, params: wire.NewConversationParams
+    services: ServerServices, params: wire.NewConversationParams
 ) -> wire.NewConversationResponse:
-    config = context.config.load(overrides(params))
-    live, opened = await context.open(config, NewConversation())
+    config = services.config.load(overrides(params))
+    live, opened = await _open(services, config, NewConversation())
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
@@ -63,12 +48,12 @@ async def new_conversation(
 
 
 async def resume_conversation(
-    context: ConversationContext, params: wire.ResumeConversationParams
+    services: ServerServices, params: wire.ResumeConversationParams
 ) -> wire.ResumeConversationResponse:
-    config = context.config.load(overrides(params.overrides) if params.overrides else None)
-    live, opened = await _reopen(context, params, config)
+    config = services.config.load(overrides(params.overrides) if params.overrides else None)
+    live, opened = await _reopen(services, params, config)
     messages = opened.stored.messages if opened.stored else ()
-    await _notify_configured(context, live, opened, messages)
+    await _notify_configured(services, live, opened, messages)
     return wire.ResumeConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
@@ -78,22 +63,22 @@ async def resume_conversation(
 
 
 async def _reopen(
-    context: ConversationContext, params: wire.ResumeConversationParams, config: Config
+    services: ServerServices, params: wire.ResumeConversationParams, config: Config
 ) -> tuple[LiveConversation, Opened]:
     if params.history:
-        return await context.open(config, GivenHistory(params.history))
+        return await _open(services, config, GivenHistory(params.history))
     if params.history is None and params.path is not None:
-        return await context.open(config, StoredRollout(context.config.cwd / params.path, messages=True))
+        return await _open(services, config, StoredRollout(services.config.cwd / params.path, messages=True))
     if params.history is None and params.conversation_id is not None:
-        path = await context.stored.get().find(params.conversation_id, archived=False)
-        return await context.open(config, StoredRollout(path, messages=True))
+        path = await services.stored.get().find(params.conversation_id, archived=False)
+        return await _open(services, config, StoredRollout(path, messages=True))
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
     )
 
 
 async def _notify_configured(
-    context: ConversationContext, live: LiveConversation, opened: Opened, messages: tuple[EventMsg, ...]
+    services: ServerServices, live: LiveConversation, opened: Opened, messages: tuple[EventMsg, ...]
 ) -> None:
     facts = live.session.facts
     log_id, count = await facts.history_metadata()
@@ -106,13 +91,13 @@ async def _notify_configured(
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
-    context.outgoing.notify(SESSION_CONFIGURED.method, notification.to_json())
+    services.outgoing.notify(SESSION_CONFIGURED.method, notification.to_json())
 
 
 async def list_stored(
-    context: ConversationContext, params: wire.ListConversationsParams
+    services: ServerServices, params: wire.ListConversationsParams
 ) -> wire.ListConversationsResponse:
-    provider = context.config.load().provider.id
+    provider = services.config.load().provider.id
     wanted = params.model_providers
     chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
     request = ListRequest(
@@ -120,7 +105,7 @@ async def list_stored(
         limit=params.page_size,
         cursor=params.cursor,
     )
-    stored = context.stored.get()
+    stored = services.stored.get()
     try:
         page = await stored.list(request)
     except InvalidListCursor:
@@ -131,11 +116,11 @@ async def list_stored(
 
 
 async def get_summary(
-    context: ConversationContext, params: wire.GetConversationSummaryParams
+    services: ServerServices, params: wire.GetConversationSummaryParams
 ) -> wire.GetConversationSummaryResponse:
-    provider, stored = context.config.load().provider.id, context.stored.get()
+    provider, stored = services.config.load().provider.id, services.stored.get()
     if params.rollout_path is not None:
-        path = context.config.home / params.rollout_path
+        path = services.config.home / params.rollout_path
     else:
         assert params.conversation_id is not None
         path = await stored.find(params.conversation_id, archived=False)
@@ -143,13 +128,13 @@ async def get_summary(
 
 
 async def archive_conversation(
-    context: ConversationContext, params: wire.ArchiveConversationParams
+    services: ServerServices, params: wire.ArchiveConversationParams
 ) -> wire.ArchiveConversationResponse:
     """Check that the path belongs to the conversation, shut the conversation down if it is open, then archive it."""
-    stored, id, path = context.stored.get(), params.conversation_id, Path(params.rollout_path)
+    stored, id, path = services.stored.get(), params.conversation_id, Path(params.rollout_path)
     try:
         await stored.require_archivable(id, path)
-        await context.conversations.shut_down(id)
+        await services.conversations.shut_down(id)
         await stored.archive(id, path)
     except ArchiveRefused:
         raise
@@ -196,26 +181,21 @@ def _summary(stored: ThreadSummary) -> wire.ConversationSummary:
     )
 
 
-class ListenerContext(Struct, frozen=True):
-    conversations: ConversationManager
-    new_id: Callable[[], str]
-
-
 async def add_conversation_listener(
-    context: ListenerContext, params: wire.AddConversationListenerParams
+    services: ServerServices, params: wire.AddConversationListenerParams
 ) -> HandlerResult[wire.AddConversationSubscriptionResponse]:
     """Subscribe; events that waited for a listener are sent after the response."""
-    live = context.conversations.get(params.conversation_id)
-    id = context.new_id()
+    live = services.conversations.get(params.conversation_id)
+    id = services.machine.new_id()
 
     async def subscribe() -> None:
-        context.conversations.subscribe(live, id, ConversationAdapter, raw=params.experimental_raw_events)
+        services.conversations.subscribe(live, id, ConversationAdapter, raw=params.experimental_raw_events)
 
     return HandlerResult(wire.AddConversationSubscriptionResponse(subscription_id=id), subscribe)
 
 
 async def remove_conversation_listener(
-    context: ListenerContext, params: wire.RemoveConversationListenerParams
+    services: ServerServices, params: wire.RemoveConversationListenerParams
 ) -> wire.RemoveConversationSubscriptionResponse:
-    context.conversations.unsubscribe(params.subscription_id)
+    services.conversations.unsubscribe(params.subscription_id)
     return wire.RemoveConversationSubscriptionResponse()

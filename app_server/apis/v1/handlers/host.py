@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app_server.apis.services import ServerServices
 from app_server.core.errors import LaunchError
-from app_server.core.host import Host, WantedCommand
+from app_server.core.host import WantedCommand
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.v1 import misc as wire
 
 
-async def fuzzy_file_search(host: Host, params: wire.FuzzyFileSearchParams) -> wire.FuzzyFileSearchResponse:
+async def fuzzy_file_search(
+    services: ServerServices, params: wire.FuzzyFileSearchParams
+) -> wire.FuzzyFileSearchResponse:
     """Search for files; a second search with the same token cancels the first, which then returns none."""
     roots = [Path(root) for root in params.roots]
-    hits = await host.search.search(params.query, roots, params.cancellation_token)
+    hits = await services.host.search.search(params.query, roots, params.cancellation_token)
     return wire.FuzzyFileSearchResponse(
         files=tuple(
             wire.FuzzyFileSearchResult(
@@ -24,8 +27,10 @@ async def fuzzy_file_search(host: Host, params: wire.FuzzyFileSearchParams) -> w
     )
 
 
-async def git_diff_to_remote(host: Host, params: wire.GitDiffToRemoteParams) -> wire.GitDiffToRemoteResponse:
-    found = await host.diff_to_remote(Path(params.cwd))
+async def git_diff_to_remote(
+    services: ServerServices, params: wire.GitDiffToRemoteParams
+) -> wire.GitDiffToRemoteResponse:
+    found = await services.host.diff_to_remote(Path(params.cwd))
     if found is None:
         raise invalid_request(f'failed to compute git diff to remote for cwd: "{params.cwd}"', "git_diff")
     return wire.GitDiffToRemoteResponse(sha=wire.GitSha(found.sha), diff=found.diff)
@@ -35,7 +40,7 @@ DEFAULT_TIMEOUT_MS = 10_000
 
 
 async def exec_one_off_command(
-    host: Host, params: wire.ExecOneOffCommandParams
+    services: ServerServices, params: wire.ExecOneOffCommandParams
 ) -> wire.ExecOneOffCommandResponse:
     """Run a command, under the configured policy by default. After a time-out the exit code is 124."""
     if not params.command:
@@ -47,7 +52,7 @@ async def exec_one_off_command(
         timeout_ms=DEFAULT_TIMEOUT_MS if params.timeout_ms is None else params.timeout_ms,
     )
     try:
-        result = await host.run(wanted)
+        result = await services.host.run(wanted)
     except LaunchError as error:
         raise internal_error(f"exec failed: {error}", "exec") from error
     return wire.ExecOneOffCommandResponse(

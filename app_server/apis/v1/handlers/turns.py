@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
-from app_server.conversations.manager import ConversationManager
+from app_server.apis.services import ServerServices
 from app_server.core.config.fence import check_permissions
 from app_server.core.session import commands
 from protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
@@ -31,33 +31,33 @@ TURNS: Final = commands.TurnWishes(
 
 
 async def send_user_message(
-    conversations: ConversationManager, params: wire.SendUserMessageParams
+    services: ServerServices, params: wire.SendUserMessageParams
 ) -> wire.SendUserMessageResponse:
-    session = conversations.get(params.conversation_id).session
+    session = services.conversations.get(params.conversation_id).session
     await _say(session, [_input(item) for item in params.items])
     return wire.SendUserMessageResponse()
 
 
 async def send_user_turn(
-    conversations: ConversationManager, params: wire.SendUserTurnParams
+    services: ServerServices, params: wire.SendUserTurnParams
 ) -> wire.SendUserTurnResponse:
-    session = conversations.get(params.conversation_id).session
+    session = services.conversations.get(params.conversation_id).session
     await _say(session, [_input(item) for item in params.items], settings(params))
     return wire.SendUserTurnResponse()
 
 
 async def interrupt_conversation(
-    conversations: ConversationManager, params: wire.InterruptConversationParams
+    services: ServerServices, params: wire.InterruptConversationParams
 ) -> wire.InterruptConversationResponse:
     """Responds once what runs has ended; at once where nothing does."""
-    session = conversations.get(params.conversation_id).session
+    session = services.conversations.get(params.conversation_id).session
     session.do(commands.Interrupt())
     await session.settled()
     return wire.InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
 
 
-async def submit(conversations: ConversationManager, params: wire.SubmitParams) -> wire.SubmitResponse:
-    session = conversations.get(params.conversation_id).session
+async def submit(services: ServerServices, params: wire.SubmitParams) -> wire.SubmitResponse:
+    session = services.conversations.get(params.conversation_id).session
     return wire.SubmitResponse(submission_id=await _submit(session, params.op))
 
 

@@ -4,21 +4,23 @@ server runs. `model/list` holds all that the conversation API has in its answer 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from app_server.apis.offered_models import ModelContext, page_of_models
 from app_server.apis.router import Route, route
+from app_server.apis.services import ProviderModels
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.services import ThreadServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import OPENAI, ProviderConfig, WireApi
-from app_server.core.model.families import EFFORT_WORDS, KnownModel
+from app_server.core.config.types import OPENAI, Config, ProviderConfig, RequestOverrides, WireApi
+from app_server.core.errors import CoreError
+from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel
 from app_server.masking import masked_text
+from app_server.rpc.errors import invalid_request
 from protocol.policy import ReasoningEffort
 from protocol.v2 import models as wire
 
@@ -120,13 +122,40 @@ def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
     return wire.ExternallyConfiguredGatewayAuth() if elsewhere else wire.NoGatewayAuth()
 
 
+class ModelContext(Struct, frozen=True):
+    config: UserSettings
+    models: ProviderModels
+
+    async def offered(self, provider: str | None = None) -> Sequence[KnownModel]:
+        """The first is the default. A provider that does not answer costs only its own models.
+
+        A `provider` that is named must be one. Raises ConfigError.
+        """
+        config = None if provider is None else self.config.load(RequestOverrides(model_provider=provider))
+        names = {model.name for model in KNOWN_MODELS}
+        own = [_named(name) for name in await self._provider_models(config) if name not in names]
+        return [*KNOWN_MODELS, *own]
+
+    async def _provider_models(self, config: Config | None) -> Sequence[str]:
+        try:
+            return await self.models.names(config or self.config.load())
+        except CoreError:
+            return ()
+
+
+def _named(name: str) -> KnownModel:
+    return KnownModel(name, "Offered by the configured provider.", ())
+
+
 async def model_list(context: ModelContext, params: wire.ModelListParams) -> wire.ModelListResponse:
     """List the models; none is hidden, so `includeHidden` changes nothing."""
-    page = page_of_models(await context.offered(params.model_provider), params.cursor, params.limit)
-    return wire.ModelListResponse(
-        data=tuple(_model(model, default=page.first and n == 0) for n, model in enumerate(page.models)),
-        next_cursor=page.next_cursor,
-    )
+    models, cursor = await context.offered(params.model_provider), params.cursor
+    if cursor and cursor.isascii() and cursor.isdigit() and (len(cursor) > 9 or int(cursor) > len(models)):
+        text = f"cursor {cursor[:100]} exceeds total models {len(models)}"
+        raise invalid_request(text, "invalid_params", "cursor")
+    page, next_cursor = page_by_position(models, cursor, params.limit)
+    shown = tuple(_model(model, default=model is models[0]) for model in page)
+    return wire.ModelListResponse(data=shown, next_cursor=next_cursor)
 
 
 def _model(model: KnownModel, *, default: bool) -> wire.ListedModel:
