@@ -35,13 +35,13 @@ class Entry(Protocol):
 
 
 @cache
-def _definitions(api: Api) -> Json:
+def definitions(api: Api) -> Json:
     return json.loads(BUNDLES[api].read_text(encoding="utf-8"))["definitions"]
 
 
 @cache
 def _validator(name: str, api: Api) -> Draft7Validator:
-    return Draft7Validator({"definitions": _definitions(api), "$ref": f"#/definitions/{name}"})
+    return Draft7Validator({"definitions": definitions(api), "$ref": f"#/definitions/{name}"})
 
 
 def fits(name: str, value: Json, api: Api = CONVERSATIONS.api) -> list[str]:

@@ -26,8 +26,10 @@ from protocol.responses import (
 )
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem, line_type, stored_line
 from protocol.structs import Json
+from protocol.v1.methods import TABLE
 from protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
-from tests.wire import samples
+from tests.support.published import definitions
+from tests.support.schema_examples import THREAD, bare, check_round_trip, examples
 
 policies: TypeAdapter[SandboxPolicy] = TypeAdapter(SandboxPolicy)
 operations: TypeAdapter[Op] = TypeAdapter(Op)
@@ -39,12 +41,19 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.parametrize("raw", samples.HISTORY, ids=lambda raw: raw["type"])
-def test_a_history_item_survives_a_round_trip(raw: Json) -> None:
-    item = parse_response_item(raw)
-    assert item.to_value() == raw
-    assert item == items.validate_python(raw)
-    assert isinstance(item, OtherItem) == (raw["type"] == "from_the_future")
+DEFINITIONS = definitions(TABLE.api)
+ITEMS = examples("ResponseItem", DEFINITIONS)
+FUTURE: Json = {"type": "from_the_future", "kept": {"deep": [1, None]}}
+
+
+def test_a_history_item_is_written_as_it_was_read_but_for_its_id() -> None:
+    for raw in (*ITEMS, FUTURE):
+        item = parse_response_item(raw)
+        written = {key: value for key, value in raw.items() if key not in ("id", "output")}
+        assert bare(item.to_value()).items() >= bare(written).items()
+        assert "id" not in item.to_value()
+        assert item == items.validate_python(raw)
+        assert isinstance(item, OtherItem) == (raw["type"] in ("from_the_future", "other"))
 
 
 def test_ids_of_items_are_read_but_not_written() -> None:
@@ -66,7 +75,7 @@ def test_no_object_makes_reading_an_item_fail(raw: Json) -> None:
     json.loads(parse_response_item(raw).to_json())
 
 
-@given(st.sampled_from([raw["type"] for raw in samples.HISTORY]), json_values)
+@given(st.sampled_from([raw["type"] for raw in ITEMS]), json_values)
 def test_a_damaged_item_is_kept_as_it_is(kind: str, value: Json) -> None:
     item = parse_response_item({"type": kind, "call_id": [value], "role": [value], "action": 1, "summary": 1})
     assert isinstance(item, OtherItem)
@@ -82,11 +91,60 @@ PAYLOADS: Mapping[str, Callable[[Json], Json]] = {
 }
 
 
-@pytest.mark.parametrize("raw", samples.STORED, ids=lambda raw: raw["type"])
-def test_a_stored_line_survives_a_round_trip(raw: Json) -> None:
-    line = stored_line("2026-03-04T10:20:30.123Z", PAYLOADS[raw["type"]](raw["payload"]))
-    assert json.loads(line) == {"timestamp": "2026-03-04T10:20:30.123Z", **raw}
-    assert list(json.loads(line)) == ["timestamp", "type", "payload"]
+META: Json = {
+    "id": THREAD,
+    "timestamp": "2026-03-04T10:20:30.123Z",
+    "cwd": "/ws",
+    "originator": "codex_cli_rs",
+    "cli_version": "0.58.0",
+    "instructions": None,
+    "source": "vscode",
+    "model_provider": "mock",
+}
+SETTINGS: Json = {
+    "cwd": "/ws",
+    "approval_policy": "on-request",
+    "sandbox_policy": {
+        "mode": "workspace-write",
+        "writable_roots": ["/extra"],
+        "network_access": False,
+        "exclude_tmpdir_env_var": False,
+        "exclude_slash_tmp": True,
+    },
+    "model": "m",
+    "summary": "auto",
+}
+WITHOUT_ROOTS = {
+    name: value for name, value in SETTINGS["sandbox_policy"].items() if name != "writable_roots"
+}
+SAID: Json = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("session_meta", META),
+        ("session_meta", {**META, "git": {"commit_hash": "a04d826", "branch": "main"}}),
+        ("session_meta", {**META, "source": {"subagent": "review"}}),
+        ("session_meta", {**META, "source": {"subagent": {"other": "helper"}}}),
+        ("turn_context", SETTINGS),
+        ("turn_context", {**SETTINGS, "sandbox_policy": WITHOUT_ROOTS}),
+        ("turn_context", {**SETTINGS, "effort": "high", "summary": "none"}),
+        ("compacted", {"message": "SUMMARY"}),
+        ("compacted", {"message": "SUMMARY", "replacement_history": [SAID]}),
+        ("response_item", SAID),
+        ("response_item", FUTURE),
+        ("event_msg", {"type": "user_message", "message": "hi", "images": []}),
+        ("event_msg", {"type": "user_message", "message": "hi"}),
+    ],
+)
+def test_a_stored_line_survives_a_round_trip(kind: str, payload: Json) -> None:
+    line = json.loads(stored_line("2026-03-04T10:20:30.123Z", PAYLOADS[kind](payload)))
+    assert list(line.items()) == [
+        ("timestamp", "2026-03-04T10:20:30.123Z"),
+        ("type", kind),
+        ("payload", payload),
+    ]
 
 
 def test_a_line_knows_its_type_by_its_payload() -> None:
@@ -95,20 +153,15 @@ def test_a_line_knows_its_type_by_its_payload() -> None:
 
 
 def test_a_conversation_of_a_later_version_stays_readable() -> None:
-    payload = {**samples.STORED[0]["payload"], "source": "hologram", "memory": {"new": 1}}
+    payload = {**META, "source": "hologram", "memory": {"new": 1}}
     assert SessionMetaLine.model_validate(payload).source is SessionOrigin.UNKNOWN
 
 
-@pytest.mark.parametrize("raw", samples.OPERATIONS, ids=lambda raw: raw["type"])
-def test_an_operation_survives_a_round_trip(raw: Json) -> None:
-    operation = operations.validate_python(raw)
-    assert operation.to_value() == raw
-    assert Submission.model_validate({"id": "0", "op": raw}).to_value() == {"id": "0", "op": raw}
-
-
-def test_every_operation_has_a_sample() -> None:
+def test_an_operation_survives_a_round_trip() -> None:
+    check_round_trip("Op", DEFINITIONS, lambda raw: operations.validate_python(raw).to_value())
     kinds = {kind.model_fields["type"].default for kind in OPERATIONS}
-    assert kinds == {raw["type"] for raw in samples.OPERATIONS}
+    assert {raw["type"] for raw in examples("Op", DEFINITIONS)} == kinds
+    check_round_trip("Submission", DEFINITIONS, lambda raw: Submission.model_validate(raw).to_value())
 
 
 def test_an_effort_of_null_is_told_from_one_that_is_absent() -> None:
@@ -120,7 +173,7 @@ def test_an_effort_of_null_is_told_from_one_that_is_absent() -> None:
 @pytest.mark.parametrize("path", ["/a\0b", "/a\ud800b"])
 def test_paths_that_no_file_can_have_are_refused(path: str) -> None:
     with pytest.raises(ValidationError):
-        UserTurnOp.model_validate({**samples.OPERATIONS[2], "cwd": path})
+        UserTurnOp.model_validate({**SETTINGS, "type": "user_turn", "items": [], "cwd": path})
     with pytest.raises(ValidationError):
         policies.validate_python({"mode": "workspace-write", "writable_roots": [path]})
 
@@ -195,11 +248,11 @@ def test_a_conversation_id_is_a_uuid_of_version_7_that_sorts_by_time(clock: int,
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        (samples.THREAD, ConversationId(samples.THREAD)),
-        (samples.THREAD.upper(), ConversationId(samples.THREAD)),
-        (samples.THREAD.replace("-", ""), ConversationId(samples.THREAD)),
+        (THREAD, ConversationId(THREAD)),
+        (THREAD.upper(), ConversationId(THREAD)),
+        (THREAD.replace("-", ""), ConversationId(THREAD)),
         ("../../etc/passwd", None),
-        (samples.THREAD + "\n", None),
+        (THREAD + "\n", None),
         ("", None),
     ],
 )
@@ -215,19 +268,18 @@ def test_an_item_with_a_key_that_is_no_text_is_an_unknown_one() -> None:
 any_text = st.text(st.characters(exclude_categories=()), max_size=30)
 
 
-@pytest.mark.parametrize("raw", samples.EVENTS, ids=lambda raw: raw["type"])
-def test_an_event_survives_a_round_trip(raw: Json) -> None:
-    event = parse_event_msg(raw)
-    assert event is not None
-    assert event.to_value() == raw
-    assert json.loads(event.to_json()) == raw
-    assert event.to_json().startswith(f'{{"type":"{raw["type"]}"'.encode())
-    assert parse_event_msg(event.to_value()) == event
-    assert read(type(event), json.loads(event.to_json())) == event
+def test_an_event_survives_a_round_trip() -> None:
+    def through(raw: Json) -> Json:
+        event = parse_event_msg(raw)
+        assert event is not None
+        assert json.loads(event.to_json()) == event.to_value()
+        assert event.to_json().startswith(f'{{"type":"{raw["type"]}"'.encode())
+        assert parse_event_msg(event.to_value()) == event
+        assert read(type(event), json.loads(event.to_json())) == event
+        return event.to_value()
 
-
-def test_every_event_has_a_sample() -> None:
-    assert {raw["type"] for raw in samples.EVENTS} == set(EVENTS)
+    check_round_trip("EventMsg", DEFINITIONS, through)
+    assert {raw["type"] for raw in examples("EventMsg", DEFINITIONS)} == set(EVENTS)
 
 
 @pytest.mark.parametrize("raw", [{"type": "from_the_future"}, {"type": 5}, {}, [], "text", None])
@@ -261,7 +313,7 @@ def test_events_inside_of_session_configured_are_models_and_unknown_ones_are_ski
     event = read(
         SessionConfiguredEvent,
         {
-            "session_id": samples.THREAD,
+            "session_id": THREAD,
             "model": "m",
             "history_log_id": 0,
             "history_entry_count": 0,

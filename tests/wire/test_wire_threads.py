@@ -2,9 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import pytest
 from jsonschema import Draft7Validator
@@ -17,7 +17,15 @@ from protocol.export import main as export
 from protocol.export import schemas, thread_schemas, typescript
 from protocol.reading import read
 from protocol.structs import Json
-from protocol.table import AnyClientRequest, ClientRequest, ServerNotification, ServerRequest
+from protocol.table import (
+    AnyClientRequest,
+    AnyServerNotification,
+    AnyServerRequest,
+    ClientRequest,
+    NoParams,
+    ServerNotification,
+    ServerRequest,
+)
 from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from protocol.v2.approval import FileChangeApprovalDecision, parse_decision
 from protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
@@ -25,76 +33,51 @@ from protocol.v2.files import FsReadFileParams
 from protocol.v2.items import ThreadItem
 from protocol.v2.methods import TABLE
 from protocol.v2.question import McpServerElicitationRequestParams
-from protocol.v2.server import CodexErrorInfo, PlanType
+from protocol.v2.server import PlanType
 from protocol.v2.settings import ApprovalMode, AskForApproval, GranularAskForApproval, SandboxPolicy
 from protocol.v2.thread import SessionSource, Thread
 from protocol.v2.thread_open import ThreadStartParams, ThreadStartResponse
 from protocol.v2.turn import TurnInterruptParams, TurnStartParams
 from protocol.validation import describe_validation_error
-from tests.wire import thread_samples as samples
+from tests.support.published import definitions
+from tests.support.schema_examples import check_round_trip, examples
 
 ROOT = Path(__file__).parents[2]
 STABLE = thread_schemas.definitions(experimental=False)
 EVERYTHING = thread_schemas.definitions(experimental=True)
-
-
-def valid(name: str, value: Json) -> None:
-    Draft7Validator(schemas.alone(name, EVERYTHING)).validate(value)
+PUBLISHED = definitions(TABLE.api)
 
 
 def row_of(method: str) -> AnyClientRequest:
     return TABLE.client_requests[method]
 
 
-@pytest.mark.parametrize("raw", samples.ITEMS, ids=lambda raw: raw["type"])
-def test_an_item_is_written_as_it_was_read(raw: Json) -> None:
+def check(kind: type, through: Callable[[Json], Json] | None = None) -> None:
+    name = kind.__name__
+    check_round_trip(name, PUBLISHED, through or (lambda raw: read(kind, raw).to_value()))
+
+
+def test_an_item_is_written_as_it_was_read() -> None:
     adapter: TypeAdapter[ThreadItem] = TypeAdapter(ThreadItem)
-    item = adapter.validate_python(raw)
-    assert item.to_value() == raw
-    valid("ThreadItem", raw)
+    check_round_trip("ThreadItem", PUBLISHED, lambda raw: adapter.validate_python(raw).to_value())
 
 
-def test_every_kind_of_item_has_a_sample() -> None:
-    members = get_args(get_args(ThreadItem.__value__)[0])
-    kinds = [kind for member in members for kind in get_args(get_type_hints(member)["type"])]
-    assert len(kinds) == len(set(kinds))
-    assert {raw["type"] for raw in samples.ITEMS} == set(kinds)
+@pytest.mark.parametrize("row", TABLE.server_notifications.values(), ids=lambda row: row.method)
+def test_a_notification_is_written_as_it_was_read(row: AnyServerNotification) -> None:
+    check(row.params)
 
 
-@pytest.mark.parametrize("method", TABLE.server_notifications)
-def test_a_notification_is_written_as_it_was_read(method: str) -> None:
-    raw = samples.NOTIFICATIONS[method]
-    assert read(TABLE.server_notifications[method].params, raw).to_value() == raw
-    valid("ServerNotification", {"method": method, "params": raw})
+@pytest.mark.parametrize("row", TABLE.client_requests.values(), ids=lambda row: row.method)
+def test_a_request_and_its_answer_are_written_as_they_were_read(row: AnyClientRequest) -> None:
+    if row.params is not NoParams:
+        check(row.params, lambda raw: row.parse(raw).to_value())
+    check(row.result)
 
 
-@pytest.mark.parametrize("method", samples.REQUESTS)
-def test_a_request_and_its_answer_fit_their_row(method: str) -> None:
-    params, result = samples.REQUESTS[method]
-    row = row_of(method)
-    written = row.parse(params).to_value()
-    assert params.items() <= written.items() or method == "thread/resume"
-    assert row.parse(written) == row.parse(params)
-    assert read(row.result, result).to_value() == result
-    valid("ClientRequest", {"id": 1, "method": method, "params": params})
-    valid(row.result.__name__, result)
-
-
-@pytest.mark.parametrize("method", TABLE.server_requests)
-def test_a_question_and_its_answer_fit_their_row(method: str) -> None:
-    params, result = samples.SERVER_REQUESTS[method]
-    row = TABLE.server_requests[method]
-    assert read(row.params, params).to_value() == params
-    assert read(row.result, result).to_value() == result
-    valid("ServerRequest", {"id": 1, "method": method, "params": params})
-    valid(row.result.__name__, result)
-
-
-@pytest.mark.parametrize("raw", samples.ERRORS, ids=str)
-def test_a_class_of_errors_is_a_word_or_an_object_with_one_field(raw: Json) -> None:
-    adapter: TypeAdapter[CodexErrorInfo | None] = TypeAdapter(CodexErrorInfo | None)
-    assert adapter.dump_python(adapter.validate_python(raw), mode="json", by_alias=True) == raw
-    valid("TurnError", {"message": "m", "codexErrorInfo": raw})
+@pytest.mark.parametrize("row", TABLE.server_requests.values(), ids=lambda row: row.method)
+def test_a_question_and_its_answer_are_written_as_they_were_read(row: AnyServerRequest) -> None:
+    check(row.params)
+    check(row.result)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +149,7 @@ def test_unknown_fields_are_ignored_and_absent_parameters_are_empty() -> None:
 
 
 def test_a_field_that_must_be_there_though_null_is_asked_for_and_written() -> None:
-    without = {key: value for key, value in samples.THREAD_VALUE.items() if key != "projectId"}
+    without = {key: value for key, value in examples("Thread", PUBLISHED)[0].items() if key != "projectId"}
     with pytest.raises(ValidationError, match="projectId"):
         read(Thread, without)
     assert b'"projectId":null' in read(Thread, {**without, "projectId": None}).to_json()
@@ -176,7 +159,7 @@ def test_a_field_that_must_be_there_though_null_is_asked_for_and_written() -> No
 
 
 def test_an_optional_field_without_a_value_is_null_unless_the_wire_leaves_it_out() -> None:
-    answer = read(ThreadStartResponse, samples.REQUESTS["thread/start"][1])
+    answer = read(ThreadStartResponse, examples("ThreadStartResponse", PUBLISHED)[0])
     assert answer.to_value().items() >= {"reasoningEffort": None, "activePermissionProfile": None}.items()
     asked = TABLE.server_requests["item/commandExecution/requestApproval"].params
     least = {"threadId": "t", "turnId": "u", "itemId": "i", "startedAtMs": 1}
