@@ -3,11 +3,12 @@
 import re
 from typing import TYPE_CHECKING
 
+from tests.simulation.consent_rules import consent_rules
+from tests.simulation.model_rules import model_rules
 from tests.support.invariants import (
     conversations,
     events_of,
     items,
-    orphans,
     rollout,
     spans,
     terminals,
@@ -30,22 +31,16 @@ if TYPE_CHECKING:
 SAYS = ("turn/start", "sendUserMessage", "session/prompt")
 THREAD_NAMES = ("threadId", "conversationId", "sessionId")
 SAID = re.compile(r"\b(w\d+) (?:please|again)")
-TOUCHED = re.compile(r"\btouch (m\d+)")
 
 
 def violations(world: "SimWorld") -> list[str]:
     """Return what is wrong with the world, as texts."""
     broken = [f"{problem}" for person in world.people for problem in _wire(world, person)]
-    broken += _unallowed(world)
-    broken += _unheard(world)
     broken += _overtaken(world)
     if not world.habits.disk_faults:
         broken += [problem for person in world.people for problem in _shown_too_early(person)]
-    broken += [
-        f"model request {n}: {problem}"
-        for n, request in enumerate(world.model.requests)
-        for problem in orphans(request.input)
-    ]
+    broken += consent_rules(world)
+    broken += model_rules(world)
     paths = sorted(world.home.glob("**/rollout-*.jsonl"))
     if not world.habits.disk_faults:  # a write that failed in its middle costs that line
         broken += [problem for path in paths for problem in rollout(path)[1]]
@@ -80,38 +75,6 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     if not world.habits.disk_faults:
         broken += unstored(received, {str(path): rollout(path)[0] for path in paths})
     return broken
-
-
-def _unallowed(world: "SimWorld") -> list[str]:
-    """Return what ran without the yes that the policy asks for."""
-    record, habits = world.record, world.habits
-    if record.session_yes or record.loosened:
-        return []
-    broken = []
-    for ran in world.commands.ran:
-        text = " ".join(ran.argv)
-        if not (found := TOUCHED.search(text)) or found[1] in record.yes:
-            continue
-        if habits.approval_policy == "untrusted":
-            broken.append(f"ran without a yes: {text}")
-        elif habits.sandbox_mode != "danger-full-access" and not ran.confined:
-            broken.append(f"ran outside of the sandbox without a yes: {text}")
-    return broken
-
-
-def _unheard(world: "SimWorld") -> list[str]:
-    """Return words whose turn was completed and that no request to the model has."""
-    heard = {
-        word
-        for request in world.model.requests
-        for text in request.texts()
-        for word in re.findall(r"\bw\d+\b", text)
-    }
-    return [
-        f"{word} was accepted, its turn completed, and the model never got it"
-        for word, state in world.record.words.items()
-        if state == "completed" and word not in heard
-    ]
 
 
 def _overtaken(world: "SimWorld") -> list[str]:
@@ -149,7 +112,9 @@ def _shown_too_early(person: "Person") -> list[str]:
 
 
 def _told_otherwise(person: "Person") -> list[str]:
-    """Return where a client that listens over two APIs was told of other turns over one than over the other."""
+    """Return where a client that listens over two APIs was told of other turns over one than over the other. A thread that
+    is taken back is opened anew, which ends listening over the conversation API.
+    """
     new: dict[str, list[str]] = {}
     old: dict[str, list[str]] = {}
     for message in person.received():
@@ -169,5 +134,5 @@ def _told_otherwise(person: "Person") -> list[str]:
     return [
         f"{thread} was told as {old[thread]} and as {told}"
         for thread, told in new.items()
-        if thread in old and old[thread] != told
+        if thread in old and old[thread] != told and thread not in person.record.reverted
     ]

@@ -6,6 +6,7 @@ Every text that a person says has a word of its own, `w17`, by which the oracle 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from tests.support.client import Logged, MemoryWire
 
 MARK = re.compile(r"\bm\d+\b")
 SAYING = re.compile(r"[ws]\d+\b")
+
+OWN_COMMAND = re.compile(r"\becho (w\d+)")
 
 MOMENTS = (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)
 """Seconds before a deed in a turn: about as long as its parts take."""
@@ -48,17 +51,42 @@ class Gone(Exception):
     """The connection has ended before an answer came."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """A command that a person typed and that has ended."""
+
+    word: str
+    thread: str
+    after_requests: int
+    """So many requests had the model got then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A thread that was copied."""
+
+    child: str
+    parent: str
+    after_requests: int
+
+
 @dataclass(slots=True)
 class Record:
     """What the people of a world did and were told, for the oracle."""
 
     words: dict[str, str] = field(default_factory=dict)
     """The words that were accepted, and how their turn ended: `completed`, another word, or nothing yet."""
-    yes: set[str] = field(default_factory=set)
-    """The marks of what was allowed."""
-    session_yes: bool = False
-    """Something was allowed for the rest of a session."""
+    requests_at_end: dict[str, int] = field(default_factory=dict)
+    """How many requests the model had got when a turn had ended, by the words."""
+    yes: Counter[str] = field(default_factory=Counter)
+    """How often the marks of what was asked about were allowed."""
+    session_yes: set[str] = field(default_factory=set)
+    """What was allowed for the rest of a session."""
     own_commands: set[str] = field(default_factory=set)
+    own_commands_done: list["OwnCommand"] = field(default_factory=list)
+    forks: list["Forked"] = field(default_factory=list)
+    reverted: set[str] = field(default_factory=set)
+    """Threads that were taken back to an earlier turn."""
     loosened: bool = False
     """A person changed the policy or the sandbox."""
     threads: list[str] = field(default_factory=list)
@@ -191,7 +219,15 @@ class Person:
             self.shown.append(Shown(thread, stored_as, 0 if path is None else path.stat().st_size))
 
     # --- questions
+    def _shown_marks(self, question: Json) -> set[str]:
+        """Return the marks of what is asked about, also where only the item or call before shows it."""
+        params = question["params"]
+        id = params.get("itemId") or params.get("callId") or params.get("toolCall", {}).get("toolCallId")
+        shown = [message for message in self.received() if id is not None and _is_begin(message, id)]
+        return set(MARK.findall(json.dumps([question, *shown[-1:]])))
+
     async def _answer(self, question: Json) -> None:
+        marks = self._shown_marks(question)
         kind = self.draws.pick("answer", self.habits.answers)
         with anyio.move_on_after(self.draws.seconds("thinking", *self.habits.thinking)):
             await self.world.calm.wait()
@@ -201,10 +237,9 @@ class Person:
         if len(self._open) > 1:
             self.world.model.note("two questions open at once")
         self._open.remove(question)
-        text = json.dumps(question)
         if kind in ("yes", "session", "twice"):
-            self.record.yes.update(MARK.findall(text))
-            self.record.session_yes |= kind == "session"
+            self.record.yes.update(marks)
+            self.record.session_yes |= marks if kind == "session" else set()
         answer: Json = {"id": question["id"]}
         if kind == "error":
             answer["error"] = {"code": -32000, "message": "no"}
@@ -301,7 +336,9 @@ class Person:
 
     async def _note_end(self, thread: str, turn: str, word: str, ended: anyio.Event) -> None:
         try:
-            self.record.words[word] = await self.ended(thread, turn)
+            state = self.record.words[word] = await self.ended(thread, turn)
+            if state == "completed":
+                self.record.requests_at_end[word] = len(self.world.model.requests)
         except Gone:
             self.record.words[word] = "gone"
         finally:
@@ -353,6 +390,10 @@ class ThreadPerson(Person):
             id = item["id"]
             if item["type"] in STORED and id[14:15] != "5":  # a UUID made of the id of a review is not stored
                 self._note(message["params"]["threadId"], f'"item_id":"{id}"', f'"id":"{id}"')
+            found = OWN_COMMAND.search(item.get("command") or "")
+            if found and item["exitCode"] is not None:
+                own = OwnCommand(found[1], message["params"]["threadId"], len(self.world.model.requests))
+                self.record.own_commands_done.append(own)
 
     def busy(self) -> bool:
         return bool(self._running)
@@ -397,17 +438,20 @@ class ThreadPerson(Person):
             case "steer" | "second turn":
                 await self._steer(thread, deed, turn)
             case "settings":
-                self.record.loosened = True
                 policy = self.draws.pick("new policy", ("never", "untrusted", "on-request"))
+                self.record.loosened |= policy not in ("untrusted", self.habits.approval_policy)
                 await self.ask("thread/settings/update", {"threadId": thread, "approvalPolicy": policy})
             case "resume":
                 await self.history(thread)
             case "read":
                 await self.ask("thread/read", {"threadId": thread, "includeTurns": True})
             case "fork":
+                before = len(self.world.model.requests)
                 answer = await self.ask("thread/fork", {"threadId": thread})
                 if "result" in answer:
-                    self.record.threads.append(answer["result"]["thread"]["id"])
+                    child = answer["result"]["thread"]["id"]
+                    self.record.threads.append(child)
+                    self.record.forks.append(Forked(child, thread, before))
             case "archive":
                 answer = await self.ask("thread/archive", {"threadId": thread})
                 if "result" in answer:
@@ -424,7 +468,9 @@ class ThreadPerson(Person):
             case "name":
                 await self.ask("thread/name/set", {"threadId": thread, "name": self.record.new_word()})
             case "rollback":
-                await self.ask("thread/revert", {"threadId": thread, "numTurns": 1})
+                answer = await self.ask("thread/revert", {"threadId": thread, "beforeTurnId": turn or ""})
+                if "result" in answer:
+                    self.record.reverted.add(thread)
 
     async def _steer(self, thread: str, deed: str, turn: str | None) -> None:
         word = self.record.new_word()
@@ -657,6 +703,14 @@ def _marks(texts: Iterable[str | None]) -> list[str]:
 
 def _text_of(item: Json) -> str:
     return "".join(part.get("text", "") for part in item["content"]) if "content" in item else item["text"]
+
+
+def _is_begin(message: Json, id: str) -> bool:
+    """Tell whether the item or call begins with the message."""
+    params = message.get("params") or {}
+    return bool(
+        (params.get("item") or {}).get("id") == id or (params.get("update") or {}).get("toolCallId") == id
+    )
 
 
 def _words(text: str) -> list[Json]:

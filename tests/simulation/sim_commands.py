@@ -4,9 +4,11 @@ The sandbox plan of every command is the real one; only what the launcher would 
 """
 
 import math
+import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -18,9 +20,12 @@ from app_server.core.exec.report import KILLED, Report
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.exec.service import ServiceProcess
 from app_server.core.exec.terminal import PtySession
+from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.sandbox.probe import SandboxState
 from tests.simulation.sim_model import SimModel
 
+TOUCHED = re.compile(r"\btouch (m\d+)")
+ADDED = re.compile(r"/(m\d+)\.txt")
 FLOOD = b"y\n" * 200_000
 
 
@@ -30,7 +35,15 @@ class Ran:
 
     argv: tuple[str, ...]
     confined: bool
-    at: float
+    after_requests: int
+    """So many requests to the model were made before it."""
+    patch: str | None
+    """What it writes, if it is the writer of a patch."""
+
+    @property
+    def marks(self) -> list[str]:
+        """Return the marks of what it changes."""
+        return TOUCHED.findall(" ".join(self.argv)) if self.patch is None else ADDED.findall(self.patch)
 
 
 @dataclass(slots=True)
@@ -59,7 +72,8 @@ class Commands:
             raise LaunchError("no processes left")
         if outcome == "unavailable" and spec.sandbox is not None:
             raise SandboxUnavailable("no sandbox today")
-        self.ran.append(Ran(spec.argv, spec.sandbox is not None, anyio.current_time()))
+        patch = _document(spec.argv)
+        self.ran.append(Ran(spec.argv, spec.sandbox is not None, len(self.model.requests), patch))
         lasts = 0.0 if self.calm.is_set() else draws.seconds("duration", *habits.durations)
         match outcome:
             case "1":
@@ -70,6 +84,11 @@ class Commands:
                 return Course(0, FLOOD, b"", lasts)
             case "signal":
                 return Course(128 + signal.SIGKILL, b"half", b"", lasts)
+        if patch is not None and spec.sandbox is not None and not spec.sandbox.writable_roots:
+            return Course(1, b"", b"Failed to write: Read-only file system\n", lasts)
+        if patch is not None:
+            code, out, err = apply_document(patch.encode())
+            return Course(code, out.encode(), err.encode(), lasts)
         return Course(0, b"out\n", b"", lasts)
 
 
@@ -81,6 +100,11 @@ class Course:
     stdout: bytes
     stderr: bytes
     seconds: float
+
+
+def _document(argv: Sequence[str]) -> str | None:
+    """Return what the writer of a patch was handed."""
+    return Path(argv[3]).read_text() if argv[-1].endswith("atomic_writer.py") else None
 
 
 class SimSandbox:

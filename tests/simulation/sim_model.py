@@ -5,20 +5,61 @@ the way it may be refused, come late, come in pieces of any size, stand still, o
 """
 
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 
+from app_server.core.context.instructions import instruction_text
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
 from protocol.structs import Json
 from tests.simulation.draws import Draws
 from tests.simulation.habits import Habits
 from tests.support.scripted_model import ModelRequest
 
+MARK = re.compile(r"\bm\d+\b")
 SENTENCES = ("Done.", "I look at it now.", "", "Grüße 👋\u2028 and a\nnew line", "x" * 700)
+
+
+@dataclass(frozen=True, slots=True)
+class SimRequest(ModelRequest):
+    """What the model was sent, and by which server of the world."""
+
+    server: int
+    home: Path
+
+    @property
+    def thread(self) -> str:
+        return str(self.body["prompt_cache_key"])
+
+    @property
+    def is_review(self) -> bool:
+        return str(self.body["instructions"]) == instruction_text("review")
+
+    @property
+    def is_compaction(self) -> bool:
+        return self.texts()[-1:] == [instruction_text("compact")]
+
+    def called_marks(self) -> set[str]:
+        """Return the marks of the calls in it."""
+        kinds = ("function_call", "custom_tool_call")
+        called = [item for item in self.input if item["type"] in kinds]
+        return {
+            mark for item in called for mark in MARK.findall(item.get("arguments", item.get("input", "")))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What the model asked for under one mark."""
+
+    kind: str
+    by: SimRequest
+    """The request that was answered with it."""
 
 
 @dataclass(slots=True)
@@ -27,12 +68,14 @@ class SimModel:
 
     draws: Draws
     habits: Habits
-    requests: list[ModelRequest] = field(default_factory=list)
+    requests: list[SimRequest] = field(default_factory=list)
     faults: bool = True
     """Whether the network may fail: off in the last part of a world."""
     calm: bool = False
     """The model ends every turn with its next reply."""
-    said: set[str] = field(default_factory=set)
+    called: dict[str, Called] = field(default_factory=dict)
+    """By mark."""
+    servers: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     """How often situations came about, by name."""
     _marks: int = 0
@@ -41,7 +84,7 @@ class SimModel:
     def note(self, situation: str) -> None:
         self.seen[situation] = self.seen.get(situation, 0) + 1
 
-    def reply(self, body: Json) -> list[Json]:
+    def reply(self, request: SimRequest) -> list[Json]:
         """Draw the events of one reply."""
         draws, habits = self.draws, self.habits
         events: list[Json] = [{"type": "response.created", "response": {"id": "resp-1"}}]
@@ -52,9 +95,8 @@ class SimModel:
             calls = draws.pick("calls in a reply", habits.calls_per_reply)
         if not calls or draws.chance("words beside calls", 0.4):
             events += self._message()
-        names = _tool_names(body)
         for _ in range(calls):
-            events.append(_done(self._call(names)))
+            events.append(_done(self._call(request)))
         if calls and draws.chance("words behind calls", 0.1):
             events += self._message()
         tokens = 10 if self.calm else draws.pick("tokens", habits.tokens)
@@ -95,12 +137,14 @@ class SimModel:
         }
         return [{"type": "response.reasoning_summary_text.delta", "delta": text}, _done(item)]
 
-    def _call(self, names: set[str]) -> Json:
+    def _call(self, request: SimRequest) -> Json:
         """Draw a call of a tool that was offered, or of one that was not."""
         self._calls += 1
+        names = set(request.tools)
         call_id, mark = f"call-{self._calls}", f"m{self._calls}"
         kinds = [kind for kind in self.habits.call_kinds if kind not in OFFERED or OFFERED[kind] in names]
         kind = self.draws.pick("kind of call", kinds or ["shell"])
+        self.called[mark] = Called(kind, request)
         match kind:
             case "shell":
                 return _shell(names, call_id, f"touch {mark}")
@@ -136,10 +180,6 @@ OFFERED = {"plan": "update_plan", "terminal": "exec_command", "input": "write_st
 """The tool that a kind of call needs."""
 
 
-def _tool_names(body: Json) -> set[str]:
-    return {tool.get("name", tool["type"]) for tool in body.get("tools", ())}
-
-
 def _shell(names: set[str], call_id: str, script: str, more: Mapping[str, Json] | None = None) -> Json:
     if "shell" in names:
         return _function(call_id, "shell", {"command": ["sh", "-c", script], **(more or {})})
@@ -159,8 +199,10 @@ def _done(item: Json) -> Json:
 class SimHttp:
     """The network between a server and its model."""
 
-    def __init__(self, model: SimModel) -> None:
-        self._model = model
+    def __init__(self, model: SimModel, home: Path) -> None:
+        self._model, self._home = model, home
+        model.servers += 1
+        self._server = model.servers
 
     async def warm_up(self) -> None:
         await anyio.lowlevel.checkpoint()
@@ -186,14 +228,15 @@ class SimHttp:
         if request.method == "GET":
             yield SimResponse(self, 200, b'{"models": [], "data": []}', "none", request.idle_seconds)
             return
-        model.requests.append(ModelRequest(request.url, dict(request.headers), body))
+        asked = SimRequest(request.url, dict(request.headers), body, self._server, self._home)
+        model.requests.append(asked)
         if fault.isdigit():
             model.note(f"status {fault}")
             answer = json.dumps({"error": {"message": "sorry", "type": "sorry"}}).encode()
             yield SimResponse(self, int(fault), answer, "none", request.idle_seconds)
             return
         text = "".join(
-            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in model.reply(body)
+            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in model.reply(asked)
         )
         broken = draws.pick("fault of a stream", habits.stream_faults) if model.faults else "none"
         if broken == "no end":

@@ -220,7 +220,7 @@ def _arrive(world: SimWorld, tasks: TaskGroup, api: str, home: Path) -> Person:
             "CODEX_HOME": str(home),
         },
         acp=api == "acp",
-        machine=_machine(world),
+        machine=_machine(world, home),
     )
 
     async def run() -> None:
@@ -279,7 +279,7 @@ async def _calm_down(world: SimWorld, person: Person) -> None:
         await person.leave()
 
 
-def _machine(world: SimWorld) -> Machine:
+def _machine(world: SimWorld, home: Path) -> Machine:
     loop = asyncio.get_running_loop()
     ids = random.Random(len(world.people))
     return Machine(
@@ -287,7 +287,7 @@ def _machine(world: SimWorld) -> Machine:
         monotonic=loop.time,
         random=ids.randbytes,
         disk=sim_disk(world.model, lambda: EPOCH + loop.time()),
-        http=lambda environment: SimHttp(world.model),
+        http=lambda environment: SimHttp(world.model, home),
         runner=runner_of(world.commands),
     )
 

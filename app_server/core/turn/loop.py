@@ -110,7 +110,7 @@ class TurnLoop:
             reply = await self.model_call.request(self._prompt, keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
                 self.model_call.emitter.emit(TurnDiffEvent(unified_diff=diff))
-            items = reply.items(self.model_call.clock())
+            items = self.model_call.hand_over(reply)
             self.model_call.transcript.record(self.model_call.emitter, items)
             self.steps.after_reply(calls=reply.calls)
             if at_begin and not reply.calls and not self.input.has_steered():

@@ -113,7 +113,7 @@ class ModelCall:
     clock: Callable[[], float]
     telemetry: ConversationTelemetry
     current: list[ModelReply] = field(init=False, default_factory=list)
-    """The attempt under way, so that an interrupted turn can keep what came of it."""
+    """The attempt under way, or an answer that is not recorded yet: an interrupted turn keeps what came of it."""
 
     async def request(self, prompt: Callable[[], Prompt], *, keeps_messages: bool = False) -> ModelReply:
         """Request until it is answered; `prompt` is asked anew for each attempt. Raises ModelError when given up; the
@@ -135,6 +135,11 @@ class ModelCall:
                 self.emitter.emit(AttemptFailed(turn_error(error), retries, most))
                 delay = error.retry_after
             await anyio.sleep(self.model.retry_delay(retries) if delay is None else delay)
+
+    def hand_over(self, reply: ModelReply) -> list[ResponseItem]:
+        """Return the items of an answer for who records them now: until then an interrupt keeps them."""
+        self.current.clear()
+        return reply.items(self.clock())
 
     def abandon(self) -> None:
         """Keep what an interrupted turn has done, and say of unfinished calls that they were aborted."""
@@ -159,7 +164,6 @@ class ModelCall:
                 failure = error  # the group still waits for the calls that were begun
         if failure is not None:
             raise failure
-        self.current.clear()
         return reply
 
     async def _read(self, prompt: Prompt, reply: ModelReply, calls: TaskGroup) -> None:

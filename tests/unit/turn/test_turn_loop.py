@@ -24,7 +24,7 @@ from tests.unit.model.scripted import (
     refused,
     text_delta,
 )
-from tests.unit.turn.conftest import Bench
+from tests.unit.turn.conftest import Bench, OnlyAPrompt
 
 CUT = HttpFailure(Fault.CUT, "gone")
 
@@ -162,9 +162,9 @@ async def test_abandoning_twice_or_with_nothing_under_way_is_nothing(bench: Benc
     bench.answers(answer(message_done("done"), COMPLETED))
     model_call = bench.model_call()
     model_call.abandon()
-    await model_call.request(bench.prompt)
+    model_call.hand_over(await model_call.request(bench.prompt))
     model_call.abandon()
-    assert len(bench.history) == 0, "what was answered is the turn's to record"
+    assert len(bench.history) == 0, "what was handed over is the turn's to record"
 
 
 async def test_calls_without_an_id_get_one_and_without_tools_none_runs(bench: Bench) -> None:
@@ -279,6 +279,26 @@ async def test_a_limit_that_is_reached_again_later_is_compacted_again(bench: Ben
     )
     await bench.loop(bench.model_call(), compact_limit=500).run(WORDS)
     assert bench.compacted == 2
+
+
+async def test_a_turn_that_is_interrupted_behind_a_reply_keeps_its_calls(bench: Bench) -> None:
+    """The diff of its patches is made in a thread, before the reply is recorded."""
+
+    class Hangs(OnlyAPrompt):
+        async def diff(self) -> str | None:
+            await anyio.sleep_forever()
+            return None
+
+    bench.answers(answer(note("a"), COMPLETED))
+    loop = bench.loop(bench.model_call())
+    loop.steps = Hangs()
+    async with anyio.create_task_group() as group:
+        group.start_soon(loop.run, WORDS)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    loop.interrupted()
+    kinds = [item.type for item in bench.history.items]
+    assert kinds == ["message", "function_call", "function_call_output"]
 
 
 async def test_an_interrupted_turn_leaves_its_words_and_whole_pairs(bench: Bench) -> None:

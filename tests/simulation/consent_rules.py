@@ -1,0 +1,32 @@
+"""What must be true of what ran: each run that the policy asks about has a yes of its own, and nothing runs without the
+sandbox that did not run in it before, unless the model asked for that.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimWorld
+
+
+def consent_rules(world: "SimWorld") -> Iterator[str]:
+    """Yield what ran without the yes that the policy asks for."""
+    record, habits = world.record, world.habits
+    runs: Counter[tuple[str, bool]] = Counter(
+        (mark, ran.confined) for ran in world.commands.ran for mark in ran.marks
+    )
+    boxed = habits.sandbox_mode != "danger-full-access"
+    for mark in dict.fromkeys(mark for mark, _ in runs):
+        confined, free = runs[mark, True], runs[mark, False]
+        kind, yes = world.model.called[mark].kind, record.yes[mark]
+        if boxed and kind != "escalated" and free > confined:
+            yield f"{mark} ran outside of the sandbox {free} times, and {confined} times in it before"
+        if record.loosened or mark in record.session_yes:
+            continue
+        if habits.approval_policy == "untrusted":
+            needed = confined + free if kind != "patch" else confined or free
+        else:
+            needed = free if boxed else 0
+        if needed > yes:
+            yield f"{mark} ran {confined} times in the sandbox and {free} times outside, with {yes} times yes"

@@ -1,0 +1,103 @@
+"""What must be true of what the model was sent: it hears every word in its turn, learns what became of its calls,
+forgets nothing but what a compaction summarises, and is sent no output without bounds.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.sim_model import SimRequest
+from tests.support.invariants import orphans
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimWorld
+
+WORD = re.compile(r"\bw\d+\b")
+MOST_OUTPUT = 16 * 1024
+"""Characters of an output; the server keeps ten kilobytes of one."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the model has to know of a thread: the words that were said, and the marks of what was done."""
+
+    server: int
+    words: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
+
+
+def model_rules(world: "SimWorld") -> list[str]:
+    """Return what is wrong with the requests of a world."""
+    broken = [*_unheard(world), *_forgotten(world)]
+    for n, request in enumerate(world.model.requests):
+        broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
+        broken += [
+            f"model request {n}: the output of {call} has {len(text)} characters"
+            for call, text in request.outputs().items()
+            if len(text) > MOST_OUTPUT
+        ]
+    return broken
+
+
+def _said(world: "SimWorld", request: SimRequest) -> list[str]:
+    """Return the words that people said, without those of the commands that they typed."""
+    words = WORD.findall(" ".join(request.texts()))
+    return [word for word in words if word not in world.record.own_commands]
+
+
+def _unheard(world: "SimWorld") -> Iterator[str]:
+    """Yield words whose turn was completed before any request to the model had them."""
+    record, requests = world.record, world.model.requests
+    heard: dict[str, int] = {}
+    for n, request in enumerate(requests):
+        for word in WORD.findall(" ".join(request.texts())):
+            heard.setdefault(word, n)
+    for word, state in record.words.items():
+        until = record.requests_at_end.get(word, len(requests))
+        if state == "completed" and heard.get(word, len(requests)) >= until:
+            yield f"{word} was accepted, its turn completed, and the model never got it"
+
+
+def _forgotten(world: "SimWorld") -> Iterator[str]:
+    """Yield what a request leaves out that the model was sent before, or that was done in its thread."""
+    record, model = world.record, world.model
+    known: dict[str, _Known] = {}
+    ran, own, forks = list(world.commands.ran), list(record.own_commands_done), list(record.forks)
+    for n, request in enumerate(model.requests):
+        while ran and ran[0].after_requests <= n:
+            for mark in ran.pop(0).marks:
+                by = model.called[mark].by
+                if not by.is_review and by.thread in known:
+                    known[by.thread].done.add(mark)
+        while own and own[0].after_requests <= n:
+            command = own.pop(0)
+            if command.thread in known:
+                known[command.thread].done.add(command.word)
+        while forks and forks[0].after_requests <= n:
+            fork = forks.pop(0)
+            if fork.parent in known and not world.habits.disk_faults:
+                parent = known[fork.parent]
+                known[fork.child] = _Known(parent.server, set(parent.words), set(parent.done))
+        if request.is_review or request.home != world.home:
+            continue
+        before = known.get(request.thread)
+        if request.is_compaction:
+            if before is not None:
+                before.done.clear()
+            continue
+        words = set(_said(world, request))
+        done = request.called_marks() | {word for word in record.own_commands if word in str(request.texts())}
+        if before is not None and not _may_lose(world, before, request):
+            if missing := before.words - words:
+                yield f"model request {n} leaves out what was said: {sorted(missing)}"
+            if missing := before.done - done:
+                yield f"model request {n} leaves out what was done: {sorted(missing)}"
+        known[request.thread] = _Known(request.server, words, done)
+
+
+def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
+    """Tell whether the request may know less: turns were taken back, or the server before could not store all."""
+    if request.thread in world.record.reverted:
+        return True
+    return before.server != request.server and (world.killed.is_set() or world.habits.disk_faults > 0)
