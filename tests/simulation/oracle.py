@@ -112,8 +112,8 @@ def _shown_too_early(person: "Person") -> list[str]:
 
 
 def _told_otherwise(person: "Person") -> list[str]:
-    """Return where a client that listens over two APIs was told of other turns over one than over the other. A thread that
-    is taken back is opened anew, which ends listening over the conversation API.
+    """Return where a client that listens over two APIs was told of other turns over one than over the other. A thread
+    that is taken back is opened anew, which ends listening over the conversation API.
     """
     new: dict[str, list[str]] = {}
     old: dict[str, list[str]] = {}
