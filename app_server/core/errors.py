@@ -135,27 +135,44 @@ class IssuerUnreachable(AuthError):
 
 
 class ModelError(CoreError):
-    """A request to the model failed. `retryable` says whether the turn loop may try the stream again."""
+    """A request to the model failed."""
 
-    retryable = False
-    details: str | None = None
-    """What to do about it, for clients that show more than the text."""
     retry_after: float | None = None
     """Seconds that the provider asked to wait before the next attempt; None leaves it to the back-off."""
+
+    def __init__(
+        self,
+        text: str,
+        error_class: ErrorClass = ErrorClass.OTHER,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        details: str | None = None,
+    ) -> None:
+        """`status` is that of the response; `retryable` says whether the turn loop may try the stream again, `details`
+        what to do, for clients that show more than the text.
+        """
+        super().__init__(text)
+        self.error_class, self.status = error_class, status
+        self.retryable, self.details = retryable, details
 
 
 class StreamDisconnected(ModelError):
     """The stream broke, went idle or ended before the response was complete."""
 
-    error_class = ErrorClass.RESPONSE_STREAM_DISCONNECTED
-    retryable = True
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(f"stream disconnected before completion: {reason}")
+    def __init__(
+        self,
+        reason: str,
+        retry_after: float | None = None,
+        error_class: ErrorClass = ErrorClass.RESPONSE_STREAM_DISCONNECTED,
+    ) -> None:
+        super().__init__(f"stream disconnected before completion: {reason}", error_class, retryable=True)
         self.retry_after = retry_after
 
 
 class ContextWindowExceeded(ModelError):
     """The conversation no longer fits into the model's context window."""
 
-    error_class = ErrorClass.CONTEXT_WINDOW_EXCEEDED
+    def __init__(self) -> None:
+        text = "The conversation has become too long for this model. Start a new one, or ask with less of it."
+        super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)

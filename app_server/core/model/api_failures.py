@@ -12,25 +12,21 @@ from msgspec import Struct
 
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model.model_errors import (
-    CONTEXT_FULL,
     LONGEST_EXCERPT,
     OVERLOADED,
-    AccessBlocked,
-    CyberPolicy,
-    InvalidPrompt,
-    ModelUnknown,
-    ProviderFailing,
-    QuotaExceeded,
-    ResponseFailed,
-    RetryLimitReached,
+    USED_UP,
     Unauthorized,
     UnexpectedStatus,
     UsageLimitReached,
-    UsageNotIncluded,
-    WaitTooLong,
+    access_blocked,
     excerpt,
+    provider_failing,
+    response_failed,
+    retry_limit_reached,
+    wait_too_long,
 )
 from app_server.core.model.payload import count, mapping, parse_object, text_of
+from protocol.engine.errors import ErrorClass
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
 from protocol.structs import Json
 
@@ -100,24 +96,29 @@ def reported_failure(error: Json) -> ModelError:
     if known is not None:
         return known
     if _TOO_LONG.search(message[:LONGEST_EXCERPT]):
-        return ContextWindowExceeded(CONTEXT_FULL)
+        return ContextWindowExceeded()
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
-    return ResponseFailed(excerpt(message), code, delay)
+    return response_failed(excerpt(message), code, delay)
 
 
 def known_failure(code: str, message: str) -> ModelError | None:
     """The error for a code that makes a retry useless; None for other codes."""
     match code:
         case "context_length_exceeded":
-            return ContextWindowExceeded(CONTEXT_FULL)
+            return ContextWindowExceeded()
         case "insufficient_quota":
-            return QuotaExceeded()
+            text = "The account's quota is used up. Look at its plan and billing details."
+            return ModelError(text, USED_UP)
         case "usage_not_included":
-            return UsageNotIncluded()
+            text = "Your ChatGPT plan does not include the use of this model from here."
+            return ModelError(text, USED_UP)
         case "invalid_prompt":
-            return InvalidPrompt(message)
+            text = f"The provider does not accept the request: {excerpt(message)}"
+            return ModelError(text, ErrorClass.BAD_REQUEST)
         case "cyber_policy":
-            return CyberPolicy(FLAGGED if message == UNEXPLAINED else excerpt(message))
+            # The provider's own words say what to do.
+            text = FLAGGED if message == UNEXPLAINED else excerpt(message)
+            return ModelError(text, ErrorClass.CYBER_POLICY)
         case _:
             return None
 
@@ -166,11 +167,11 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
     if status in (408, 429) or status >= 500:
         return _overloaded(status, headers, named=OVERLOADED in kinds)
     if status in (400, 413, 422) and _TOO_LONG.search(message[:LONGEST_EXCERPT]):
-        return RequestFailure(ContextWindowExceeded(CONTEXT_FULL))
+        return RequestFailure(ContextWindowExceeded())
     if status == 403 and "Cloudflare" in text and "blocked" in text:
-        return RequestFailure(AccessBlocked(status))
+        return RequestFailure(access_blocked(status))
     if status in (400, 404) and _names_no_model(kinds, message):
-        return RequestFailure(ModelUnknown(status, text))
+        return RequestFailure(UnexpectedStatus(status, text, model_unknown=True))
     return RequestFailure(UnexpectedStatus(status, text))
 
 
@@ -191,11 +192,11 @@ def _overloaded(status: int, headers: Mapping[str, str], *, named: bool) -> Requ
     """`named`: by the error's own code."""
     delay = retry_after(headers)
     if delay is not None and delay > LONGEST_WAIT:
-        return RequestFailure(WaitTooLong(status, delay))
+        return RequestFailure(wait_too_long(status, delay))
     if status == 500:
-        return RequestFailure(ProviderFailing(), again=True, delay=delay)
+        return RequestFailure(provider_failing(), again=True, delay=delay)
     request_id = headers.get("x-request-id") or headers.get("cf-ray")
-    failed = RetryLimitReached(status, request_id, overloaded=named)
+    failed = retry_limit_reached(status, request_id, overloaded=named)
     return RequestFailure(failed, again=True, delay=delay)
 
 

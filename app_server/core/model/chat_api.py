@@ -13,7 +13,7 @@ from msgspec import Struct
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
-from app_server.core.model.model_errors import CLOSED_EARLY, IncompleteResponse
+from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.model_events import (
     Completed,
     ModelEvent,
@@ -147,7 +147,7 @@ class ChatDecoder:
 
     def _complete(self, out: list[ModelEvent]) -> None:
         if self._finish in CUT_SHORT and not self._text and not self._calls:
-            raise IncompleteResponse(self._finish)
+            raise incomplete_response(self._finish)
         self._end_reasoning(out)
         if self._text:
             out.append(OutputItemDone(_message("".join(self._text))))

@@ -8,9 +8,11 @@ from dataclasses import field
 from typing import Protocol
 from urllib.parse import urlencode
 
+from app_server.core import remedies
 from app_server.core.auth.home_login import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
+from app_server.core.errors import ModelError
+from app_server.core.model.model_errors import missing_variable
 from app_server.core.model.prompt import ClientIdentity
 from protocol.records import dataclass
 
@@ -50,7 +52,7 @@ def endpoint(
     identity: ClientIdentity,
     login: Credentials | None,
 ) -> Endpoint:
-    """`login` counts where the provider has no key of its own. Raises MissingVariable, NoBaseUrl."""
+    """`login` counts where the provider has no key of its own. Raises ModelError."""
     headers = {"originator": identity.originator, "user-agent": identity.user_agent}
     headers |= {name.lower(): value for name, value in provider.http_headers.items()}
     for name, variable in provider.env_http_headers.items():
@@ -75,7 +77,7 @@ def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials
         return None
     key = env.get(provider.env_key, "").strip()
     if not key and login is None:
-        raise MissingVariable(provider.env_key, provider.env_key_instructions)
+        raise missing_variable(provider.env_key, provider.env_key_instructions)
     return key or None
 
 
@@ -105,7 +107,7 @@ def _url(provider: ProviderConfig, path: str, *, chatgpt: bool) -> str:
     base = provider.base_url
     if base is None:
         if not provider.requires_openai_auth:
-            raise NoBaseUrl(provider.id)
+            raise ModelError(str(remedies.no_base_url(provider.id)))
         base = CHATGPT_URL if chatgpt else OPENAI_URL
     query = urlencode(dict(provider.query_params))
     return f"{base.rstrip('/')}/{path}" + (f"?{query}" if query else "")

@@ -16,7 +16,7 @@ import anyio
 from app_server.core import remedies
 from app_server.core.auth.home_login import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.errors import AuthError, ModelError
+from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.model.api_failures import RequestFailure, rate_limits, refuses_usage, request_failure
@@ -26,13 +26,11 @@ from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint
 from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes
 from app_server.core.model.model_errors import (
-    ConnectionFailed,
-    CredentialsUnavailable,
-    HeadersTimedOut,
-    ModelUnknown,
-    NotAnEventStream,
     Unauthorized,
+    UnexpectedStatus,
     backoff,
+    connection_failed,
+    excerpt,
 )
 from app_server.core.model.model_events import ModelEvent, RateLimits
 from app_server.core.model.prompt import ClientIdentity, Prompt, RequestSettings
@@ -40,6 +38,7 @@ from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body
 from app_server.core.model.stream import EventStream
 from app_server.masking import MASK, is_secret_name, masked_text
+from protocol.engine.errors import ErrorClass
 from protocol.structs import replace
 
 log = logging.getLogger(__name__)
@@ -147,11 +146,8 @@ class ModelClient:
                     if login is not None:
                         continue
                 raise self._refused(login)
-            if isinstance(outcome.error, ModelUnknown):
-                problem = remedies.model_unknown(self.provider.id, settings.model)
-                raise ModelUnknown(outcome.error.status, outcome.error.body, problem)
             if not outcome.again or attempt >= self.provider.request_max_retries:
-                raise outcome.error
+                raise self._explained(outcome.error, settings.model)
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)
@@ -164,6 +160,12 @@ class ModelClient:
             return Unauthorized(remedies.NOBODY_LOGGED_IN)
         # Clients of the conversation API compare the text of this case.
         return Unauthorized(details=remedies.key_not_sent(self.provider.id))
+
+    def _explained(self, error: ModelError, model: str) -> ModelError:
+        if isinstance(error, UnexpectedStatus) and error.model_unknown and error.status is not None:
+            problem = remedies.model_unknown(self.provider.id, model)
+            return UnexpectedStatus(error.status, error.body, problem)
+        return error
 
     def _report_attempt(
         self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure
@@ -221,7 +223,9 @@ class ModelClient:
             return answer
         beginning = _without_secrets(await _beginning(answer), target)
         if 200 <= answer.status < 300:
-            failed = RequestFailure(NotAnEventStream(content_type, beginning.decode("utf-8", "replace")))
+            kind, quoted = excerpt(content_type), excerpt(beginning.decode("utf-8", "replace"))
+            text = f"The provider answered with {kind} instead of an event stream: {quoted}"
+            failed = RequestFailure(ModelError(text))
         else:
             failed = request_failure(answer.status, answer.headers, beginning)
         return replace(failed, status=answer.status)
@@ -230,22 +234,23 @@ class ModelClient:
         try:
             return await self._login.credentials() if self._login else None
         except AuthError as error:
-            raise CredentialsUnavailable(str(error)) from error
+            raise ModelError(str(error), ErrorClass.UNAUTHORIZED) from error
 
     async def _renewed(self, refused: Credentials) -> Credentials | None:
         try:
             return await self._login.refresh(refused) if self._login else None
         except AuthError as error:
-            raise CredentialsUnavailable(str(error)) from error
+            raise ModelError(str(error), ErrorClass.UNAUTHORIZED) from error
 
 
 def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFailure:
     if failure.fault is Fault.HEADERS_LATE:
         # It took as long as a stream may be idle: whether to wait so long again is for the turn to say.
-        return RequestFailure(HeadersTimedOut())
+        late = "the provider took the request and did not begin to answer in time"
+        return RequestFailure(StreamDisconnected(late))
     useless = failure.fault is Fault.UNTRUSTED
     where = origin(target.url) or "the provider"
-    error: ModelError = ConnectionFailed(provider, where, failure.reason, retryable=not useless)
+    error = connection_failed(provider, where, failure.reason, retryable=not useless)
     return RequestFailure(error, again=not useless)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
-from app_server.core.model.model_errors import CLOSED_EARLY, IncompleteResponse
+from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.model_events import (
     Completed,
     Created,
@@ -130,7 +130,7 @@ def _error(payload: Payload) -> ModelEvent:
 
 def _incomplete(payload: Payload) -> ModelEvent:
     details = mapping(mapping(payload.get("response")).get("incomplete_details"))
-    raise IncompleteResponse(text_of(details.get("reason")) or "unknown")
+    raise incomplete_response(text_of(details.get("reason")) or "unknown")
 
 
 _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {

@@ -13,7 +13,7 @@ from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
-from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge, ResponseUnreadable
+from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge
 from app_server.core.model.model_events import ModelEvent
 from app_server.core.model.payload import MAX_ANSWER_BYTES
 from app_server.core.threads import YieldBudget
@@ -123,6 +123,6 @@ def _stream_failure(failure: HttpFailure) -> ModelError:
         case Fault.TOO_LARGE:
             return ResponseTooLarge(failure.reason)
         case Fault.ENCODED:
-            return ResponseUnreadable(failure.reason)
+            return ModelError(f"The model's provider sent {failure.reason}.")
         case _:
             return StreamDisconnected(DISCONNECTED)

@@ -205,7 +205,6 @@ class TurnEmitter:
 
 def turn_error(error: BaseException) -> TurnError:
     """Describe an error by its text, which is fit for a user, and its class."""
-    error_class = error.error_class if isinstance(error, CoreError) else ErrorClass.OTHER
-    status = getattr(error, "status", None)
-    details = error.details if isinstance(error, ModelError) else None
-    return TurnError(str(error), error_class, status if isinstance(status, int) else None, details)
+    if isinstance(error, ModelError):
+        return TurnError(str(error), error.error_class, error.status, error.details)
+    return TurnError(str(error), error.error_class if isinstance(error, CoreError) else ErrorClass.OTHER)

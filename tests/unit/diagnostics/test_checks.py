@@ -36,7 +36,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.model_errors import ConnectionFailed, MissingVariable, NoBaseUrl
+from app_server.core.model.model_errors import connection_failed, missing_variable
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.remedies import Problem
 from app_server.core.rollout.locks import history_lock
@@ -387,13 +387,13 @@ def checked(home: Path, text: str, answer: ModelList | ModelsUnknown | None, **e
 
 
 def test_of_providers(tmp_path: Path) -> None:
-    """The sentences of `MissingVariable` and the like are the errors of a turn."""
+    """The sentences of `model_errors` are the errors of a turn."""
     missing = checked(tmp_path, KEYED, None)
-    assert str(parts(missing)) == str(MissingVariable("MINE_KEY", None))
+    assert str(parts(missing)) == str(missing_variable("MINE_KEY", None))
     down = checked(tmp_path, WITH_KEY, ModelsUnknown("Connection refused", unreachable=True))
-    assert str(parts(down)) == str(ConnectionFailed("mine", "http://models.test", "Connection refused"))
+    assert str(parts(down)) == str(connection_failed("mine", "http://models.test", "Connection refused"))
     without = checked(tmp_path, WITH_KEY.replace("base_url", "#base_url"), None)
-    assert str(parts(without)) == str(NoBaseUrl("mine"))
+    assert str(parts(without)) == str(remedies.no_base_url("mine"))
     refused = checked(tmp_path, KEYED, ModelsUnknown("", 401), MINE_KEY="k")
     assert parts(refused) == remedies.key_refused("mine", "in MINE_KEY")
     keyless = checked(tmp_path, WITH_KEY, ModelsUnknown("", 401))

@@ -16,14 +16,8 @@ from app_server.core.model.api_failures import RequestFailure, rate_limits, requ
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.model_errors import (
     LONGEST_DELAY,
-    AccessBlocked,
-    QuotaExceeded,
     ResponseTooLarge,
-    ResponseUnreadable,
-    RetryLimitReached,
     UsageLimitReached,
-    UsageNotIncluded,
-    WaitTooLong,
     backoff,
 )
 from app_server.core.model.model_events import Completed, ModelEvent
@@ -143,12 +137,9 @@ def test_events_that_are_not_json_are_logged_once(caplog: pytest.LogCaptureFixtu
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"), [(Fault.TOO_LARGE, ResponseTooLarge), (Fault.ENCODED, ResponseUnreadable)]
-)
-async def test_what_would_come_again_is_not_asked_for_again(fault: Fault, kind: type[ModelError]) -> None:
+@pytest.mark.parametrize("fault", [Fault.TOO_LARGE, Fault.ENCODED])
+async def test_what_would_come_again_is_not_asked_for_again(fault: Fault) -> None:
     error, events = await failed(CREATED, HttpFailure(fault, "an answer for tests"))
-    assert isinstance(error, kind)
     assert "sent an answer for tests" in str(error)
     assert not error.retryable
     assert len(events) == 2
@@ -248,8 +239,8 @@ def test_limits_of_the_account() -> None:
     assert "plus" in str(error)
     assert "2024-01-01 at 00:30 UTC" in str(error)
     assert error.rate_limits == RateLimitSnapshot()
-    assert isinstance(told(429, {"type": "usage_not_included"}).error, UsageNotIncluded)
-    assert isinstance(told(429, {"code": "insufficient_quota"}).error, QuotaExceeded)
+    assert "does not include" in str(told(429, {"type": "usage_not_included"}).error)
+    assert "quota is used up" in str(told(429, {"code": "insufficient_quota"}).error)
     for ended in (told(429, {"type": "usage_limit_reached"}), told(429, {"code": "insufficient_quota"})):
         assert not ended.again
         assert not ended.error.retryable
@@ -279,7 +270,7 @@ def test_a_full_context_is_known_by_its_code() -> None:
 
 def test_a_gateway_that_blocks_is_named() -> None:
     refused = request_failure(403, {}, b"<html>Cloudflare: sorry, you have been blocked</html>")
-    assert isinstance(refused.error, AccessBlocked)
+    assert "Cloudflare" in str(refused.error)
     assert "html" not in str(refused.error)
 
 
@@ -294,10 +285,10 @@ def test_an_error_response_may_have_any_body(body: bytes) -> None:
 def test_a_long_retry_after_ends_the_retries() -> None:
     assert told(429, retry_after="3").delay == 3
     refused = told(429, retry_after="3600")
-    assert isinstance(refused.error, WaitTooLong)
+    assert "asks to wait" in str(refused.error)
     assert not refused.again
     assert "3600 seconds" in str(refused.error)
-    assert isinstance(told(429, retry_after="0").error, RetryLimitReached)
+    assert "exceeded retry limit" in str(told(429, retry_after="0").error)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model.chat_api import ChatDecoder
-from app_server.core.model.model_errors import IncompleteResponse
 from app_server.core.model.model_events import (
     Completed,
     ModelEvent,
@@ -190,7 +189,7 @@ def test_nothing_counts_after_the_closing_mark() -> None:
 
 def test_an_answer_that_was_cut_short_keeps_what_there_is() -> None:
     assert read(piece(content="so far"), piece("length"), DONE)[1] == message("so far")
-    with pytest.raises(IncompleteResponse, match="content_filter"):
+    with pytest.raises(ModelError, match="content_filter"):
         read(piece("content_filter"), DONE)
 
 

@@ -10,14 +10,6 @@ from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.model.model_errors import (
-    ConnectionFailed,
-    CredentialsUnavailable,
-    HeadersTimedOut,
-    MissingVariable,
-    ModelUnknown,
-    NotAnEventStream,
-    ProviderFailing,
-    RetryLimitReached,
     Unauthorized,
     UnexpectedStatus,
 )
@@ -205,48 +197,46 @@ async def test_requests_are_retried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "kind"),
+    ("outcome", "said"),
     [
-        (refused(500), ProviderFailing),
-        (refused(429), RetryLimitReached),
-        (refused(503), RetryLimitReached),
-        (HttpFailure(Fault.UNREACHABLE, "Connection refused"), ConnectionFailed),
-        (HttpFailure(Fault.NO_ANSWER, "closed"), ConnectionFailed),
+        (refused(500), "is failing or overloaded"),
+        (refused(429), "exceeded retry limit, last status: 429"),
+        (refused(503), "exceeded retry limit, last status: 503"),
+        (HttpFailure(Fault.UNREACHABLE, "Connection refused"), "No connection to"),
+        (HttpFailure(Fault.NO_ANSWER, "closed"), "No connection to"),
     ],
 )
-async def test_retries_end(outcome: ScriptedAnswer | HttpFailure, kind: type[ModelError]) -> None:
+async def test_retries_end(outcome: ScriptedAnswer | HttpFailure, said: str) -> None:
     naps = Naps()
     error, http = await failing(*[outcome] * 3, request_max_retries=2, sleep=naps)
-    assert isinstance(error, kind)
+    assert said in str(error)
     assert error.retryable
     assert len(http.requests) == 3
     assert len(naps.taken) == 2
 
 
 @pytest.mark.parametrize(
-    ("outcome", "kind"),
+    ("outcome", "said"),
     [
-        (refused(400, {"error": {}}), UnexpectedStatus),
-        (refused(403), UnexpectedStatus),
-        (refused(404), UnexpectedStatus),
-        (refused(302, location="http://elsewhere.test/"), UnexpectedStatus),
-        (refused(401), Unauthorized),
-        (refused(200, {"no": "stream"}), NotAnEventStream),
-        (HttpFailure(Fault.UNTRUSTED, "certificate"), ConnectionFailed),
+        (refused(400, {"error": {}}), "unexpected status 400"),
+        (refused(403), "unexpected status 403"),
+        (refused(404), "unexpected status 404"),
+        (refused(302, location="http://elsewhere.test/"), "unexpected status 302"),
+        (refused(401), "last status: 401"),
+        (refused(200, {"no": "stream"}), "instead of an event stream"),
+        (HttpFailure(Fault.UNTRUSTED, "certificate"), "No connection to"),
     ],
 )
-async def test_what_would_not_change_is_not_retried(
-    outcome: ScriptedAnswer | HttpFailure, kind: type[ModelError]
-) -> None:
+async def test_what_would_not_change_is_not_retried(outcome: ScriptedAnswer | HttpFailure, said: str) -> None:
     error, http = await failing(outcome, request_max_retries=4)
-    assert isinstance(error, kind)
+    assert said in str(error)
     assert not error.retryable
     assert len(http.requests) == 1
 
 
 async def test_waiting_for_headers_is_for_the_turn_to_repeat() -> None:
     error, http = await failing(HttpFailure(Fault.HEADERS_LATE, "late"), request_max_retries=4)
-    assert isinstance(error, HeadersTimedOut)
+    assert "did not begin to answer in time" in str(error)
     assert error.retryable
     assert len(http.requests) == 1
 
@@ -256,7 +246,7 @@ async def test_a_connection_that_was_closed_meanwhile_uses_no_retry() -> None:
     http = ScriptedHttp(stale, FINE)
     assert await ask(client_for(http)) == EVENTS
     error, http = await failing(stale, stale)
-    assert isinstance(error, ConnectionFailed)
+    assert "No connection to" in str(error)
 
 
 async def test_errors_show_no_secret_and_no_query() -> None:
@@ -270,7 +260,7 @@ async def test_errors_show_no_secret_and_no_query() -> None:
         await ask(client_for(http, http_headers={"X-Api-Key": "plain-1"}, query_params={"sig": "plain-2"}))
     assert "plain-" not in str(caught.value)
     http = ScriptedHttp(HttpFailure(Fault.UNREACHABLE, "Connection refused"))
-    with pytest.raises(ConnectionFailed) as unreached:
+    with pytest.raises(ModelError, match="No connection to") as unreached:
         await ask(client_for(http, query_params={"key": "key-1"}))
     assert "http://provider.test: Connection refused" in str(unreached.value)
     assert "key-1" not in str(unreached.value)
@@ -279,7 +269,7 @@ async def test_errors_show_no_secret_and_no_query() -> None:
 
 async def test_a_missing_key_sends_nothing() -> None:
     http = ScriptedHttp()
-    with pytest.raises(MissingVariable):
+    with pytest.raises(ModelError, match="Missing environment variable"):
         await ask(client_for(http, env_key="KEY"))
     assert http.requests == []
 
@@ -298,14 +288,14 @@ async def test_a_refused_login_is_renewed_once() -> None:
 @pytest.mark.parametrize("login", [Login("old", None), Login("old", fails="refresh")])
 async def test_a_login_that_cannot_be_renewed(login: Login) -> None:
     http = ScriptedHttp(refused(401))
-    with pytest.raises((Unauthorized, CredentialsUnavailable)):
+    with pytest.raises(ModelError):
         await ask(client_for(http, login=login, requires_openai_auth=True))
     assert len(http.requests) == 1
 
 
 async def test_a_login_that_has_ended_sends_nothing() -> None:
     http = ScriptedHttp()
-    with pytest.raises(CredentialsUnavailable, match="the login has ended"):
+    with pytest.raises(ModelError, match="the login has ended"):
         await ask(client_for(http, login=Login(fails="credentials"), requires_openai_auth=True))
 
 
@@ -345,7 +335,7 @@ async def test_a_key_that_is_not_configured_is_told_beside_the_text() -> None:
     ],
 )
 async def test_an_unknown_model_is_told_as_such(status: int, body: Json) -> None:
-    with pytest.raises(ModelUnknown) as caught:
+    with pytest.raises(ModelError, match="does not offer the model") as caught:
         await ask(client_for(ScriptedHttp(refused(status, body))))
     assert str(caught.value).startswith(f"unexpected status {status} ")
     assert str(caught.value).endswith(
@@ -355,7 +345,7 @@ async def test_an_unknown_model_is_told_as_such(status: int, body: Json) -> None
 
 async def test_a_provider_that_is_down_is_told_with_what_to_look_at() -> None:
     http = ScriptedHttp(HttpFailure(Fault.UNREACHABLE, "Connection refused"))
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(ModelError, match="No connection to") as caught:
         await ask(client_for(http))
     assert str(caught.value) == str(
         remedies.provider_unreachable("mock", "http://provider.test", "Connection refused")

@@ -6,6 +6,7 @@ import pytest
 
 from app_server.core.auth.home_login import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.errors import ModelError
 from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
 from app_server.core.model.families import (
     EFFORT_WORDS,
@@ -17,7 +18,6 @@ from app_server.core.model.families import (
     ShellToolKind,
     find_family,
 )
-from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
 from protocol.policy import ReasoningEffort, Verbosity
 from protocol.structs import Json
 from tests.unit.model.scripted import IDENTITY, provider_config
@@ -40,7 +40,7 @@ def test_default_addresses() -> None:
     assert resolve(**openai).url == f"{OPENAI_URL}/responses"
     assert resolve(login=API_KEY, **openai).url == f"{OPENAI_URL}/responses"
     assert resolve(login=CHATGPT, **openai).url == f"{CHATGPT_URL}/responses"
-    with pytest.raises(NoBaseUrl, match="mock"):
+    with pytest.raises(ModelError, match="mock"):
         resolve(base_url=None)
 
 
@@ -78,11 +78,11 @@ def test_the_account_goes_with_its_own_token_only() -> None:
 
 
 def test_a_missing_key_is_named_with_its_instructions() -> None:
-    with pytest.raises(MissingVariable) as caught:
+    with pytest.raises(ModelError, match="Missing environment variable") as caught:
         resolve({"DESK_KEY": " "}, env_key="DESK_KEY", env_key_instructions="Get one at the desk.")
     assert str(caught.value) == "Missing environment variable: `DESK_KEY`. Get one at the desk."
     assert not caught.value.retryable
-    with pytest.raises(MissingVariable, match=r"^Missing environment variable: `DESK_KEY`; set it to "):
+    with pytest.raises(ModelError, match=r"^Missing environment variable: `DESK_KEY`; set it to "):
         resolve(env_key="DESK_KEY")
 
 

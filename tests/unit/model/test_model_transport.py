@@ -14,10 +14,7 @@ from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_errors import (
-    ConnectionFailed,
-    HeadersTimedOut,
     ResponseTooLarge,
-    ResponseUnreadable,
     UnexpectedStatus,
 )
 from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta
@@ -98,7 +95,7 @@ async def test_a_connection_cut_in_the_middle(provider: ProviderServer, http: La
 
 async def test_an_answer_that_is_no_http(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(Bytes(b"220 smtp.test ready\r\n\r\n"), HangUp())
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(ModelError, match="No connection to") as caught:
         await asked(provider, http)
     assert caught.value.retryable
 
@@ -111,7 +108,7 @@ async def test_a_stream_that_falls_silent(provider: ProviderServer, http: LazyHt
 
 async def test_waiting_for_response_headers_times_out(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(Wait(anyio.Event()))
-    with pytest.raises(HeadersTimedOut):
+    with pytest.raises(ModelError, match="did not begin to answer in time"):
         await asked(provider, http, stream_idle_timeout_ms=100)
 
 
@@ -155,7 +152,7 @@ async def test_a_connection_closed_between_requests(provider: ProviderServer, ht
 
 async def test_a_new_connection_that_is_closed_is_a_failure(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(HangUp())
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ModelError, match="No connection to"):
         await asked(provider, http)
     assert len(provider.asked) == 1
 
@@ -163,13 +160,13 @@ async def test_a_new_connection_that_is_closed_is_a_failure(provider: ProviderSe
 async def test_a_refused_connection_is_an_error(http: LazyHttp) -> None:
     async with ProviderServer() as gone:
         pass
-    with pytest.raises(ConnectionFailed, match="Connection refused"):
+    with pytest.raises(ModelError, match="Connection refused"):
         await asked(gone, http)
 
 
 @pytest.mark.parametrize("base_url", ["nonsense://x", "http://", "http://[::1", "http://h:99999/v1"])
 async def test_an_address_that_leads_nowhere(base_url: str, provider: ProviderServer, http: LazyHttp) -> None:
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ModelError, match="No connection to"):
         await asked(provider, http, base_url=base_url)
 
 
@@ -251,7 +248,7 @@ async def test_one_encoding_that_nobody_asked_for_is_refused_once(
     provider: ProviderServer, http: LazyHttp
 ) -> None:
     provider.answer(head(content_encoding="gzip, gzip"), chunk(gzip.compress(gzip.compress(ANSWER))), END)
-    with pytest.raises(ResponseUnreadable, match="encoded as gzip, gzip"):
+    with pytest.raises(ModelError, match="encoded as gzip, gzip"):
         await asked(provider, http, request_max_retries=3, stream_max_retries=3)
     assert len(provider.asked) == 1
 
@@ -292,7 +289,7 @@ async def test_only_one_encoding_is_asked_for_whatever_is_configured(
 
 async def test_unreadable_certificates_are_reported(provider: ProviderServer, tmp_path: Path) -> None:
     http = LazyHttp({"SSL_CERT_FILE": str(tmp_path / "none.pem")})
-    with pytest.raises(ConnectionFailed, match="SSL_CERT_FILE names no file") as caught:
+    with pytest.raises(ModelError, match="SSL_CERT_FILE names no file") as caught:
         await asked(provider, http, base_url="https://127.0.0.1:9/v1")
     assert not caught.value.retryable
     await http.aclose()
