@@ -16,10 +16,8 @@ from app_server.core.config.fence import check_sandbox
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import RequestOverrides
 from app_server.core.custom_prompts import FOLDER, discover_prompts
-from app_server.core.exec.command import CommandSpec, ExecResult, Stream
-from app_server.core.exec.environment import command_environment
-from app_server.core.exec.process import Process, TerminalSize
-from app_server.core.exec.run import hand_on
+from app_server.core.exec.command import CommandSpec, ExecResult, Stream, command_environment
+from app_server.core.exec.process import Process, TerminalSize, hand_on
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from app_server.core.approvals.rules_text import PrefixRule, RuleDecision, rule_for
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.git_commands import after_options
-from app_server.core.shell.program_arguments import program_name, programs_named
 from app_server.core.shell.quote import word_set
-from app_server.core.shell.reachable_commands import commands_of
+from app_server.core.shell.reachable_commands import commands_of, program_name, programs_named
 from app_server.core.shell.safe_commands import is_known_safe
 from app_server.core.shell.script import script_of, split_script
 

@@ -13,7 +13,7 @@ from app_server.core.auth.storage import StoredAuth
 from app_server.core.config.toml_file import CONFIG_FILE
 from app_server.core.config.types import Config, McpStdioTransport
 from app_server.core.errors import ConfigError
-from app_server.core.exec.environment import secret_values
+from app_server.core.exec.command import secret_values
 from app_server.masking import MASK, masked_text
 from protocol.checks import Check, broken, ok, warning
 from protocol.structs import replace

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from app_server.core import remedies
 from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, SandboxUnavailable, retry_hint
-from app_server.core.exec import run
+from app_server.core.exec import process
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess
 from app_server.core.sandbox import macos, probe
@@ -232,7 +232,7 @@ class _Prober(Struct, frozen=True):
         plan = SandboxPlan(home=self.home)
         spec = CommandSpec(argv=argv, cwd="/", env={}, timeout_ms=PROBE_MILLISECONDS, sandbox=plan)
         try:
-            result = await run.run_to_end(self.launcher, spec, confinement, lambda stream, chunk: None)
+            result = await process.run_to_end(self.launcher, spec, confinement, lambda stream, chunk: None)
         except (LaunchError, SandboxUnavailable) as error:
             if not probe.is_refusal(error.code, limits=_limits()):
                 raise _shortage(str(error).removesuffix(retry_hint(error.code))) from error

@@ -1,7 +1,9 @@
 """The handle of a process that the launcher has started: its outputs, its input, the size of its terminal, its report.
 
-Whoever starts one reads its outputs with `forward`, or takes them over, and calls `release` in the end. `run` takes a
-command to its end, `terminal` is a command that outlives a call, `service` a program that serves this server.
+Whoever starts one reads its outputs with `forward`, or takes them over, and calls `release` in the end. `run_to_end`
+keeps the output of a command, `hand_on` gives it to somebody who may be slow: where the receiver waits, the command
+does, and its time limit goes on. `terminal` is a command that outlives a call, `service` a program that serves this
+server.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ import anyio
 from msgspec import Struct
 
 from app_server.core.errors import LaunchError, SandboxUnavailable, retry_hint
-from app_server.core.exec.command import CommandSpec, Stream
+from app_server.core.exec.command import (
+    TIMEOUT_EXIT_CODE,
+    CommandSpec,
+    ExecResult,
+    OnOutput,
+    Stream,
+    looks_denied,
+)
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess, build
 from app_server.core.exec.report import (
     KILLED,
@@ -31,7 +40,7 @@ from app_server.core.exec.report import (
     execution_error,
     unavailable_error,
 )
-from app_server.core.exec.streams import StdinWriter, enlarge
+from app_server.core.exec.streams import READ_SIZE, STREAM_CAP, HeadTail, StdinWriter, enlarge
 
 KILL_SECONDS = 3.0
 """How long the launcher may take to report a kill; its own bound for the tree is two seconds."""
@@ -283,3 +292,79 @@ def _on_terminal(kept: ExitStack, handed_on: ExitStack, size: TerminalSize) -> _
     os.set_blocking(master, False)
     size.apply(slave)
     return _Ends({master: Stream.STDOUT}, StdinWriter(typing, terminal=True), master, [slave])
+
+
+async def run_to_end(
+    launcher: LauncherProcess,
+    spec: CommandSpec,
+    confinement: Confinement | None,
+    on_output: OnOutput,
+    cap: int = STREAM_CAP,
+) -> ExecResult:
+    """Run `spec`, confined if it has a plan; keep `cap` bytes of each stream. Raises LaunchError or SandboxUnavailable
+    if it cannot be executed.
+    """
+    captured, aggregated = {stream: HeadTail(cap) for stream in Stream}, HeadTail(cap)
+
+    async def keep(stream: Stream, chunk: bytes) -> None:
+        captured[stream].add(chunk)
+        aggregated.add(chunk)
+        on_output(stream, chunk)
+
+    began = anyio.current_time()
+    process = await start(launcher, spec, confinement, background=True, large=True)
+    try:
+        timed_out = await _forward_in_time(process, keep, spec.timeout_ms)
+    finally:
+        process.release()
+    code = process.finished().exit_code
+    stdout, stderr = (captured[stream].value() for stream in (Stream.STDOUT, Stream.STDERR))
+    return ExecResult(
+        exit_code=TIMEOUT_EXIT_CODE if timed_out else code,
+        stdout=stdout,
+        stderr=stderr,
+        aggregated=aggregated.value(),
+        duration_s=anyio.current_time() - began,
+        timed_out=timed_out,
+        denied=spec.sandbox is not None and not timed_out and looks_denied(code, stdout, stderr),
+    )
+
+
+async def _forward_in_time(process: Process, take: TakeOutput, timeout_ms: int | None) -> bool:
+    """Read until the end; kill the tree at the time limit or on cancellation. Return True after a time-out."""
+    try:
+        with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
+            await process.forward(take, READ_SIZE)
+    finally:
+        timed_out = process.report is None
+        if timed_out:
+            process.kill()
+            with anyio.move_on_after(KILL_SECONDS, shield=True):
+                await process.forward(take, READ_SIZE)
+    return timed_out
+
+
+async def hand_on(process: Process, take: TakeOutput, timeout_ms: int | None) -> int:
+    """Hand on all output of a process, which ends in any case; return its exit code. Raises LaunchError or
+    SandboxUnavailable if it did not run.
+    """
+    timed_out = False
+
+    async def limit(seconds: float) -> None:
+        nonlocal timed_out
+        await anyio.sleep(seconds)
+        if process.report is None:
+            timed_out = True
+            process.kill()
+
+    try:
+        async with anyio.create_task_group() as group:
+            if timeout_ms is not None:
+                group.start_soon(limit, timeout_ms / 1000, name="time limit")
+            await process.forward(take)
+            group.cancel_scope.cancel()
+    finally:
+        await process.end()
+        process.release()
+    code = process.finished().exit_code
+    return TIMEOUT_EXIT_CODE if timed_out else code

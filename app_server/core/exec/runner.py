@@ -21,9 +21,8 @@ from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.login_shell import LoginShells
 from app_server.core.exec.probing import MachineSandbox
-from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize, start
+from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize, run_to_end, start
 from app_server.core.exec.provided_programs import Programs
-from app_server.core.exec.run import run_to_end
 from app_server.core.exec.service import ServiceProcess, open_service
 from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.exec.terminal import PtySession

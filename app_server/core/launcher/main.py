@@ -21,7 +21,7 @@ from app_server.core.launcher.pool import FREE, SupervisorPool
 from app_server.core.sandbox.confine.light import dataclass, field, signal, socket, suppress
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import enforce, privileges
+    from app_server.core.sandbox.confine import enforce
 
 SHUTDOWN_SECONDS = 1.5
 """How long supervisors may take to kill their commands after the server has ended."""
@@ -162,7 +162,7 @@ class Launcher:
         """
         self._leave([])
         if sys.platform == "linux":
-            privileges.become_reaper()
+            enforce.become_reaper()
         wakeup = supervisor.watch_children()
         while (message := supervisor.receive(commands)) is not None:
             request, descriptors = message
@@ -214,8 +214,8 @@ def main() -> None:
     os.set_inheritable(server.fileno(), False)
     server.setblocking(True)
     if sys.platform == "linux":
-        privileges.become_reaper()
-        privileges.hide()
+        enforce.become_reaper()
+        enforce.hide()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

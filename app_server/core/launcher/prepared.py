@@ -25,7 +25,7 @@ from app_server.core.launcher.socket_broker import BrokerHandle
 from app_server.core.sandbox.confine.light import Callable, closing, dataclass, field, socket, suppress
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import enforce, namespaces, privileges
+    from app_server.core.sandbox.confine import enforce, namespaces
     from app_server.core.sandbox.confine.syscalls import clone
 
 
@@ -38,13 +38,13 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
     """
     network = confine["network"]
     try:
-        privileges.show()
+        enforce.show()
         broker = BrokerHandle.create(network=network)
         namespaces.unshare(network)
         broker.enter()
         wire.send(launcher, ("unshared",), [])
         wire.receive(launcher)
-        privileges.hide()
+        enforce.hide()
         namespaces.prepare_mounts()
         rest = enforce.in_parent(network=network)
     except OSError as error:
@@ -142,7 +142,7 @@ def _run_child(
     except OSError as error:
         supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
         return
-    mask = privileges.FILE_CAPABILITIES if request["confine"]["foreign_files"] else 0
+    mask = enforce.FILE_CAPABILITIES if request["confine"]["foreign_files"] else 0
     calls = None if listener is None else supervisor.Calls(listener, lambda: broker.hand_over(listener, mask))
     supervisor.supervise(request, descriptors, wakeup, None, whole=True, calls=calls)
 

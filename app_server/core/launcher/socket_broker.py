@@ -17,7 +17,7 @@ from app_server.core.launcher import wire
 from app_server.core.sandbox.confine.light import Callable, dataclass, field, signal, socket, suppress
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import privileges, sockets
+    from app_server.core.sandbox.confine import enforce, sockets
     from app_server.core.sandbox.confine.syscalls import CLONE_NEWNET, call
 
 MAX_WAITING = 128
@@ -82,7 +82,7 @@ def _run_broker(handle: BrokerHandle) -> None:
         with suppress(OSError):  # without it, commands have the network but no unix sockets
             call("unshare", CLONE_NEWNET)
             handle.inside = _list()
-    privileges.keep_only(privileges.TRACING | privileges.FILE_CAPABILITIES)
+    enforce.keep_only(enforce.TRACING | enforce.FILE_CAPABILITIES)
     Broker(handle.requests, sockets.NetworkNamespaces(handle.inside, handle.outside)).serve()
 
 
@@ -144,7 +144,7 @@ def _serve_call(
     waiting: set[int],
 ) -> None:
     try:
-        privileges.keep_only(privileges.TRACING | mask)
+        enforce.keep_only(enforce.TRACING | mask)
         sockets.serve(listener, notified, networks)
     finally:
         waiting.discard(notified.id)

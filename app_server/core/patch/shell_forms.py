@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app_server.core.patch.parse import BEGIN, PatchSyntaxError, parse_patch
-from app_server.core.shell import syntax_tree
+from app_server.core.shell.script import parse, text_of
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _in_script(script: str) -> ShellForm:
         source = script.encode("utf-8")
     except UnicodeEncodeError:
         return NotAPatch()
-    root = syntax_tree.parse(source, seconds=MAX_SECONDS)
+    root = parse(source, seconds=MAX_SECONDS)
     if root is None or root.has_error or root.named_child_count != 1:
         return NotAPatch()
     statement = root.named_children[0]
@@ -141,7 +141,7 @@ SPECIAL = frozenset("\\$`*?[]{}~")
 
 
 def _literal(node: Node, source: bytes) -> str | None:
-    text = syntax_tree.text_of(node, source)
+    text = text_of(node, source)
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "string":
@@ -156,7 +156,7 @@ def _heredoc_body(redirect: Node, source: bytes) -> str | None:
     if kinds[:2] != ["<<", "heredoc_start"] or any(kind not in _HEREDOC for kind in kinds):
         return None
     bodies = [child for child in redirect.children if child.type == "heredoc_body"]
-    return syntax_tree.text_of(bodies[0], source) if bodies else ""
+    return text_of(bodies[0], source) if bodies else ""
 
 
 _HEREDOC = ("<<", "heredoc_start", "heredoc_body", "heredoc_end")

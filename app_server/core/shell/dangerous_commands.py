@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from app_server.core.shell.git_commands import git_destroys
 from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand
-from app_server.core.shell.program_arguments import (
+from app_server.core.shell.quote import word_set
+from app_server.core.shell.reachable_commands import (
     BULK,
     WRAPPERS,
+    commands_of,
     is_open_name,
     program_name,
     programs_named,
     runs_of_find,
     without_expansions,
 )
-from app_server.core.shell.quote import word_set
-from app_server.core.shell.reachable_commands import commands_of
 
 Words = Sequence[str]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from app_server.core.shell.options import operands_of, options
+from app_server.core.shell.readers import operands_of, options
 
 _DIFF = (
     "abbrev-commit all author= cached color? compact-summary decorate? exit-code find-renames? first-parent follow "

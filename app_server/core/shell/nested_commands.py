@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from app_server.core.shell.quote import word_set
-from app_server.core.shell.script_variables import ScriptVariables
-from app_server.core.shell.syntax_tree import (
+from app_server.core.shell.script import (
     arguments_behind,
     descendants,
     parse,
@@ -28,7 +27,13 @@ from app_server.core.shell.syntax_tree import (
     substitutions_in,
     text_of,
 )
-from app_server.core.shell.word_expansion import TooManyWords, WordExpander, mark_braces, unmark_braces
+from app_server.core.shell.word_expansion import (
+    ScriptVariables,
+    TooManyWords,
+    WordExpander,
+    mark_braces,
+    unmark_braces,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -32,8 +32,7 @@ from app_server.core.approvals.planted import ProgramSearch, exposed_folders, gi
 from app_server.core.approvals.rules_text import PrefixRule
 from app_server.core.context.text_for_model import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.exec.environment import command_environment
+from app_server.core.exec.command import CommandSpec, ExecResult, command_environment
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.shell.summaries import parse_command

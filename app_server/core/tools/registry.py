@@ -27,12 +27,10 @@ from protocol.policy import TurnMode
 Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
 """Serves the calls of the tools of one module."""
 
-SHELL: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.shell").invoke)
-TERMINALS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.exec_command").invoke)
+COMMANDS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.commands").invoke)
 PATCH: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.apply_patch").invoke)
 READING: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.reading").invoke)
 USER: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.user").invoke)
-GOALS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.goals").invoke)
 MCP: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.mcp").invoke)
 
 
@@ -146,19 +144,19 @@ ASKING: Final = BuiltinTool("request_user_input", USER, schemas.UserInputArgumen
 """Offered in plan mode only. Otherwise a call is answered with that."""
 
 GOAL_TOOLS: Final = (
-    BuiltinTool("get_goal", GOALS, schemas.NoArguments, parallel=True),
-    BuiltinTool("create_goal", GOALS, schemas.NewGoal),
-    BuiltinTool("update_goal", GOALS, schemas.GoalReport),
+    BuiltinTool("get_goal", USER, schemas.NoArguments, parallel=True),
+    BuiltinTool("create_goal", USER, schemas.NewGoal),
+    BuiltinTool("update_goal", USER, schemas.GoalReport),
 )
 """Offered in turns of APIs that know goals."""
 
 TOOLS: Final = (
-    BuiltinTool("exec_command", TERMINALS, schemas.ExecCommandArguments, _where_shell_is(Shell.TERMINAL)),
-    BuiltinTool("write_stdin", TERMINALS, schemas.WriteStdinArguments, _where_shell_is(Shell.TERMINAL)),
-    BuiltinTool("shell_command", SHELL, schemas.ShellCommandArguments, _where_shell_is(Shell.LINE), True),
-    BuiltinTool("local_shell", SHELL, LocalShellTool(), _where_shell_is(Shell.PROVIDER), True),
-    BuiltinTool("shell", SHELL, schemas.ShellArguments, _where_shell_is(Shell.VECTOR), True),
-    BuiltinTool("container.exec", SHELL, schemas.ShellArguments, _never, True),
+    BuiltinTool("exec_command", COMMANDS, schemas.ExecCommandArguments, _where_shell_is(Shell.TERMINAL)),
+    BuiltinTool("write_stdin", COMMANDS, schemas.WriteStdinArguments, _where_shell_is(Shell.TERMINAL)),
+    BuiltinTool("shell_command", COMMANDS, schemas.ShellCommandArguments, _where_shell_is(Shell.LINE), True),
+    BuiltinTool("local_shell", COMMANDS, LocalShellTool(), _where_shell_is(Shell.PROVIDER), True),
+    BuiltinTool("shell", COMMANDS, schemas.ShellArguments, _where_shell_is(Shell.VECTOR), True),
+    BuiltinTool("container.exec", COMMANDS, schemas.ShellArguments, _never, True),
     # Also without servers, as in codex 0.58, so that the list of tools is stable.
     BuiltinTool("list_mcp_resources", MCP, schemas.ListingArguments, parallel=True),
     BuiltinTool("list_mcp_resource_templates", MCP, schemas.TemplateArguments, parallel=True),

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.errors import LaunchError
-from app_server.core.exec.command import Stream
-from app_server.core.exec.environment import command_environment
+from app_server.core.exec.command import Stream, command_environment
 from app_server.core.exec.streams import STREAM_CAP, HeadTail
 from app_server.core.launcher import descendants, wire
 from app_server.core.sandbox.plan import SandboxPlan

@@ -11,8 +11,7 @@ import pytest
 from app_server.core.errors import LaunchError
 from app_server.core.exec import streams
 from app_server.core.exec.command import CommandSpec, ExecResult, Stream
-from app_server.core.exec.process import Process, TerminalSize
-from app_server.core.exec.run import hand_on
+from app_server.core.exec.process import Process, TerminalSize, hand_on
 from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
 from app_server.core.exec.terminal import PtySession
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from app_server.core.shell import nested_commands
 from app_server.core.shell.nested_commands import FoundCommand, FoundScript, commands_in
+from app_server.core.shell.script import MAX_STAGES_BEFORE, parse, text_of
 from app_server.core.shell.summaries import parse_command
-from app_server.core.shell.syntax_tree import MAX_STAGES_BEFORE, parse, text_of
 from protocol.events.commands import (
     ListFilesCommand,
     ParsedCommand,

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.core.shell.dangerous_commands import is_dangerous
-from app_server.core.shell.program_arguments import is_open_name
-from app_server.core.shell.reachable_commands import commands_of
-from app_server.core.shell.script_variables import MAX_APPENDED
+from app_server.core.shell.reachable_commands import commands_of, is_open_name
 from app_server.core.shell.word_expansion import (
+    MAX_APPENDED,
     MAX_BRACES,
     MAX_WORDS,
     TooManyWords,

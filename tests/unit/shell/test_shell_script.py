@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.core.shell import script as script_module
-from app_server.core.shell.options import Options, operands_of, options
 from app_server.core.shell.quote import NUL_COMMAND, join, split, word_set
-from app_server.core.shell.readers import READERS
+from app_server.core.shell.readers import READERS, Options, operands_of, options
 from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import (
     MAX_CHARACTERS,

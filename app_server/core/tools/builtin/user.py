@@ -1,14 +1,17 @@
-"""`update_plan` and `request_user_input`: the model shows the user its plan, or, in plan mode only, asks, and the user
-chooses or writes an answer. Neither has another effect.
+"""Tools between the model and the user, with no other effect: `update_plan` shows the model's plan; in plan mode only,
+`request_user_input` asks, and the user chooses or writes an answer; `get_goal`, `create_goal` and `update_goal` are
+about the goal of the thread.
 """
 
 from __future__ import annotations
 
 import json
 
+from app_server.core.goals import GoalRefused, NoGoal
 from app_server.core.tools.arguments import parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.schemas import PlanArguments, UserInputArguments
+from app_server.core.tools.schemas import GoalReport, NewGoal, PlanArguments, UserInputArguments
+from protocol.engine.events import Goal, GoalStatus, GoalUpdated
 from protocol.engine.questions import Choice, Inquiry, UserInputAnswer, UserInputQuestion
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent
 from protocol.policy import TurnMode
@@ -22,11 +25,17 @@ MOST_ANSWERS = 32
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Show a plan, or ask the user."""
-    return await (_update_plan if call.name == "update_plan" else _request_user_input)(call, turn)
+    """Serve a call of one of these tools."""
+    match call.name:
+        case "update_plan":
+            return _update_plan(call, turn)
+        case "request_user_input":
+            return await _request_user_input(call, turn)
+        case _:
+            return _use_goal(call, turn)
 
 
-async def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     if turn.settings.mode.kind is TurnMode.PLAN:
         raise ToolFailure("update_plan shows the steps of work, which there is none of in plan mode")
     arguments = parse_arguments(call.arguments, PlanArguments)
@@ -68,3 +77,37 @@ def _inquiries(arguments: UserInputArguments) -> tuple[Inquiry, ...]:
         )
         for each in questions
     )
+
+
+def _use_goal(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    """Read, set or judge the goal of the thread."""
+    if (goals := turn.goals) is None:
+        raise ToolFailure("this conversation has no goals")
+    try:
+        match call.name:
+            case "create_goal":
+                new = parse_arguments(call.arguments, NewGoal)
+                goal = goals.keeper.create(new.objective, new.token_budget, goals.now())
+            case "update_goal":
+                report = parse_arguments(call.arguments, GoalReport)
+                goal = goals.keeper.update(GoalStatus(report.status.value), goals.now())
+            case _:
+                return _answer(goals.keeper.goal)
+    except (GoalRefused, NoGoal) as error:
+        raise ToolFailure(str(error)) from error
+    turn.emit(GoalUpdated(goal))
+    return _answer(goal)
+
+
+def _answer(goal: Goal | None) -> ToolOutput:
+    shown = None
+    if goal is not None:
+        shown = {
+            "objective": goal.objective,
+            "status": goal.status.value,
+            "tokenBudget": goal.token_budget,
+            "tokensUsed": goal.tokens_used,
+            "timeUsedSeconds": int(goal.seconds_used),
+        }
+    left = goal.tokens_left if goal is not None else None
+    return text_output(json.dumps({"goal": shown, "remainingTokens": left}, ensure_ascii=False))

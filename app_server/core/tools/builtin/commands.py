@@ -1,12 +1,14 @@
-"""`exec_command` and `write_stdin`: a shell line on a terminal that may outlive the call, and what is typed into it
-later.
+"""The tools that run commands: `shell` and `shell_command`, a vector or a line in the user's shell, to its end;
+`exec_command` and `write_stdin`, a line on a terminal that may outlive the call, and what is typed into it later.
 
-Both read the terminal for as long as one call may take, and report the output to the model.
+The last two read the terminal for as long as one call may take, and report the output to the model.
 """
 
 from __future__ import annotations
 
 import os.path
+from collections.abc import Awaitable, Callable
+from importlib import import_module
 
 import anyio
 from msgspec import Struct
@@ -17,16 +19,78 @@ from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, looks_denied
 from app_server.core.exec.streams import HeadTail
 from app_server.core.exec.terminal import SESSION_CAP
+from app_server.core.lazy import Lazy
 from app_server.core.tools.arguments import parse_arguments
-from app_server.core.tools.builtin.shell import applied
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import check_input, policy_rights
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
-from app_server.core.tools.orchestrator import Command, run_with_approval
-from app_server.core.tools.schemas import ExecCommandArguments, WriteStdinArguments
+from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
+from app_server.core.tools.schemas import (
+    ExecCommandArguments,
+    RunArguments,
+    ShellArguments,
+    ShellCommandArguments,
+    WriteStdinArguments,
+)
 from app_server.core.tools.terminals import Terminal
 from protocol.engine.events import TerminalInput
+from protocol.structs import replace
+
+MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
+"""One of these is in every command that is a patch."""
+
+ApplyPatch = Callable[[Command, ToolTurn], Awaitable[ToolOutput | None]]
+
+_APPLY: Lazy[ApplyPatch] = Lazy(
+    lambda: import_module("app_server.core.tools.builtin.apply_patch").apply_if_patch
+)
+
+
+async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    """Serve a call of one of these tools."""
+    match call.name:
+        case "exec_command":
+            return await _exec_command(call, turn)
+        case "write_stdin":
+            return await _write_stdin(call, turn)
+        case "shell_command":
+            line = parse_arguments(call.arguments, ShellCommandArguments)
+            return await _run(call, (turn.commands.shell_path, "-lc", line.command), line, turn)
+        case _:
+            vector = parse_arguments(call.arguments, ShellArguments)
+            return await _run(call, vector.command, vector, turn)
+
+
+async def _run(
+    call: ToolCall, argv: tuple[str, ...], arguments: ShellCommandArguments | ShellArguments, turn: ToolTurn
+) -> ToolOutput:
+    """Run a command through the approval flow of `orchestrator`, or apply the patch that it is."""
+    command = _command(call, argv, arguments, turn)
+    if arguments.timeout_ms is not None:
+        command = replace(command, timeout_ms=int(arguments.timeout_ms))
+    return await _applied(command, turn) or await run_command(command, turn)
+
+
+async def _applied(command: Command, turn: ToolTurn) -> ToolOutput | None:
+    """Apply the patch in place of a command that only calls `apply_patch`. None for any other command."""
+    if not any(mark in word for word in command.argv for mark in MARKS):
+        return None
+    return await _APPLY.get()(command, turn)
+
+
+def _command(
+    call: ToolCall, argv: tuple[str, ...], arguments: RunArguments | ExecCommandArguments, turn: ToolTurn
+) -> Command:
+    return Command(
+        call_id=call.call_id,
+        argv=argv,
+        cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.workdir or "")),
+        escalated=bool(arguments.with_escalated_permissions),
+        justification=arguments.justification,
+        provider_shell=call.local_shell,
+    )
+
 
 SHORTEST_MS, LONGEST_MS = 250, 60_000
 """Limits of the time that one call may wait."""
@@ -100,15 +164,18 @@ LOOK_MS = 250
 """How long a call waits if the model does not say."""
 
 
-async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Open a terminal, or type into one."""
-    return await (_write_stdin if call.name == "write_stdin" else _exec_command)(call, turn)
-
-
 async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     arguments = parse_arguments(call.arguments, ExecCommandArguments)
-    command = as_command(call.call_id, arguments, turn)
-    if (output := await applied(command, turn)) is not None:
+    argv = (
+        arguments.shell or turn.commands.shell_path,
+        "-c" if arguments.login is False else "-lc",
+        arguments.cmd,
+    )
+    number = turn.commands.terminals.next_id
+    command = replace(
+        _command(call, argv, arguments, turn), line=arguments.cmd, terminal=True, process_id=number
+    )
+    if (output := await _applied(command, turn)) is not None:
         return output
     yield_ms = arguments.yield_time_ms
 
@@ -138,21 +205,6 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     else:
         snapshot.terminal.detach()
     return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
-
-
-def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) -> Command:
-    shell = arguments.shell or turn.commands.shell_path
-    flag = "-c" if arguments.login is False else "-lc"
-    return Command(
-        call_id=call_id,
-        argv=(shell, flag, arguments.cmd),
-        line=arguments.cmd,
-        cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.workdir or "")),
-        escalated=bool(arguments.with_escalated_permissions),
-        justification=arguments.justification,
-        terminal=True,
-        process_id=turn.commands.terminals.next_id,
-    )
 
 
 async def _write_stdin(call: ToolCall, turn: ToolTurn) -> ToolOutput:
