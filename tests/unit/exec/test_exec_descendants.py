@@ -14,8 +14,8 @@ ORPHANS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from app_server.core.launcher import descendants
-from app_server.core.sandbox.confine import privileges
-privileges.become_reaper()
+from app_server.core.sandbox.confine import enforce
+enforce.become_reaper()
 reader, writer = os.pipe()
 if os.fork() == 0:
     for _ in range(3):
