@@ -5,56 +5,30 @@ import json
 import pytest
 
 from protocol.structs import Json
-from tests.scenario.test_scenario_session_prompts import mcp_server, update
+from tests.scenario.test_scenario_session_prompts import moment, update
 from tests.support.editor import EVERYTHING, Editor, opened
-from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, patches, reply, says, script, word
+from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, script
 from tests.support.world import MakeWorld
 
 NOWHERE = "01990000-0000-7000-8000-000000000000"
 UPDATE = "*** Begin Patch\n*** Update File: open.txt\n@@\n-unsaved\n+patched\n*** End Patch"
 ASKS: Json = {"approval_policy": "untrusted"}
-WAITS = "echo up; exec sleep 300"
 
 
 @pytest.mark.parametrize(
-    "place",
-    ["asked", "reading", "writing", "running", "speaking", "opening", "answering a form", "compacting"],
+    "name", ["asked", "reading", "writing", "running", "speaking", "answering a form", "compacting"]
 )
-async def test_a_client_may_die_at_any_point(world: MakeWorld, place: str) -> None:
+async def test_a_client_may_die_at_any_point(world: MakeWorld, name: str) -> None:
     """What ran has ended, and the server too: the world looks for what is left."""
-    replies: dict[str, Reply] = {
-        "asked": reply(script("echo > made")),
-        "reading": reply(patches(UPDATE)),
-        "writing": reply(patches(UPDATE)),
-        "running": reply(script(WAITS)),
-        "speaking": reply(begins_to_say(), word("a"), Hold()),
-        "opening": reply(says("hello")),
-        "answering a form": reply(calls("mcp__notes__ask", {})),
-        "compacting": reply(begins_to_say(), Hold()),
-    }
-    config = ASKS if place == "asked" else {}
-    async with world(replies[place], config=config, files={"open.txt": "saved\n"}, acp=True) as w:
-        servers = [mcp_server()] if place == "answering a form" else []
-        editor, session = await opened(w, EVERYTHING, mcpServers=servers)
-        if place == "opening":
-            await w.client.send("session/new", editor.opening())
-            await w.client.leave()
-            return
-        if place == "writing":
-            w.client.decide("fs/read_text_file", {"content": "unsaved\n"})
-        await editor.prompt(session, "/compact" if place == "compacting" else "hi")
-        waits: dict[str, Json] = {
-            "asked": "session/request_permission",
-            "reading": "fs/read_text_file",
-            "writing": "fs/write_text_file",
-            "running": update("tool_call_update"),
-            "speaking": update("agent_message_chunk"),
-            "answering a form": "elicitation/create",
-            "compacting": update("compaction_update"),
-        }
-        await w.client.expect(waits[place])
+    async with moment(name).reached(world) as (w, *_):
         await w.client.leave()
-        assert not (w.workspace / "made").exists()
+
+
+async def test_a_client_may_die_while_it_opens_a_session(world: MakeWorld) -> None:
+    async with world(acp=True) as w:
+        editor, _ = await opened(w)
+        await w.client.send("session/new", editor.opening())
+        await w.client.leave()
 
 
 @pytest.mark.parametrize(

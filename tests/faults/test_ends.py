@@ -157,18 +157,3 @@ async def test_two_servers_on_one_home(tmp_path: Path) -> None:
         assert problems == []
         said = [line["payload"]["message"] for line in lines if line["payload"].get("type") == "user_message"]
         assert len({text.split()[0] for text in said}) == 1, "two servers wrote one file"
-
-
-async def test_what_one_leaves_the_other_takes_up(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    model = ScriptedModel([reply(says("first")), reply(says("second"))])
-    place.model = model
-    async with place.serving_model(), served(place) as two:
-        async with served(place) as one:
-            conversation = await one.open()
-            await one.client.turn(conversation, "from one")
-        resumed = await two.client.call("resumeConversation", {"conversationId": conversation})
-        said = [m["message"] for m in resumed["initialMessages"] if m["type"] == "user_message"]
-        assert said == ["from one"]
-        await two.client.listen(conversation)
-        assert (await two.client.turn(conversation, "from two")).last_message == "second"

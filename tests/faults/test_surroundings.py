@@ -67,10 +67,6 @@ async def works(server: Served, text: str = "hi") -> str:
     return conversation
 
 
-def two_steps() -> ScriptedModel:
-    return ScriptedModel([reply(script("echo out")), reply(says("done"))])
-
-
 @as_root
 async def test_a_full_disk_is_announced_and_recovered_from(tmp_path: Path) -> None:
     with small_disk(tmp_path / "home", "300k"):
@@ -111,16 +107,6 @@ async def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
             filler.unlink()
             await until(lambda: has_room(server.place.home), "room on the disk")
             await server.client.turn(conversation, "now there is room")
-
-
-@as_root
-async def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    with mounted_on_itself(place.home):
-        async with conversing(place, two_steps()) as server:
-            protect(place.home)
-            await works(server)
-            assert "cannot be stored" in str(server.client.events("warning"))
 
 
 @as_root

@@ -1,4 +1,7 @@
-"""Any bytes on stdin: the server survives, says what is wrong where it can, and the next request works."""
+"""Bytes of every sort on stdin: the server survives, says what is wrong where it can, and the next request works.
+
+Which line is what kind of message is tested in `tests/wire/test_wire_jsonrpc.py`.
+"""
 
 import json
 import threading
@@ -26,30 +29,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Piped]:
     [
         (b"not json at all\n", PARSE, 1),
         (b'{"id":"q","method":"getUserAgent","x":"\xff\xfe"}\n', PARSE, 1),
-        (b"\xff\xfe\x00\x01\n", PARSE, 1),
         (ASK + ASK + b"\n", PARSE, 1),
         (b'{\n"id":"q",\n"method":"getUserAgent"\n}\n', PARSE, 4),
-        (b"[" * 10_000 + b"\n", PARSE, 1),
         (b"[" * 1_000_000 + b"\n", PARSE, 1),
-        (b'{"a":' * 100_000 + b"\n", PARSE, 1),
         (b"\x00" * 1000 + b"\n", PARSE, 1),
         (b"[" + ASK + b"," + ASK + b"]\n", INVALID, 1),
         (b"[]\n", INVALID, 1),
-        (b"{}\n", INVALID, 1),
-        (b"1\n", INVALID, 1),
-        (b"null\n", INVALID, 1),
-        (b'"x"\n', INVALID, 1),
-        (b"true\n", INVALID, 1),
         (b'{"id":null,"method":"getUserAgent"}\n', INVALID, 1),
         (b'{"id":1.5,"method":"getUserAgent"}\n', INVALID, 1),
-        (b'{"id":{},"method":"getUserAgent"}\n', INVALID, 1),
-        (b'{"id":[1],"method":"getUserAgent"}\n', INVALID, 1),
-        (b'{"id":true,"method":"getUserAgent"}\n', INVALID, 1),
-        (b'{"id":9223372036854775808,"method":"getUserAgent"}\n', INVALID, 1),
         (b'{"id":1000000000000000000000000000000,"method":"getUserAgent"}\n', INVALID, 1),
         (b'{"id":"a","id":"b","method":"getUserAgent"}\n', INVALID, 1),
-        (b'{"params":{}}\n', INVALID, 1),
-        (b'{"method":5}\n', INVALID, 1),
     ],
     ids=lambda value: repr(value[:40]) if isinstance(value, bytes) else str(value),
 )
@@ -64,40 +53,17 @@ def test_a_line_without_a_readable_id_gets_an_error_without_one(
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"id":"q","method":"getUserAgent","params":{"x":NaN}}\n',
-        b'{"id":"q","method":"getUserAgent","params":{"x":-Infinity}}\n',
-        b'{"id":"q","method":"getUserAgent","params":{"x":1e400}}\n',
-        b'{"id":"q","method":"getUserAgent","params":{"x":' + b"9" * 6000 + b"}}\n",
-        b'{"id":"q","method":"getUserAgent","params":' + b"[" * 5000 + b"]" * 5000 + b"}\n",
-    ],
-    ids=("nan", "infinity", "huge", "long", "deep"),
-)
-def test_a_line_that_cannot_be_decoded_is_answered_under_its_id(server: Piped, line: bytes) -> None:
-    [answer] = server.answers_to(line)
-    assert (answer["id"], answer["error"]["code"]) == ("q", PARSE)
-    assert len(json.dumps(answer)) < 1000
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
         b'{"id":"q","method":5}\n',
-        b'{"id":"q","method":null}\n',
-        b'{"id":"q"}\n',
         b'{"id":"q","params":{}}\n',
-        b'{"id":"q","method":"getUserAgent","method":"userInfo"}\n',
         b'{"id":"q","method":"getUserAgent","params":{"a":1,"a":2}}\n',
         b'{"id":"q","method":"no/such"}\n',
         b'{"id":"q","method":"' + b"x" * 1_000_000 + b'"}\n',
         b'{"id":"q","method":"a\\u0000\\r\\nb"}\n',
         b'{"id":"q","method":"execCommandApproval","params":{}}\n',
         b'{"id":"q","method":"\\ud800"}\n',
-        NEW % b'{"cwd":5}',
         NEW % b'{"cwd":"\\ud800"}',
         NEW % b'{"cwd":"/tmp/\\u0000x"}',
         NEW % b"[1]",
-        NEW % b'"x"',
-        NEW % b"true",
     ],
     ids=lambda line: repr(line[:60]),
 )
@@ -114,15 +80,10 @@ def test_a_request_that_makes_no_sense_gets_its_error(server: Piped, line: bytes
         b"\n\n   \n\t\n",
         b"\r\n\r\n",
         b'{"method":"no/such"}\n',
-        b'{"method":"no/such","params":5}\n',
         b'{"method":"newConversation","params":{}}\n',
         b'{"id":4242,"result":{"decision":"approved"}}\n',
-        b'{"id":0,"result":{}}\n',
-        b'{"id":-1,"result":{}}\n',
         b'{"id":"zz","error":{"code":-1,"message":"no"}}\n',
         b'{"id":4242,"result":{},"error":{"code":-1,"message":"no"}}\n',
-        b'{"id":4242,"error":"text"}\n',
-        b'{"id":4242,"result":1,"result":2}\n',
     ],
     ids=lambda line: repr(line[:60]),
 )

@@ -226,36 +226,6 @@ def test_it_takes_a_one_off_command_along(tmp_path: Path) -> None:
         assert alive(children) == []
 
 
-def test_it_leaves_when_nobody_reads_any_more(tmp_path: Path) -> None:
-    """At the first answer that cannot be written."""
-    process = subprocess.Popen(
-        (SCRIPT,),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment(tmp_path),
-    )
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(
-            json.dumps({"id": 1, "method": "initialize", "params": INITIALIZE}).encode() + b"\n"
-        )
-        process.stdin.flush()
-        assert process.stdout.readline()
-        process.stdout.close()
-        try:
-            while process.poll() is None:
-                process.stdin.write(b'{"id":2,"method":"getUserAgent"}\n')
-                process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        assert process.wait(WITHIN + SLACK) == 0
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.parametrize("stdin", ["file", "null", "closed"])
 def test_stdin_may_be_anything_that_ends(stdin: str, tmp_path: Path) -> None:
     asked = tmp_path / "asked.jsonl"

@@ -6,7 +6,6 @@ What counts as broken comes from the published schemas, so the server is held ag
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import pytest
 from jsonschema import Draft7Validator
@@ -17,7 +16,8 @@ from protocol.structs import Json
 from protocol.v1.methods import TABLE
 from protocol.v1.ops import OPERATIONS, Op
 from tests.support.pipes import Piped
-from tests.support.published import SCHEMAS, fits
+from tests.support.published import definitions, fits
+from tests.support.schema_examples import examples
 
 REQUESTS = EXAMPLES["requests"]
 CONVERSATION, ROLLOUT = REQUESTS["archiveConversation"][0].values()
@@ -39,40 +39,8 @@ request_max_retries = 0
 stream_max_retries = 0
 """
 
-OPS: dict[str, Json] = {
-    "interrupt": {},
-    "user_input": {"items": [{"type": "text", "text": "hi"}]},
-    "user_turn": {
-        "items": [{"type": "text", "text": "hi"}],
-        "cwd": "/",
-        "approval_policy": "never",
-        "sandbox_policy": {"mode": "read-only"},
-        "model": "scripted",
-        "effort": "low",
-        "summary": "auto",
-        "final_output_json_schema": None,
-    },
-    "override_turn_context": {
-        "cwd": "/",
-        "approval_policy": "never",
-        "sandbox_policy": {"mode": "read-only"},
-        "model": "scripted",
-        "effort": None,
-        "summary": "auto",
-    },
-    "exec_approval": {"id": "0", "call_id": "c", "decision": "denied"},
-    "patch_approval": {"id": "0", "call_id": "c", "decision": "denied"},
-    "resolve_elicitation": {"server_name": "s", "request_id": "1", "decision": "decline", "content": None},
-    "add_to_history": {"text": "hi"},
-    "get_history_entry_request": {"offset": 0, "log_id": 0},
-    "list_mcp_tools": {},
-    "list_custom_prompts": {},
-    "undo": {},
-    "compact": {},
-    "review": {"review_request": {"prompt": "look", "user_facing_hint": "it"}},
-    "run_user_shell_command": {"command": "true"},
-    "shutdown": {},
-}
+DEFINITIONS = definitions(TABLE.api)
+OPS: dict[str, Json] = {op["type"]: op for op in examples("Op", DEFINITIONS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +119,15 @@ class Broken:
         return f"{self.field} {'missing' if self.missing else json.dumps(self.value)}"
 
 
-@cache
-def definitions() -> Json:
-    return json.loads((SCHEMAS / "app_server_protocol.schemas.json").read_text(encoding="utf-8"))[
-        "definitions"
-    ]
-
-
 def ways_to_break(model: type[Model]) -> Iterator[Broken]:
     """By the published schema: required fields that are missing, and values that a field does not allow."""
-    schema = definitions().get(model.__name__, {})  # methods without parameters have none
+    schema = DEFINITIONS.get(model.__name__, {})  # methods without parameters have none
     parts = schema.get("anyOf") or [schema]
     for part in parts:
         for name, field in part.get("properties", {}).items():
             if name in part.get("required", ()) and len(parts) == 1:
                 yield Broken(name, missing=True)
-            validator = Draft7Validator({"definitions": definitions(), **field})
+            validator = Draft7Validator({"definitions": DEFINITIONS, **field})
             yield from (Broken(name, value) for value in WRONG if not validator.is_valid(value))
 
 
@@ -241,7 +202,7 @@ def test_every_operation_is_here() -> None:
 
 @pytest.mark.parametrize("kind", OPS)
 def test_each_operation_is_taken_and_the_conversation_lives_on_or_ends(kind: str, place: Place) -> None:
-    op = {"type": kind, **OPS[kind]}
+    op = OPS[kind]
     answer = place.server.call("submit", {"conversationId": place.conversation, "op": op})
     assert answer == {"submissionId": "0"}
     if kind == "shutdown":
@@ -254,7 +215,7 @@ def test_each_operation_is_taken_and_the_conversation_lives_on_or_ends(kind: str
 @pytest.mark.parametrize("op", OPERATIONS, ids=kind_of)
 def test_each_broken_field_of_an_operation_is_named(op: type[Op], place: Place) -> None:
     kind = kind_of(op)
-    good = {"type": kind, **OPS[kind]}
+    good = OPS[kind]
     wrong = []
     for broken in ways_to_break(op):
         params = {"conversationId": place.conversation, "op": broken.spoil(good)}

@@ -2,7 +2,6 @@
 conversations."""
 
 import ctypes
-import json
 import os
 import signal
 import socket
@@ -10,14 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
 import pytest
 
 from app_server.startup.process import refuse_inspection
 from protocol.structs import Json
-from tests.support.scripted_model import calls, patches, reply, runs, says, script
+from tests.support.pictures import PNG
+from tests.support.places import Place
+from tests.support.scripted_model import calls, patches, reply, says, script
 from tests.support.waiting import until
-from tests.support.world import SCRIPT, MakeWorld, World
+from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the sandbox of this system is tested as text"
@@ -149,24 +149,12 @@ async def test_a_time_limit_ends_the_whole_tree(world: MakeWorld, nap: str, poli
 
 @pytest.mark.parametrize("policy", [WORKSPACE, FULL_ACCESS])
 async def test_a_server_that_is_killed_leaves_no_command(tmp_path: Path, nap: str, policy: Json) -> None:
-    text = f"(setsid sleep {nap} &); sleep {nap}"
-    asked = {
-        "command": ["sh", "-c", text],
-        "cwd": str(tmp_path),
-        "sandboxPolicy": policy,
-        "timeoutMs": 60_000,
-    }
-    lines = [
-        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
-        {"id": 2, "method": "execOneOffCommand", "params": asked},
-    ]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CODEX_HOME": str(tmp_path / "home")}
-    (tmp_path / "home").mkdir()
-    async with await anyio.open_process((SCRIPT,), env=environment) as server:
-        assert server.stdin is not None
-        await server.stdin.send(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    command = {"command": ["sh", "-c", f"(setsid sleep {nap} &); sleep {nap}"], "timeoutMs": 60_000}
+    async with Place(tmp_path).server() as server:
+        params = {**command, "cwd": str(tmp_path), "sandboxPolicy": policy}
+        await server.client.send("execOneOffCommand", params)
         await until_asleep(nap, 2)
-        server.kill()
+        await server.kill()
         await until_asleep(nap, 0)
 
 
@@ -188,25 +176,6 @@ async def test_output_status_and_failure_of_a_command_are_distinguished(world: M
         assert empty["error"]["message"] == "command must not be empty"
 
 
-async def test_a_patch_follows_no_link_out_and_applies_whole_or_not(world: MakeWorld) -> None:
-    linked = "*** Begin Patch\n*** Add File: new\n+x\n*** Update File: link\n@@\n-orig\n+evil\n*** End Patch"
-    async with world(
-        reply(patches(linked)),
-        reply(says("ok")),
-        transport="process",
-        config={"sandbox_mode": "workspace-write"},
-    ) as w:
-        target = Path("/var/tmp") / f"{w.root.name}-{os.getpid()}"
-        target.write_text("orig\n")
-        try:
-            (w.workspace / "link").symlink_to(target)
-            await w.client.turn(await w.open())
-            assert target.read_text() == "orig\n"
-        finally:
-            target.unlink()
-    assert os.listdir(w.workspace) == ["link"]
-
-
 async def test_a_command_of_a_turn_is_confined_as_the_turn_says(world: MakeWorld) -> None:
     text = "echo x > made; echo x > ../outside/f; cat ../outside/f"
     async with world(reply(script(text)), reply(says("ok")), transport="process") as w:
@@ -226,31 +195,16 @@ def test_the_server_lets_itself_not_be_inspected() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-POLICY = {
-    "mode": "workspace-write",
-    "writable_roots": [],
-    "network_access": False,
-    "exclude_tmpdir_env_var": True,
-    "exclude_slash_tmp": True,
-}
 PATCH = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch"
-PNG = bytes.fromhex(
-    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8cfc0000003"
-    "010100c9fe92ef0000000049454e44ae426082"
-)
 
 
 async def turn(w: World, conversation: str, cwd: Path, *roots: Path) -> list[str]:
     """One turn; the warnings that were told in it."""
-    policy = {**POLICY, "writable_roots": [str(root) for root in roots]}
+    policy = {**WORKSPACE, "writable_roots": [str(root) for root in roots]}
     params = w.user_turn(conversation, cwd=str(cwd), sandboxPolicy=policy)
     await w.client.call("sendUserTurn", params)
     done = await w.client.rest_of_turn(conversation)
     return [event["message"] for event in done.of("warning")]
-
-
-def shell(script: str, cwd: str = "/") -> Json:
-    return runs("sh", "-c", script, workdir=cwd)
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["roots of one turn", "roots of two turns"])
@@ -261,9 +215,11 @@ async def test_a_folder_that_is_reached_by_a_link_stays_what_it_was(
     (big / "p/ws").mkdir(parents=True)
     (tmp_path / "ln").symlink_to("big/p/ws")
     async with world(
-        reply(shell(f"cd {big}; echo x > p/ws/mine; mv p p0 && ln -s {out} p")),
+        reply(script(f"cd {big}; echo x > p/ws/mine; mv p p0 && ln -s {out} p", workdir="/")),
         reply(says("ok")),
-        reply(shell(f"echo x > {out}/ws/pwn; echo x > {tmp_path}/ln/pwn; echo x > {big}/other")),
+        reply(
+            script(f"echo x > {out}/ws/pwn; echo x > {tmp_path}/ln/pwn; echo x > {big}/other", workdir="/")
+        ),
         reply(patches(PATCH.format("pwn"))),
         reply(calls("list_dir", {"dir_path": "/"})),
         reply(says("ok")),
@@ -290,12 +246,12 @@ async def test_another_conversation_does_not_choose_where_one_writes(
 ) -> None:
     proj, out = tmp_path / "proj", tmp_path / "elsewhere"
     (proj / "sub").mkdir(parents=True)
-    first = [reply(shell("true")), reply(says("ok"))] if used else []
+    first = [reply(script("true")), reply(says("ok"))] if used else []
     async with world(
         *first,
-        reply(shell(f"mv {proj}/sub {proj}/sub0 && ln -s {out} {proj}/sub")),
+        reply(script(f"mv {proj}/sub {proj}/sub0 && ln -s {out} {proj}/sub", workdir="/")),
         reply(says("ok")),
-        reply(shell(f"echo x > {out}/pwn")),
+        reply(script(f"echo x > {out}/pwn", workdir="/")),
         reply(patches(PATCH.format(f"{out}/pwn"))),
         reply(says("ok")),
         transport="process",
@@ -319,14 +275,9 @@ async def test_one_command_outside_of_conversations_does_not_choose_for_the_next
     (tmp_path / "ln").symlink_to("big/p/ws")
 
     async with world(transport="process") as w:
-
-        async def ran(script: str, cwd: Path) -> Json:
-            params = {"command": ["sh", "-c", script], "cwd": str(cwd), "sandboxPolicy": POLICY}
-            return await w.client.call("execOneOffCommand", params)
-
-        assert (await ran("echo x > mine", tmp_path / "ln"))["exitCode"] == 0
-        assert (await ran(f"mv p p0 && ln -s {out} p", big))["exitCode"] == 0
-        assert (await ran("echo x > pwn", tmp_path / "ln"))["exitCode"] != 0
+        assert (await ran(w, "echo x > mine", cwd=str(tmp_path / "ln")))["exitCode"] == 0
+        assert (await ran(w, f"mv p p0 && ln -s {out} p", cwd=str(big)))["exitCode"] == 0
+        assert (await ran(w, "echo x > pwn", cwd=str(tmp_path / "ln")))["exitCode"] != 0
     assert os.listdir(out / "ws") == []
 
 
@@ -334,7 +285,7 @@ async def test_the_whole_disk_as_a_root_is_refused_and_reported_and_other_roots_
     world: MakeWorld, tmp_path: Path
 ) -> None:
     async with world(
-        reply(shell(f"echo x > {tmp_path}/workspace/made")),
+        reply(script(f"echo x > {tmp_path}/workspace/made", workdir="/")),
         reply(says("ok")),
         transport="process",
     ) as w:
@@ -355,7 +306,7 @@ async def test_an_image_is_looked_for_where_the_conversation_began(world: MakeWo
         conversation = await w.client.open(cwd=str(tmp_path / "ln"))
         (tmp_path / "ln").unlink()
         (tmp_path / "ln").symlink_to("two")
-        params = w.user_turn(conversation, cwd=str(tmp_path / "ln"), sandboxPolicy=POLICY)
+        params = w.user_turn(conversation, cwd=str(tmp_path / "ln"), sandboxPolicy=WORKSPACE)
         await w.client.call("sendUserTurn", params)
         done = await w.client.rest_of_turn(conversation)
     assert [event["path"] for event in done.of("view_image_tool_call")] == [str(tmp_path / "ln/a.png")]

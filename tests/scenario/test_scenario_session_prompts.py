@@ -2,6 +2,9 @@
 
 import base64
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from tests.support.scripted_model import (
     script,
     word,
 )
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, World
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 SERVER = Path(__file__).parent.parent / "support" / "mcp_server.py"
@@ -120,8 +123,61 @@ async def test_a_block_that_is_not_supported_is_refused_and_begins_no_turn(world
 
 
 # --- cancelling
+@dataclass(frozen=True)
+class Moment:
+    """A moment of a prompt, at which the client acts: how it comes to it."""
+
+    reply: Reply
+    until: str | Matcher
+    words: str = "hi"
+    config: Json = field(default_factory=dict)
+    provider: Json = field(default_factory=dict)
+    servers: tuple[Json, ...] = ()
+
+    @asynccontextmanager
+    async def reached(self, world: MakeWorld) -> AsyncIterator[tuple[World, Editor, str, int | str]]:
+        """The world, its editor, the session and its prompt. No answer of the editor but to reading is given."""
+        files = {"open.txt": "saved\n"}
+        async with world(self.reply, config=self.config, provider=self.provider, files=files, acp=True) as w:
+            editor, session = await opened(w, EVERYTHING, mcpServers=list(self.servers))
+            if self.until == "fs/write_text_file":
+                w.client.decide("fs/read_text_file", {"content": "unsaved\n"})
+            prompt = await editor.prompt(session, self.words)
+            await w.client.expect(self.until)
+            yield w, editor, session, prompt
+            assert not (w.workspace / "made").exists()
+            assert (w.workspace / "open.txt").read_text() == "saved\n"
+
+
+def moment(name: str) -> Moment:
+    patch = "*** Begin Patch\n*** Update File: open.txt\n@@\n-unsaved\n+patched\n*** End Patch"
+    match name:
+        case "asked":
+            return Moment(reply(script("echo > made")), "session/request_permission", config=ASKS)
+        case "reading":
+            return Moment(reply(patches(patch)), "fs/read_text_file")
+        case "writing":
+            return Moment(reply(patches(patch)), "fs/write_text_file")
+        case "running":
+            running = update("tool_call_update", status="in_progress")
+            return Moment(reply(script("echo up; exec sleep 300")), running)
+        case "calling":
+            calling = update("tool_call", status="in_progress")
+            return Moment(reply(calls("mcp__notes__hang", {})), calling, servers=(mcp_server(),))
+        case "answering a form":
+            return Moment(reply(calls("mcp__notes__ask", {})), "elicitation/create", servers=(mcp_server(),))
+        case "speaking":
+            return Moment(reply(begins_to_say(), word("a"), Hold()), update("agent_message_chunk"))
+        case "retrying":
+            cut = Reply(events=(begins_to_say(),), cut=True)
+            return Moment(cut, update("notice"), provider={"stream_max_retries": 9})
+        case _:
+            compacting = update("compaction_update", status="in_progress")
+            return Moment(reply(begins_to_say(), Hold()), compacting, words="/compact")
+
+
 @pytest.mark.parametrize(
-    ("moment", "by"),
+    ("name", "by"),
     [
         ("asked", "$/cancel_request"),
         ("reading", "session/cancel"),
@@ -132,47 +188,13 @@ async def test_a_block_that_is_not_supported_is_refused_and_begins_no_turn(world
         ("compacting", "$/cancel_request"),
     ],
 )
-async def test_a_prompt_can_be_cancelled_at_every_moment(world: MakeWorld, moment: str, by: str) -> None:
-    patch = "*** Begin Patch\n*** Update File: open.txt\n@@\n-unsaved\n+patched\n*** End Patch"
-    replies: dict[str, Reply] = {
-        "asked": reply(script("echo > made")),
-        "reading": reply(patches(patch)),
-        "writing": reply(patches(patch)),
-        "running": reply(script("echo up; exec sleep 300")),
-        "calling": reply(calls("mcp__notes__hang", {})),
-        "retrying": Reply(events=(begins_to_say(),), cut=True),
-        "compacting": reply(begins_to_say(), Hold()),
-    }
-    until: dict[str, str | Matcher] = {
-        "asked": "session/request_permission",
-        "reading": "fs/read_text_file",
-        "writing": "fs/write_text_file",
-        "running": update("tool_call_update", status="in_progress"),
-        "calling": update("tool_call", status="in_progress"),
-        "retrying": update("notice"),
-        "compacting": update("compaction_update", status="in_progress"),
-    }
-    async with world(
-        replies[moment],
-        config=ASKS if moment == "asked" else {},
-        provider={"stream_max_retries": 9} if moment == "retrying" else {},
-        files={"open.txt": "saved\n"},
-        acp=True,
-    ) as w:
-        editor, session = await opened(
-            w, EVERYTHING, mcpServers=[mcp_server()] if moment == "calling" else []
-        )
-        if moment == "writing":
-            w.client.decide("fs/read_text_file", {"content": "unsaved\n"})
-        prompt = await editor.prompt(session, "/compact" if moment == "compacting" else "hi")
-        await w.client.expect(until[moment])
+async def test_a_prompt_can_be_cancelled_at_every_moment(world: MakeWorld, name: str, by: str) -> None:
+    async with moment(name).reached(world) as (w, editor, session, prompt):
         if by == "session/cancel":
             await editor.cancel(session)
         else:
             await w.client.tell(by, {"requestId": prompt})
         assert (await w.client.answer_to(prompt))["result"] == CANCELLED
-        assert not (w.workspace / "made").exists()
-        assert (w.workspace / "open.txt").read_text() == "saved\n"
         for call in editor.calls().values():
             assert call["status"] == "failed"
         w.model.replies[:] = [reply(says("next"))]

@@ -17,7 +17,7 @@ from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
-OFFERING = Path(__file__).with_name("offering.py")
+OFFERING = Path(__file__).parents[1] / "support" / "official_mcp_server.py"
 SLOW_START = "startup_timeout_sec = 40\n"
 
 
@@ -37,8 +37,8 @@ async def reached(way: str) -> AsyncIterator[str]:
     async with await anyio.open_process((sys.executable, str(OFFERING), "http")) as process:
         assert process.stdout is not None
         try:
-            port = int(await process.stdout.receive())
-            yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{port}/mcp"\n{SLOW_START}'
+            port, *_ = (await process.stdout.receive()).split()
+            yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{int(port)}/mcp"\n{SLOW_START}'
         finally:
             process.kill()
 
@@ -89,8 +89,10 @@ async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str
         ),
         reply(says("done")),
     )
-    async with reached(way) as tables, world(*replies, tables=tables, initialize=False) as w:
-        await w.client.initialize(capabilities={"elicitation": True})
+    async with (
+        reached(way) as tables,
+        world(*replies, tables=tables, capabilities={"elicitation": True}) as w,
+    ):
         happened = await turn(w, decide={"action": "accept", "content": {"n": 3}})
         outputs = w.model.requests[1].outputs()
         assert "42" in outputs["sum"]
@@ -114,27 +116,10 @@ async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str
         assert "n" in asked["params"]["requestedSchema"]["properties"]
 
 
-async def test_only_a_plain_yes_is_one(world: MakeWorld) -> None:
-    replies = (
-        reply(*(calls("mcp__official__order", {}, each) for each in ("decline", "cancel", "nonsense"))),
-        reply(says("done")),
-    )
-    tables = stdio("official", str(OFFERING), "stdio")
-    async with world(*replies, tables=tables, initialize=False) as w:
-        await w.client.initialize(capabilities={"elicitation": True})
-        w.client.decide("elicitationRequest", {"action": "decline"}, {"action": "cancel"}, {"nonsense": 1})
-        await turn(w)
-        outputs = w.model.requests[1].outputs()
-    assert "nothing: decline" in outputs["decline"]
-    assert "nothing: cancel" in outputs["cancel"]
-    assert "nothing: decline" in outputs["nonsense"]
-
-
 async def test_an_open_question_ends_with_its_turn(world: MakeWorld) -> None:
     replies = reply(calls("mcp__official__order", {})), reply(says("again"))
     tables = stdio("official", str(OFFERING), "stdio")
-    async with world(*replies, tables=tables, initialize=False) as w:
-        await w.client.initialize(capabilities={"elicitation": True})
+    async with world(*replies, tables=tables, capabilities={"elicitation": True}) as w:
         conversation = await w.open()
         await w.client.say(conversation)
         await w.client.expect("elicitationRequest")

@@ -34,8 +34,7 @@ from tests.support.waiting import until
 from tests.unit.mcp.conftest import Rig, http
 from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply, reply_json
 
-OFFICIAL = Path(__file__).with_name("official_server.py")
-
+OFFICIAL = Path(__file__).parents[2] / "support" / "official_mcp_server.py"
 
 KINDS = ("streams", "json", "stateless")
 
@@ -44,7 +43,7 @@ KINDS = ("streams", "json", "stateless")
 def official() -> Iterator[dict[str, str]]:
     """The URLs of the official server, by how it answers."""
     pytest.importorskip("mcp.server", reason="the official SDK is not installed")
-    with subprocess.Popen([sys.executable, str(OFFICIAL)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, str(OFFICIAL), "http"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         ports = process.stdout.readline().decode().split()
         try:
@@ -60,7 +59,7 @@ async def test_the_official_server_is_understood(rig: Rig, official: dict[str, s
 
     rig.elicit = answer
     async with rig.opened(http(official[kind])) as mcp:
-        assert list(mcp.tools()) == ["mcp__web__add", "mcp__web__ask", "mcp__web__fail"]
+        assert list(mcp.tools()) == [f"mcp__web__{tool}" for tool in ("add", "fail", "order", "picture")]
         assert (
             await mcp.requests.call("mcp__web__add", {"a": 1, "b": 2})
         ).payload().content == '{"result":3}'
@@ -68,9 +67,10 @@ async def test_the_official_server_is_understood(rig: Rig, official: dict[str, s
         assert failed.result is not None
         assert failed.is_error
         if kind == "streams":  # the others have no way back while a call runs
-            assert (await mcp.requests.call("mcp__web__ask", {})).payload().content == '{"result":"accept"}'
+            ordered = (await mcp.requests.call("mcp__web__order", {})).payload()
+            assert ordered.content == '{"result":"ordered 3"}'
         resources = await mcp.requests.all_entries(RESOURCES)
-        assert [one.uri for one in resources["web"]] == ["note://one"]
+        assert [one.uri for one in resources["web"]] == ["note://one", "image://dot"]
 
 
 async def test_headers_session_and_version_go_with_every_request(rig: Rig) -> None:

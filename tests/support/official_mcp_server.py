@@ -1,6 +1,7 @@
 """A server written with the official package: tools, a picture, questions to the user, resources.
 
-`python offering.py stdio` speaks over its streams; `python offering.py http` prints the port that it listens at.
+`official_mcp_server.py stdio` speaks over its streams. `official_mcp_server.py http` prints the ports that it listens
+at: answering with event streams, with JSON, and without sessions.
 """
 
 import asyncio
@@ -25,6 +26,11 @@ class Count(BaseModel):
 def add(a: int, b: int) -> int:
     """Adds two numbers."""
     return a + b
+
+
+def fail() -> str:
+    """Always fails."""
+    raise ValueError("it failed")
 
 
 def picture() -> Image:
@@ -52,7 +58,7 @@ def greeting(name: str) -> str:
 
 def offering() -> MCPServer:
     server = MCPServer("official")
-    for function in (add, picture, order):
+    for function in (add, fail, picture, order):
         server.tool()(function)
     server.resource("note://one", mime_type="text/plain")(note)
     server.resource("image://dot", mime_type="image/png")(dot)
@@ -60,11 +66,17 @@ def offering() -> MCPServer:
     return server
 
 
+async def serve(json_response: bool, stateless: bool, listener: socket.socket) -> None:
+    app = offering().streamable_http_app(json_response=json_response, stateless_http=stateless)
+    await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve(sockets=[listener])
+
+
 async def serve_http() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
-    print(listener.getsockname()[1], flush=True)  # noqa: T201  to the test
-    config = uvicorn.Config(offering().streamable_http_app(), log_level="error")
-    await uvicorn.Server(config).serve(sockets=[listener])
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    print(*(listener.getsockname()[1] for listener in listeners), flush=True)  # noqa: T201  to the test
+    async with asyncio.TaskGroup() as group:
+        for number, listener in enumerate(listeners):
+            group.create_task(serve(number == 1, number == 2, listener))
 
 
 if __name__ == "__main__":
