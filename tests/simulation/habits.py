@@ -66,6 +66,10 @@ class Habits:
     terminals: bool
     """The model is offered terminals."""
     context_window: int | None
+    comes_back: bool
+    """Who leaves connects again, to a new server."""
+    visitor: bool
+    """Another server runs on the same home."""
     both_apis: bool
     """A client of threads also listens as one of the conversation API does."""
 
@@ -128,5 +132,7 @@ def draw_habits(draws: Draws) -> Habits:
         crash_at=draws.pick("crash", (None, 1), (0.8, 0.2)) and 100 + draws.below("step of the crash", 3000),
         terminals=draws.chance("terminals", 0.25),
         context_window=draws.pick("window", (None, None, None, 1500)),
+        comes_back=draws.chance("comes back", 0.5),
+        visitor=draws.chance("visitor", 0.15),
         both_apis=draws.chance("both APIs", 0.15),
     )

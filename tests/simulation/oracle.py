@@ -80,19 +80,19 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
 def _overtaken(world: "SimWorld") -> list[str]:
     """Return turns of one thread of which the model got a later one's words first."""
     broken = []
-    threads: dict[str, dict[str, int]] = {}
-    for person in world.people:
+    threads: dict[tuple[int, str], dict[str, int]] = {}
+    for n, person in enumerate(world.people):
         for entry in person.log:
             if entry.sent and entry.message.get("method") in SAYS:
                 params = entry.message["params"]
                 thread = next(params[name] for name in THREAD_NAMES if name in params)
                 found = SAID.search(str(params))
                 if found:
-                    order = threads.setdefault(thread, {})
+                    order = threads.setdefault((n, thread), {})
                     order.setdefault(found[1], len(order))
     for n, request in enumerate(world.model.requests):
         words = [found[1] for text in request.texts() if (found := SAID.match(text))]
-        for thread, order in threads.items():
+        for (_, thread), order in threads.items():
             mine = [order[word] for word in words if word in order]
             if mine != sorted(mine):
                 broken.append(f"model request {n}: the words of {thread} are in the order {words}")

@@ -119,6 +119,10 @@ class World(Protocol):
     @property
     def workspace(self) -> str: ...
 
+    def come_back(self) -> None:
+        """Let who left connect again, where that is a habit."""
+        ...
+
 
 class Person:
     """A client with its connection. `tests.support.invariants` reads its log."""
@@ -301,9 +305,13 @@ class Person:
             for _ in range(self.habits.threads):
                 thread = await self.open()
                 self.record.threads.append(thread)
-                self.tasks.start_soon(self._use, thread, name="a person in a thread")
+                self.go_on(thread)
         except Gone:
             return
+
+    def go_on(self, thread: str) -> None:
+        """Play turns in a thread that is open."""
+        self.tasks.start_soon(self._use, thread, name="a person in a thread")
 
     async def _use(self, thread: str) -> None:
         try:
@@ -311,18 +319,16 @@ class Person:
                 await self._pause("gap")
                 if thread in self.record.gone or self.world.calm.is_set():
                     return
-                await self._turn(thread)
+                await self.turn(thread)
         except Gone:
             return
 
-    async def _turn(self, thread: str) -> None:
+    async def turn(self, thread: str) -> None:
+        """Say something, do something beside, and wait for the end, as a rule."""
         word = self.record.new_word()
-        self.record.words[word] = "saying"
-        turn = await self.say(thread, f"{word} please")
+        turn = await self._says(thread, word)
         if turn is None:
-            self.record.words[word] = "refused"
             return
-        self.record.words[word] = "accepted"
         waits = anyio.Event()
         self.tasks.start_soon(self._note_end, thread, turn, word, waits, name="a turn's end")
         if self.draws.chance("interrupt", self.habits.interrupts):
@@ -334,14 +340,22 @@ class Person:
         if not self.draws.chance("does not wait", 0.15):
             await waits.wait()
 
+    async def _says(self, thread: str, word: str) -> str | None:
+        self.record.words[word] = "gone"
+        turn = await self.say(thread, f"{word} please")
+        self.record.words[word] = "refused" if turn is None else "accepted"
+        return turn
+
     async def _note_end(self, thread: str, turn: str, word: str, ended: anyio.Event) -> None:
+        state = "gone"
         try:
-            state = self.record.words[word] = await self.ended(thread, turn)
+            state = await self.ended(thread, turn)
             if state == "completed":
                 self.record.requests_at_end[word] = len(self.world.model.requests)
         except Gone:
-            self.record.words[word] = "gone"
+            pass
         finally:
+            self.record.words[word] = state
             ended.set()
 
     async def _later(self, thread: str, deed: str, turn: str) -> None:
@@ -350,10 +364,11 @@ class Person:
 
     async def _try(self, thread: str, deed: str, turn: str | None) -> None:
         try:
-            if deed == "leave":
+            if deed == "leave" and not self.left_early:
                 self.left_early = True
                 await self.leave()
-            else:
+                self.world.come_back()
+            elif deed != "leave":
                 await self.do(thread, deed, turn)
         except Gone:
             pass
@@ -474,7 +489,7 @@ class ThreadPerson(Person):
 
     async def _steer(self, thread: str, deed: str, turn: str | None) -> None:
         word = self.record.new_word()
-        self.record.words[word] = "saying"
+        self.record.words[word] = "gone"
         if deed == "steer":
             params = {"threadId": thread, "expectedTurnId": turn or "", "input": _words(f"{word} please")}
             answer = await self.ask("turn/steer", params)
@@ -571,12 +586,9 @@ class ConversationPerson(Person):
                 await self.ask("interruptConversation", {"conversationId": thread})
             case "steer" | "second turn":
                 word = self.record.new_word()
-                self.record.words[word] = "saying"
-                joined = await self.say(thread, f"{word} please")
+                joined = await self._says(thread, word)
                 if joined is None:
-                    self.record.words[word] = "refused"
                     return
-                self.record.words[word] = "accepted"
                 self.tasks.start_soon(
                     self._note_end, thread, joined, word, anyio.Event(), name="a joined turn"
                 )
@@ -617,7 +629,7 @@ class EditorPerson(Person):
 
     def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
-        self._prompts: dict[str, Json] = {}
+        self._prompts: list[int] = []
 
     def _message(self, message: Json) -> Json:
         return {"jsonrpc": "2.0", **message}
@@ -626,7 +638,7 @@ class EditorPerson(Person):
         pass
 
     def busy(self) -> bool:
-        return False
+        return any(id not in self._answers for id in self._prompts)
 
     def decision(self, question: Json, kind: str) -> Json:
         if question["method"] != "session/request_permission":
@@ -648,6 +660,7 @@ class EditorPerson(Person):
     async def say(self, thread: str, text: str) -> str | None:
         self._next_id += 1
         id = self._next_id
+        self._prompts.append(id)
         prompt = [{"type": "text", "text": text}]
         params = {"sessionId": thread, "prompt": prompt}
         await self.write(self._message({"id": id, "method": "session/prompt", "params": params}))

@@ -1,6 +1,7 @@
 """The disk of a simulated world: a real folder in memory whose calls can fail, and whose files have virtual times."""
 
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Callable
@@ -12,7 +13,45 @@ from tests.simulation.sim_model import SimModel
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
 
 
-def sim_disk(model: SimModel, now: Callable[[], float]) -> DiskCalls:
+class Writers:
+    """Which server writes which file: one that writes between two writes of another has not waited for its lock."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._servers = itertools.count()
+        self._writes: dict[int, tuple[int, int]] = {}
+        """By the inode: who wrote last, and through which opening."""
+        self._openings = itertools.count()
+
+    def new(self) -> "Writer":
+        return Writer(self, next(self._servers))
+
+    def note(self, server: int, fd: int, opening: int) -> None:
+        inode = os.fstat(fd).st_ino
+        last, by = self._writes.get(inode, (server, opening))
+        if last != server and opening < by:
+            self.problems.append(f"two servers write {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
+        self._writes[inode] = server, max(by, opening)
+
+    def opening(self) -> int:
+        return next(self._openings)
+
+
+class Writer:
+    """The files that one server has open."""
+
+    def __init__(self, writers: Writers, server: int) -> None:
+        self._writers, self._server = writers, server
+        self._opened: dict[int, int] = {}
+
+    def opened(self, fd: int) -> None:
+        self._opened[fd] = self._writers.opening()
+
+    def writes(self, fd: int) -> None:
+        self._writers.note(self._server, fd, self._opened.get(fd, -1))
+
+
+def sim_disk(model: SimModel, now: Callable[[], float], writer: Writer) -> DiskCalls:
     """Return calls that fail as often as the habits of the world say, until its faults stop."""
     draws, habits = model.draws, model.habits
 
@@ -30,6 +69,7 @@ def sim_disk(model: SimModel, now: Callable[[], float]) -> DiskCalls:
         fail("open")
         fd = os.open(path, flags, mode)
         stamp(fd)
+        writer.opened(fd)
         return fd
 
     def write(fd: int, data: memoryview) -> int:
@@ -39,6 +79,7 @@ def sim_disk(model: SimModel, now: Callable[[], float]) -> DiskCalls:
             part = data[: 1 + draws.below("written", len(data) - 1)]
             model.note("short write")
         written = os.write(fd, part)
+        writer.writes(fd)
         stamp(fd)
         return written
 

@@ -37,8 +37,9 @@ from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_
 from tests.simulation.oracle import violations
 from tests.simulation.people import PEOPLE, Person, Record
 from tests.simulation.sim_commands import Commands, runner_of
-from tests.simulation.sim_disk import sim_disk
+from tests.simulation.sim_disk import Writers, sim_disk
 from tests.simulation.sim_model import SimHttp, SimModel
+from tests.simulation.visits import come_back, visit
 from tests.support.client import MemoryWire
 
 EPOCH = 1_790_000_000
@@ -69,6 +70,13 @@ class SimWorld:
     people: list[Person] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     killed: anyio.Event = field(default_factory=anyio.Event)
+    guests: int = 0
+    """Clients beside the first, with servers of their own."""
+    guest_left: anyio.Event = field(default_factory=anyio.Event)
+    came_back: int = 0
+    tasks: TaskGroup | None = None
+    """Of the first part."""
+    writers: Writers = field(default_factory=Writers)
 
     @property
     def workspace(self) -> str:
@@ -78,12 +86,34 @@ class SimWorld:
     def home(self) -> Path:
         return self.root / "home"
 
+    def come_back(self) -> None:
+        if self.habits.comes_back and self.came_back < 2 and not self.killed.is_set():
+            self.came_back += 1
+            assert self.tasks is not None
+            self.tasks.start_soon(come_back, self, name="somebody who comes back")
+
+    async def all_quiet(self) -> None:
+        """Wait until every turn of the people has ended."""
+        quiet = 0
+        while quiet < 3:
+            await anyio.sleep(5)
+            waits = "accepted" in self.record.words.values()
+            busy = any(person.busy() and not person.left_early for person in self.people)
+            quiet = 0 if waits or busy else quiet + 1
+
+    async def guests_left(self) -> None:
+        await self.all_quiet()
+        while self.guests:
+            self.guest_left = anyio.Event()
+            await self.guest_left.wait()
+
     @asynccontextmanager
     async def server(self, api: str, home: Path | None = None) -> AsyncIterator[Person]:
         """Start a server of its own with one client, who leaves in the end."""
         async with anyio.create_task_group() as tasks:
             person = _arrive(self, tasks, api, home or self.home)
             yield person
+            person.left_early |= person.busy()
             await person.leave()
             tasks.cancel_scope.cancel()
 
@@ -154,9 +184,12 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
             world.problems += [f"exception: {error!r}" for error in _leaves(group)]
     if not loop.is_closed():
         loop.close()
-    world.problems += violations(world)
+    world.problems += [*world.writers.problems, *violations(world)]
     said = [json.dumps([entry.sent, entry.message], sort_keys=True) for p in world.people for entry in p.log]
-    stored = [path.read_text() for path in sorted(world.home.glob("**/rollout-*.jsonl"))]
+    stored = [
+        path.read_bytes().decode(errors="backslashreplace")
+        for path in sorted(world.home.glob("**/rollout-*.jsonl"))
+    ]
     text = "\n".join(said + stored).replace(str(root), "ROOT")
     seen = Counter(model.seen)
     for person in world.people:
@@ -185,10 +218,13 @@ async def _both_parts(world: SimWorld) -> None:
     with anyio.move_on_after(FIRST_PART + LAST_PART) as limit:
         async with anyio.create_task_group() as tasks:
             person = _arrive(world, tasks, world.habits.api, world.home)
+            world.tasks = tasks
+            if world.habits.visitor:
+                tasks.start_soon(visit, world, name="a visitor")
             tasks.start_soon(_die, world, tasks, name="the end of the process")
             with anyio.move_on_after(FIRST_PART):
                 await person.live()
-                await _all_quiet(world, person)
+                await world.all_quiet()
             await _calm_down(world, person)
             tasks.cancel_scope.cancel()
         world.loop.before_round.clear()
@@ -257,22 +293,13 @@ def _let_go(world: SimWorld) -> None:
     world.calm.set()
 
 
-async def _all_quiet(world: SimWorld, person: Person) -> None:
-    """Wait until every turn of the people has ended."""
-    quiet = 0
-    while quiet < 3:
-        await anyio.sleep(5)
-        waits = any(state in ("saying", "accepted") for state in world.record.words.values())
-        quiet = 0 if waits or (person.busy() and not person.left_early) else quiet + 1
-
-
 async def _calm_down(world: SimWorld, person: Person) -> None:
     """Stop the faults; every turn has to end. Then the client leaves."""
     _let_go(world)
     with anyio.move_on_after(LAST_PART / 2) as limit:
-        await _all_quiet(world, person)
-    if limit.cancelled_caught and not person.left_early:
-        open_words = [word for word, state in world.record.words.items() if state in ("saying", "accepted")]
+        await world.guests_left()
+    if limit.cancelled_caught:
+        open_words = [word for word, state in world.record.words.items() if state == "accepted"]
         world.problems.append(f"turns never end: {open_words}\n{describe_tasks(world.loop)}")
     person.settle()
     if not person.closed:
@@ -286,7 +313,7 @@ def _machine(world: SimWorld, home: Path) -> Machine:
         time_ns=lambda: int((EPOCH + loop.time()) * 1e9),
         monotonic=loop.time,
         random=ids.randbytes,
-        disk=sim_disk(world.model, lambda: EPOCH + loop.time()),
+        disk=sim_disk(world.model, lambda: EPOCH + loop.time(), world.writers.new()),
         http=lambda environment: SimHttp(world.model, home),
         runner=runner_of(world.commands),
     )

@@ -85,6 +85,7 @@ class ActiveTask(Struct, kw_only=True):
     )
     """Work that waits for the turn's begin, with its operation."""
     _group: TaskGroup | None = None
+    _running_beside: int = 0
 
     async def run(self) -> str | None:
         """Run the task, and the work beside it, which ends before this does, or with its cancellation."""
@@ -97,6 +98,10 @@ class ActiveTask(Struct, kw_only=True):
                     last_message = await self.task.run(self)
                 except Exception as error:
                     failure = error  # what runs beside does not end because of it
+                if not self._running_beside:
+                    self._group = (
+                        None  # an empty group lets others run as it ends, and waits for nothing they begin
+                    )
         finally:
             self._group = None  # a turn that was interrupted may begin after this, for the record only
         if failure is not None:
@@ -114,8 +119,15 @@ class ActiveTask(Struct, kw_only=True):
     def _begin_beside(self) -> None:
         if self._group is not None:
             for work, _ in self._beside:
-                self._group.start_soon(work)
+                self._running_beside += 1
+                self._group.start_soon(self._count, work)
             self._beside.clear()
+
+    async def _count(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        try:
+            await work()
+        finally:
+            self._running_beside -= 1
 
     def take_postponed(self) -> list[PendingOperation]:
         """Return the operations that waited for the task's end, or for the begin of a turn that never began."""

@@ -287,3 +287,25 @@ async def test_nothing_said_in_no_named_turn_leaves_the_one_that_runs_as_it_is(s
     active = scene.runs("running")
     assert scene.turns.start("a", StartTurn(words=None, wishes=UNNAMED)) == "running"
     assert (active.drain_late(), [type(each) for each in scene.waiting()]) == ([], [ChangeSettings])
+
+
+async def test_what_comes_as_its_turn_ends_waits_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task group without tasks lets others run once more when it ends, and waits for nothing that they begin."""
+    running, begun = active("turn", InputPolicy.STEER), []
+    monkeypatch.setattr(TurnEmitter, "has_started", True)
+    command = PendingOperation("1", Interrupt(), "t")
+
+    async def work() -> None:
+        begun.append("after the end")
+
+    async def come_late() -> None:
+        running.run_beside(work, command)
+
+    async def ends_at_once(task: SessionTask, turn: ActiveTask) -> None:
+        others.start_soon(come_late)
+
+    monkeypatch.setattr(SessionTask, "run", ends_at_once)
+    async with anyio.create_task_group() as others:
+        await running.run()
+        assert running.take_postponed() == [command]
+    assert not begun
