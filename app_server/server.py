@@ -18,9 +18,8 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.apis.handshake import Handshake
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import ServerServices
+from app_server.apis.services import Handshake, ServerServices
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager

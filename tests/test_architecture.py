@@ -100,13 +100,13 @@ PURE_MODULES = {
         *("table", "toml_text", "types"),
     },
     "app_server.core.context": {
-        *("compacted_history", "environment_context", "history", "text_for_model"),
+        *("environment_context", "history", "text_for_model"),
     },
     "app_server.core.files": {"fuzzy", "ignore"},
     "app_server.core.http": {"address", "content", "exchange", "sse"},
     "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
-        *("api_failures", "chat_api", "chat_request", "families", "model_events", "payload"),
+        *("api_failures", "chat_api", "chat_request", "families", "payload", "prompt"),
         *("responses_api", "responses_request"),
     },
     "app_server.core.patch": {

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from app_server.core.assembling import EngineServices, assemble_session, first_settings
 from app_server.core.config.types import Config
-from app_server.core.context.compacted_history import (
+from app_server.core.context.environment_context import environment_of, opening_messages
+from app_server.core.context.history import (
     build_compacted_history,
     collect_user_messages,
     with_marked_summary,
 )
-from app_server.core.context.environment_context import environment_of, opening_messages
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.git.repository import read_git_info
 from app_server.core.opening import Fork, GivenHistory, NewConversation, Opened, Origin, StoredRollout

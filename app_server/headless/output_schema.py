@@ -11,7 +11,7 @@ import referencing
 import referencing.exceptions
 
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.session.output_schema import schema_problem
+from app_server.core.session.user_input import schema_problem
 from protocol.structs import Json
 
 

@@ -1,4 +1,5 @@
-"""What the engine emits. Per turn: `TurnStarted`, then items and deltas, then exactly one `TurnEnded`.
+"""What the engine emits; and a conversation as turns with items: what is read back of it, and what a subscriber that
+joins late is shown. Per turn: `TurnStarted`, then items and deltas, then exactly one `TurnEnded`.
 
 Each thing is emitted once. What an API shows twice, or in another form, its outbound module makes of these. Events of
 the conversation API's vocabulary stand for themselves where they belong to no item: notices, token counts, questions,
@@ -290,3 +291,39 @@ class SessionEvent(NamedTuple):
     turn_id: str | None
     """The turn's own id (UUIDv7); None outside of turns."""
     event: EngineEvent
+
+
+class TurnState(StrEnum):
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class EndedItem(Struct, frozen=True, gc=False):
+    """An item that came to its end, well or not. Its id is unique within the conversation."""
+
+    item: Item
+    started_ms: int | None
+    """Milliseconds since 1970; None where old files do not say."""
+    ended_ms: int | None
+    cut: bool = False
+
+
+class TurnRenamed(Struct, frozen=True, gc=False):
+    """A stored turn whose first lines do not name it: its id was `before` to whoever read them."""
+
+    before: str
+    after: str
+
+
+class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
+    id: str
+    kind: TurnKind = TurnKind.REGULAR
+    state: TurnState = TurnState.IN_PROGRESS
+    items: tuple[EndedItem, ...] = ()
+    error: TurnError | None = None
+    started_at: float | None = None
+    """Seconds since 1970; None where old files do not say."""
+    ended_at: float | None = None
+    seconds: float | None = None

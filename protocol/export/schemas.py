@@ -23,8 +23,8 @@ from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
 from protocol.structs import Json
 from protocol.table import NoParams
 from protocol.v1.methods import TABLE
-from protocol.v1.misc import GitSha
 from protocol.v1.ops import Submission
+from protocol.v1.setup import GitSha
 
 UNSERVED: Final[Mapping[str, Json]] = json.loads(Path(__file__).with_name("unserved.json").read_text("utf-8"))
 """What is published and never sent: methods of the thread API in the schema of conversations, and shapes and

@@ -16,7 +16,7 @@ from protocol.table import (
     Table,
     by_method,
 )
-from protocol.v1 import conversation, misc, setup, turn
+from protocol.v1 import conversation, setup, turn
 
 _CONVERSATION: Final = "conversationId"
 """What orders requests."""
@@ -102,8 +102,8 @@ SUBMIT: Final = ClientRequest(
 )
 GIT_DIFF_TO_REMOTE: Final = ClientRequest(
     "gitDiffToRemote",
-    misc.GitDiffToRemoteParams,
-    misc.GitDiffToRemoteResponse,
+    setup.GitDiffToRemoteParams,
+    setup.GitDiffToRemoteResponse,
     "The difference between a working tree and the nearest commit that its remote has.",
 )
 LOGIN_API_KEY: Final = ClientRequest(
@@ -159,14 +159,14 @@ USER_INFO: Final = ClientRequest(
 )
 FUZZY_FILE_SEARCH: Final = ClientRequest(
     "fuzzyFileSearch",
-    misc.FuzzyFileSearchParams,
-    misc.FuzzyFileSearchResponse,
+    setup.FuzzyFileSearchParams,
+    setup.FuzzyFileSearchResponse,
     "Finds files by a rough spelling of their path, best first.",
 )
 EXEC_ONE_OFF_COMMAND: Final = ClientRequest(
     "execOneOffCommand",
-    misc.ExecOneOffCommandParams,
-    misc.ExecOneOffCommandResponse,
+    setup.ExecOneOffCommandParams,
+    setup.ExecOneOffCommandResponse,
     "Runs a command in the sandbox, without a conversation and without asking.",
 )
 MODEL_LIST: Final = ClientRequest(

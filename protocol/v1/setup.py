@@ -1,16 +1,17 @@
 """What belongs to no conversation: the handshake, the account, the user's saved settings, the models that can be
-chosen.
+chosen; files, git, and commands.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NewType
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from protocol.base import WireModel
-from protocol.fields import Count, Flag
+from protocol.fields import Count, Flag, SandboxPolicy
+from protocol.ids import PathText
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
-from protocol.structs import Json, WireStruct
+from protocol.structs import EngineStruct, Json, WireStruct
 
 
 def _object_or_none(value: Json) -> Json:
@@ -210,3 +211,55 @@ class ModelListParams(WireModel):
 class ModelListResponse(WireStruct):
     data: tuple[ModelEntry, ...]
     next_cursor: str | None = None
+
+
+GitSha = NewType("GitSha", str)
+
+
+class FuzzyFileSearchParams(WireModel):
+    """Finds files below the roots whose path resembles the query. A search with the same token ends the one
+    before."""
+
+    query: str
+    roots: tuple[PathText, ...]
+    cancellation_token: str | None = None
+
+
+class FuzzyFileSearchResult(EngineStruct):
+    """One hit, in snake_case as the clients of this method expect; `indices` are the matching characters."""
+
+    root: str
+    path: str
+    file_name: str
+    score: int
+    indices: tuple[int, ...] | None = None
+
+
+class FuzzyFileSearchResponse(WireStruct):
+    files: tuple[FuzzyFileSearchResult, ...]
+
+
+class GitDiffToRemoteParams(WireModel):
+    cwd: PathText
+
+
+class GitDiffToRemoteResponse(WireStruct):
+    """The nearest commit that the remote has, and all that changed since, untracked files too."""
+
+    sha: GitSha
+    diff: str
+
+
+class ExecOneOffCommandParams(WireModel):
+    """Runs a command without a conversation. Without a policy the configured sandbox holds."""
+
+    command: tuple[str, ...]
+    timeout_ms: Count | None = None
+    cwd: PathText | None = None
+    sandbox_policy: SandboxPolicy | None = None
+
+
+class ExecOneOffCommandResponse(WireStruct):
+    exit_code: int
+    stdout: str
+    stderr: str

@@ -24,7 +24,7 @@ from app_server.core.http.transport import HttpcoreResponse
 from app_server.core.model import payload, stream
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.model_errors import ResponseTooLarge
-from app_server.core.model.model_events import Completed, OutputItemDone, OutputTextDelta
+from app_server.core.model.prompt import Completed, OutputItemDone, OutputTextDelta
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.stream import EventStream
 from protocol.responses import MessageItem, OutputText

@@ -14,7 +14,7 @@ from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError, ConversationError, ModelError
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.model.model_events import Completed, ModelEvent
+from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.patch.changes import shown_changes
 from app_server.core.patch.parse import PatchError, parse_patch

@@ -9,7 +9,7 @@ from msgspec import Struct
 from app_server.apis.acp.client import auth_methods, parse_client
 from app_server.apis.acp.errors import login_needed
 from app_server.apis.acp.session import Sessions
-from app_server.apis.handshake import Handshake
+from app_server.apis.services import Handshake
 from app_server.core.auth.accounts import Accounts
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError

@@ -17,7 +17,7 @@ from app_server.apis.acp.updates import SessionUpdates
 from app_server.core.rollout.stored_items import StoredItems
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import items
-from protocol.engine.turns import EndedItem
+from protocol.engine.events import EndedItem
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
 
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)

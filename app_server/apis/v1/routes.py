@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.apis.v1.handlers import conversations, host, setup, turns
+from app_server.apis.v1.handlers import conversations, setup, turns
 from protocol.v1 import methods
 
 
@@ -27,9 +27,9 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         route(methods.SEND_USER_TURN, turns.send_user_turn, services),
         route(methods.INTERRUPT_CONVERSATION, turns.interrupt_conversation, services),
         route(methods.SUBMIT, turns.submit, services),
-        route(methods.GIT_DIFF_TO_REMOTE, host.git_diff_to_remote, services),
-        route(methods.FUZZY_FILE_SEARCH, host.fuzzy_file_search, services),
-        route(methods.EXEC_ONE_OFF_COMMAND, host.exec_one_off_command, services),
+        route(methods.GIT_DIFF_TO_REMOTE, setup.git_diff_to_remote, services),
+        route(methods.FUZZY_FILE_SEARCH, setup.fuzzy_file_search, services),
+        route(methods.EXEC_ONE_OFF_COMMAND, setup.exec_one_off_command, services),
         route(methods.LOGIN_API_KEY, setup.login_api_key, services),
         route(methods.LOGIN_CHAT_GPT, setup.login_chat_gpt, services),
         route(methods.CANCEL_LOGIN_CHAT_GPT, setup.cancel_login_chat_gpt, services),

@@ -26,7 +26,7 @@ from app_server.core.rollout.turn_pages import TurnHistory
 from app_server.core.rollout.turn_query import InvalidCursor
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
-from protocol.engine.turns import TurnRecord
+from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import replace
 from protocol.v2.turn import Turn

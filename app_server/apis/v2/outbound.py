@@ -22,9 +22,9 @@ from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from protocol.engine import events
 from protocol.engine.errors import ErrorClass, TurnError
+from protocol.engine.events import EndedItem, TurnRecord
 from protocol.engine.items import Item
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
-from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.events.turn import TokenCountEvent

@@ -14,7 +14,8 @@ from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
-from app_server.core.model.model_events import (
+from app_server.core.model.payload import PIECE_OVERHEAD, EventReader, ReplySize, count, mapping, text_of
+from app_server.core.model.prompt import (
     Completed,
     ModelEvent,
     OutputItemAdded,
@@ -22,7 +23,6 @@ from app_server.core.model.model_events import (
     OutputTextDelta,
     ReasoningContentDelta,
 )
-from app_server.core.model.payload import PIECE_OVERHEAD, EventReader, ReplySize, count, mapping, text_of
 from protocol.events.turn import TokenUsage
 from protocol.responses import FunctionCall, MessageItem, OutputText, ReasoningResponseItem, ReasoningText
 from protocol.structs import Json

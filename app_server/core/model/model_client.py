@@ -32,8 +32,7 @@ from app_server.core.model.model_errors import (
     connection_failed,
     excerpt,
 )
-from app_server.core.model.model_events import ModelEvent, RateLimits
-from app_server.core.model.prompt import ClientIdentity, Prompt, RequestSettings
+from app_server.core.model.prompt import ClientIdentity, ModelEvent, Prompt, RateLimits, RequestSettings
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body
 from app_server.core.model.stream import EventStream
@@ -198,8 +197,6 @@ class ModelClient:
         }
         if not chat:
             headers |= {"conversation_id": settings.conversation_id, "session_id": settings.conversation_id}
-        if settings.subagent is not None:
-            headers["x-openai-subagent"] = settings.subagent
         return Endpoint(target.url, headers, target.secret)
 
     async def _attempt(

@@ -1,5 +1,5 @@
-"""One request to the model: its content (instructions, the history, the tools that may be called), its settings, and
-who sends it.
+"""One request to the model: its content (instructions, the history, the tools that may be called), its settings, who
+sends it; and the events of its response, the same for all APIs.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from protocol.events.turn import RateLimitSnapshot, TokenUsage
 from protocol.policy import ReasoningSummary, Verbosity
 from protocol.responses import ResponseItem
 from protocol.structs import Json
@@ -62,8 +63,6 @@ class RequestSettings(Struct, frozen=True, kw_only=True):
     """The user's setting; None for the default of the model's family."""
     sends_chosen_effort: bool = False
     """An effort that was chosen is sent whatever is known of the model."""
-    subagent: str | None = None
-    """What the request is for, where it is not the user's turn: `review`, `compact`."""
     live_chat: bool = False
     """Whether a Chat Completions answer comes in deltas and with its token counts, or in whole items."""
 
@@ -73,3 +72,65 @@ class ClientIdentity(Struct, frozen=True):
 
     originator: str
     user_agent: str
+
+
+class Created(Struct, frozen=True):
+    """The response has begun."""
+
+    response_id: str | None
+
+
+class OutputItemAdded(Struct, frozen=True):
+    """An item begins; its content follows in deltas."""
+
+    item: ResponseItem
+
+
+class OutputItemDone(Struct, frozen=True):
+    """An item is complete. There may have been no `OutputItemAdded` and no delta for it."""
+
+    item: ResponseItem
+
+
+class OutputTextDelta(Struct, frozen=True):
+    delta: str
+
+
+class ReasoningSummaryTextDelta(Struct, frozen=True):
+    delta: str
+    summary_index: int
+
+
+class ReasoningSummaryPartAdded(Struct, frozen=True):
+    summary_index: int
+
+
+class ReasoningContentDelta(Struct, frozen=True):
+    delta: str
+    content_index: int
+
+
+class RateLimits(Struct, frozen=True):
+    """The account's limits from the response headers; always the first event."""
+
+    snapshot: RateLimitSnapshot
+
+
+class Completed(Struct, frozen=True):
+    """The response is complete. No event follows."""
+
+    response_id: str | None
+    usage: TokenUsage | None
+
+
+ModelEvent = (
+    Created
+    | OutputItemAdded
+    | OutputItemDone
+    | OutputTextDelta
+    | ReasoningSummaryTextDelta
+    | ReasoningSummaryPartAdded
+    | ReasoningContentDelta
+    | RateLimits
+    | Completed
+)

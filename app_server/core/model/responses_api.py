@@ -14,7 +14,8 @@ from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
-from app_server.core.model.model_events import (
+from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of
+from app_server.core.model.prompt import (
     Completed,
     Created,
     ModelEvent,
@@ -25,7 +26,6 @@ from app_server.core.model.model_events import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
 )
-from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of
 from protocol.events.turn import TokenUsage
 from protocol.responses import ResponseItem, parse_response_item
 from protocol.structs import Json

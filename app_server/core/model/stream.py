@@ -14,8 +14,8 @@ from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
 from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge
-from app_server.core.model.model_events import ModelEvent
 from app_server.core.model.payload import MAX_ANSWER_BYTES
+from app_server.core.model.prompt import ModelEvent
 from app_server.core.threads import YieldBudget
 
 

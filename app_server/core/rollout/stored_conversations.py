@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from app_server.core.rollout.thread_listing import ThreadLists
     from app_server.core.rollout.thread_query import ListRequest, SearchPage, ThreadPage, ThreadSummary
     from app_server.core.rollout.turn_query import TurnCut
-    from protocol.engine.events import Goal
-    from protocol.engine.turns import TurnRecord
+    from protocol.engine.events import Goal, TurnRecord
     from protocol.ids import ConversationId
     from protocol.rollout import TurnContextItem
 

@@ -29,9 +29,8 @@ from app_server.core.rollout.stored_calls import (
 from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine.events import ItemCompleted, SessionEvent
+from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
 from protocol.engine.items import Item, WebSearch
-from protocol.engine.turns import EndedItem, TurnRenamed
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import TokenUsageInfo
 from protocol.structs import Json, replace

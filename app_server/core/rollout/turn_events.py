@@ -24,6 +24,7 @@ from protocol.engine.events import (
     SessionEvent,
     TurnEnded,
     TurnKind,
+    TurnRenamed,
     TurnStarted,
     TurnStatus,
 )
@@ -38,7 +39,6 @@ from protocol.engine.items import (
     item_from_value,
 )
 from protocol.engine.legacy import COMPACTED
-from protocol.engine.turns import TurnRenamed
 from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason

@@ -15,15 +15,18 @@ from msgspec import Struct
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine.errors import TurnError
 from protocol.engine.events import (
+    EndedItem,
     ItemCompleted,
     ItemStarted,
     SessionEvent,
     TurnEnded,
     TurnKind,
+    TurnRecord,
+    TurnRenamed,
     TurnStarted,
+    TurnState,
     TurnStatus,
 )
-from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed, TurnState
 from protocol.structs import replace
 
 STATES = {

@@ -23,8 +23,7 @@ from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, rea
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.rollout.turn_query import TurnCut, TurnNotFound
-from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnStarted
-from protocol.engine.turns import TurnRenamed
+from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
 from protocol.structs import Json, replace
 
 KEPT = 8

@@ -23,9 +23,8 @@ from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace, TurnPlaces
 from app_server.core.rollout.turn_query import ItemRow, Page, PageRequest, choose, with_rows
-from protocol.engine.events import SessionEvent
+from protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
 from protocol.engine.items import EnteredReview, UserMessage
-from protocol.engine.turns import TurnRecord, TurnRenamed
 from protocol.structs import replace
 
 NO_TURNS: Final = TurnPlaces((), TakenBack(), ItemIds())

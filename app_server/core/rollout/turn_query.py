@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 
 from app_server.core.errors import ConversationError
-from protocol.engine.turns import EndedItem
+from protocol.engine.events import EndedItem
 
 DEFAULT_LIMIT: Final = 25
 MAX_LIMIT: Final = 100

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app_server.core.context.compacted_history import (
+from app_server.core.context.environment_context import environment_of, opening_messages, user_text
+from app_server.core.context.history import (
+    ConversationHistory,
     build_compacted_history,
     collect_user_messages,
     estimate_history,
 )
-from app_server.core.context.environment_context import environment_of, opening_messages, user_text
-from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.session.model_calls import RequestShape, model_call, shape_of

@@ -14,14 +14,13 @@ import anyio
 from msgspec import Struct
 
 from app_server.core.config.types import Config, McpServerConfig
-from app_server.core.context.compacted_history import collect_user_messages, message_text
+from app_server.core.context.history import collect_user_messages, message_text
 from app_server.core.goals import GoalChange
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.session.commands import ALL_WISHES, Command, StartTurn, TurnWishes
-from app_server.core.session.output_schema import check_schema
 from app_server.core.session.services import Services
 from app_server.core.session.session import Session
-from app_server.core.session.user_input import user_words
+from app_server.core.session.user_input import check_schema, user_words
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles

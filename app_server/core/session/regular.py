@@ -8,17 +8,17 @@ from pathlib import Path
 
 import anyio
 
-from app_server.core.context.compacted_history import message_text
+from app_server.core.context.history import message_text
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import compact
 from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.model_calls import model_call, shape_of, tool_turn_of
-from app_server.core.session.output_schema import check_schema
 from app_server.core.session.services import Turn
 from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.tasks import ActiveTask, SessionTask
+from app_server.core.session.user_input import check_schema
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import Tool
 from app_server.core.tools.registry import build_tools

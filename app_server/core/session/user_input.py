@@ -1,8 +1,9 @@
-"""The user's inputs as a message for the model: texts and images, local images read and encoded; and what they bring
-along besides themselves: the text of a skill, the place of what is mentioned.
+"""What a client gives to a turn, made fit for the model. Its inputs become a message: texts and images, local images
+read and encoded; and what they bring along: the text of a skill, the place of what is mentioned. The JSON Schema that
+the final answer is to follow is checked to be one, since some providers pass over what is none.
 
 Only a skill that is listed for the working directory and switched on is read: a client that names any other file gets a
-warning, and the model is sent nothing of it.
+warning, and the model is sent nothing of it. Answers are not held against their schema: it decides how long that takes.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+
+from pydantic_core import to_json
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.context.images import image_data_url
+from app_server.core.errors import CoreError, retry_hint
 from app_server.core.injected_messages import MENTION_HEAD
 from app_server.core.lazy import Lazy
 from app_server.core.pictures import ImageUnreadable, checked_url
@@ -22,7 +27,7 @@ from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -118,3 +123,47 @@ def _distinct(items: Sequence[SentInput]) -> list[SkillInput | MentionInput]:
         if isinstance(item, SkillInput | MentionInput) and item not in found:
             found.append(item)
     return found[:MOST_ATTACHED]
+
+
+LONGEST_SCHEMA = 1 << 18
+"""Bytes of a schema that is looked at. A longer one is for the provider to judge."""
+MAX_QUOTED = 200
+
+_JSONSCHEMA: Lazy[Any] = Lazy(lambda: import_module("jsonschema"))
+"""Takes a while to import."""
+
+
+class NotASchema(CoreError):
+    """The turn is not begun: what its answer should follow is no JSON Schema."""
+
+
+async def check_schema(schema: Json) -> None:
+    """Raise NotASchema with the place of what is wrong, and CoreError where it cannot be checked now."""
+    try:
+        problem = await run_in_thread(schema_problem, schema, abandon_on_cancel=True)
+    except OSError as error:
+        reason = f"{error.strerror}{retry_hint(error.errno)}"
+        raise CoreError(f"the output schema cannot be checked: {reason}") from error
+    if problem is not None:
+        raise NotASchema(f"the output schema is not a JSON Schema: {problem}")
+
+
+def schema_problem(schema: Json) -> str | None:
+    """Return what is wrong with a schema; None where it is one, or cannot be judged here. Nothing that it refers to is
+    fetched. Slow: use a thread.
+    """
+    library = _JSONSCHEMA.get()
+    if not isinstance(schema, dict):
+        return "$: expected an object"
+    try:
+        if len(to_json(schema)) > LONGEST_SCHEMA:
+            return None
+        named = isinstance(schema.get("$schema"), str)
+        kind, find = library.Draft202012Validator, library.validators.validator_for
+        (find(schema, default=kind) if named else kind).check_schema(schema)
+    except library.SchemaError as error:
+        message = error.message
+        return f"{error.json_path}: {message if len(message) <= MAX_QUOTED else message[:MAX_QUOTED] + '…'}"
+    except (RecursionError, ValueError):
+        return None  # nested too deeply, or no text: also for the provider to judge
+    return None

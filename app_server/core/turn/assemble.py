@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from app_server.core.model.model_events import (
+from app_server.core.model.prompt import (
     OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,

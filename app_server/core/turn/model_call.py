@@ -18,19 +18,20 @@ from msgspec import Struct
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_errors import UsageLimitReached
-from app_server.core.model.model_events import (
+from app_server.core.model.prompt import (
     Completed,
     Created,
     ModelEvent,
     OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,
+    Prompt,
     RateLimits,
     ReasoningContentDelta,
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
+    RequestSettings,
 )
-from app_server.core.model.prompt import Prompt, RequestSettings
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler

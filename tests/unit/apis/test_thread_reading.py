@@ -15,8 +15,8 @@ from app_server.core.config.types import CliOverrides
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.rpc.errors import RpcError
+from protocol.engine.events import EndedItem, TurnRecord
 from protocol.engine.items import AgentMessage
-from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.ids import SessionOrigin
 from protocol.records import dataclass
 from protocol.structs import Json, replace

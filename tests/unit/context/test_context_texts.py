@@ -10,15 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.context.compacted_history import (
-    NO_SUMMARY,
-    USER_MESSAGES_MAX_TOKENS,
-    build_compacted_history,
-    collect_user_messages,
-    message_text,
-    summary_message,
-    with_marked_summary,
-)
 from app_server.core.context.environment_context import (
     EnvironmentContext,
     difference,
@@ -26,7 +17,19 @@ from app_server.core.context.environment_context import (
     project_instructions,
     user_text,
 )
-from app_server.core.context.history import ConversationHistory, aborted_output, call_key, normalise
+from app_server.core.context.history import (
+    NO_SUMMARY,
+    USER_MESSAGES_MAX_TOKENS,
+    ConversationHistory,
+    aborted_output,
+    build_compacted_history,
+    call_key,
+    collect_user_messages,
+    message_text,
+    normalise,
+    summary_message,
+    with_marked_summary,
+)
 from app_server.core.context.images import MAX_IMAGE_BYTES, image_data_url
 from app_server.core.context.text_for_model import (
     BYTES_PER_TOKEN,

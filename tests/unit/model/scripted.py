@@ -11,8 +11,7 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.http.exchange import HttpFailure, HttpRequest
 from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient
-from app_server.core.model.model_events import ModelEvent
-from app_server.core.model.prompt import ClientIdentity, Prompt, RequestSettings
+from app_server.core.model.prompt import ClientIdentity, ModelEvent, Prompt, RequestSettings
 from protocol.responses import InputText, MessageItem
 from protocol.structs import Json
 

@@ -20,9 +20,9 @@ from app_server.core.model.model_errors import (
     UsageLimitReached,
     backoff,
 )
-from app_server.core.model.model_events import Completed, ModelEvent
 from app_server.core.model.model_list import ModelsUnknown, list_models
 from app_server.core.model.payload import parse_object
+from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
 from protocol.engine.errors import ErrorClass
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow

@@ -13,9 +13,14 @@ from app_server.core.model.model_errors import (
     Unauthorized,
     UnexpectedStatus,
 )
-from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta, RateLimits
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
-from app_server.core.model.prompt import RequestSettings
+from app_server.core.model.prompt import (
+    Completed,
+    Created,
+    ModelEvent,
+    OutputTextDelta,
+    RateLimits,
+)
 from app_server.core.turn.emitter import turn_error
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
 from protocol.structs import Json, replace
@@ -103,12 +108,6 @@ async def test_an_answer_and_how_it_was_asked_for() -> None:
     assert request.idle_seconds == 300
     assert http.body()["input"][0]["content"][0]["text"] == "hi"
     assert http.open == 0
-
-
-async def test_a_subagent_is_named() -> None:
-    http = ScriptedHttp(FINE)
-    await ask(client_for(http), RequestSettings(model="m", conversation_id="c", subagent="review"))
-    assert http.requests[0].headers["x-openai-subagent"] == "review"
 
 
 async def test_events_of_one_chunk_come_together() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model.api_failures import FLAGGED
-from app_server.core.model.model_events import (
+from app_server.core.model.prompt import (
     Completed,
     Created,
     ModelEvent,

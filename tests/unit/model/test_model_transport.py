@@ -17,7 +17,7 @@ from app_server.core.model.model_errors import (
     ResponseTooLarge,
     UnexpectedStatus,
 )
-from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta
+from app_server.core.model.prompt import Completed, Created, ModelEvent, OutputTextDelta
 from protocol.structs import Json
 from tests.support.loading import modules_loaded_by
 from tests.unit.model.provider_server import (

@@ -12,8 +12,7 @@ from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.engine.events import SessionEvent
-from protocol.engine.turns import TurnRenamed
+from protocol.engine.events import SessionEvent, TurnRenamed
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.ids import ConversationId
 from protocol.responses import FunctionCall, InputText, MessageItem, OutputText

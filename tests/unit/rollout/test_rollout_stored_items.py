@@ -8,6 +8,7 @@ import pytest
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.stored_events import OUTPUT_CAP
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
+from protocol.engine.events import EndedItem
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
@@ -21,7 +22,6 @@ from protocol.engine.items import (
     WebSearch,
     item_to_value,
 )
-from protocol.engine.turns import EndedItem
 from protocol.events.commands import AddFileChange, UpdateFileChange
 from protocol.structs import Json, replace
 

@@ -16,6 +16,7 @@ from protocol.engine.events import (
     SessionEvent,
     TurnEnded,
     TurnKind,
+    TurnRenamed,
     TurnStarted,
     TurnStatus,
 )
@@ -30,7 +31,6 @@ from protocol.engine.items import (
     UserMessage,
     item_to_value,
 )
-from protocol.engine.turns import TurnRenamed
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput

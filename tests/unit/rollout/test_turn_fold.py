@@ -13,12 +13,16 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
+    EndedItem,
     EngineEvent,
     ItemCompleted,
     SessionEvent,
     TurnEnded,
     TurnKind,
+    TurnRecord,
+    TurnRenamed,
     TurnStarted,
+    TurnState,
     TurnStatus,
 )
 from protocol.engine.items import (
@@ -37,7 +41,6 @@ from protocol.engine.items import (
     UserMessage,
     WebSearch,
 )
-from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed, TurnState
 from protocol.events.commands import AddFileChange, UnknownCommand
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput

@@ -22,9 +22,8 @@ from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.rollout.turn_query import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
-from protocol.engine.events import ItemCompleted, SessionEvent
+from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord, TurnState
 from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value
-from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.items import TextInput
 from protocol.structs import Json
 

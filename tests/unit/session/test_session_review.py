@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.errors import CoreError
-from app_server.core.session.output_schema import LONGEST, check_schema, schema_problem
 from app_server.core.session.review import note, parse_review
 from app_server.core.session.review_texts import findings_block
 from app_server.core.session.session_servers import SessionServers
+from app_server.core.session.user_input import LONGEST_SCHEMA, check_schema, schema_problem
 from app_server.core.threads import NO_THREAD
 from protocol.engine.events import McpServersSettled
 from protocol.events.notices import WarningEvent
@@ -89,7 +89,7 @@ for _ in range(500):
         {"$ref": "http://127.0.0.1:9/never-fetched"},
         {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {}, "type": ["string", "null"]},
         {"$schema": "urn:nobody-knows-it", "type": "object"},
-        {"type": "nonsense", "description": "x" * LONGEST},
+        {"type": "nonsense", "description": "x" * LONGEST_SCHEMA},
         {"pattern": "(a+)+$"},
         DEEP,
         {"description": "\ud800"},

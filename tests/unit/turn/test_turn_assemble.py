@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.model.model_events import (
+from app_server.core.model.prompt import (
     OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,

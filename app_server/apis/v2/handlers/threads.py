@@ -31,7 +31,7 @@ from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_query import PageRequest
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
-from protocol.engine.turns import TurnRecord
+from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId
 from protocol.structs import Json
 from protocol.v2 import thread as wire

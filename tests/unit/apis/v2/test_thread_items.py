@@ -10,8 +10,8 @@ from app_server.apis.v2.turns import ended_turn, pending_turn, shown_items, show
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine import items as engine
 from protocol.engine.errors import ErrorClass, TurnError
+from protocol.engine.events import EndedItem, TurnRecord, TurnState
 from protocol.engine.items import CommandSource, ItemStatus
-from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.events import commands
 from protocol.events.review import ReviewCodeLocation, ReviewFinding, ReviewLineRange, ReviewOutputEvent
 from protocol.items import ImageInput, LocalImageInput, TextInput

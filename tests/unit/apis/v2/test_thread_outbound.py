@@ -21,6 +21,7 @@ from protocol.engine.events import (
     SessionEvent,
     TerminalInput,
     TurnKind,
+    TurnState,
     TurnStatus,
 )
 from protocol.engine.items import (
@@ -35,7 +36,6 @@ from protocol.engine.items import (
     Reasoning,
     UserMessage,
 )
-from protocol.engine.turns import TurnState
 from protocol.events import notices
 from protocol.events.commands import (
     ApplyPatchApprovalRequestEvent,
