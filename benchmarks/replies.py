@@ -40,8 +40,9 @@ def reply(*events: Json) -> bytes:
 
 
 def paced(*events: Json, gap: float) -> Paced:
-    """An answer with every event in a piece of its own."""
-    first, *rest = [_chunk(_frame(event)) for event in (CREATED, *events, COMPLETED)]
+    """An answer with every event in a piece of its own, or a list of events."""
+    groups = (each if isinstance(each, list) else [each] for each in (CREATED, *events, COMPLETED))
+    first, *rest = [_chunk(b"".join(map(_frame, group))) for group in groups]
     return Paced((HEAD + first, *rest, _chunk(b"")), gap)
 
 

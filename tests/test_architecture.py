@@ -483,19 +483,12 @@ def upward(package: str, levels: tuple[set[str], ...]) -> list[str]:
     return wrong
 
 
-def test_the_server_imports_downward() -> None:
-    assert upward("app_server", OUTER) == []
-
-
-def test_the_engine_imports_downward() -> None:
-    assert upward("app_server.core", CORE) == []
-
-
 @pytest.mark.parametrize(("package", "levels"), [("app_server", OUTER), ("app_server.core", CORE)])
-def test_every_part_has_its_level(package: str, levels: tuple[set[str], ...]) -> None:
+def test_every_part_has_its_level_and_imports_downward(package: str, levels: tuple[set[str], ...]) -> None:
     depth = package.count(".") + 1
     parts = {name.split(".")[depth] for name in modules() if name.startswith(f"{package}.")}
     assert parts <= {part for level in levels for part in level}
+    assert upward(package, levels) == []
 
 
 def test_the_engine_knows_nothing_of_the_wire() -> None:
@@ -532,77 +525,45 @@ def test_the_protocol_knows_nobody() -> None:
     assert [pair for pair in edges("protocol") if inside(pair[1], "app_server")] == []
 
 
-def test_what_writes_schemas_and_documentation_is_a_tool() -> None:
-    users = {
-        module
-        for module, imported in [*edges("app_server"), *edges("protocol")]
-        if inside(imported, "protocol.export")
+@pytest.mark.parametrize(
+    ("package", "users"),
+    [
+        ("protocol.export", {"app_server.cli"}),
+        ("app_server.settings_reference", set()),
+        ("app_server.doctor", {"app_server.cli"}),
+    ],
+)
+def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None:
+    found = {
+        module for top in ("app_server", "protocol") for module, used in edges(top) if inside(used, package)
     }
-    assert {module for module in users if not inside(module, "protocol.export")} == {"app_server.cli"}
+    assert {module for module in found if not inside(module, package)} == users
 
 
-def test_the_demo_is_a_client() -> None:
-    """It meets the server where an editor does, on the wire, by way of the client library."""
-    known = ("app_server.demo", "app_server.client")
-    inner = [pair for pair in edges("app_server.demo") if inside(pair[1], "app_server")]
-    assert [
-        pair
-        for pair in inner
-        if pair[1] != "app_server" and not any(inside(pair[1], package) for package in known)
-    ] == []
-
-
-def test_the_client_library_meets_the_server_on_the_wire() -> None:
-    """So it can be used against any server, in a process of its own or in this one."""
-    known = ("app_server.client", "app_server.rpc", "app_server.transport", "protocol")
-    wrong = [
-        f"{module} imports {imported}"
-        for module, imported in edges("app_server.client")
-        if inside(imported, "app_server") or inside(imported, "protocol")
-        if imported != "app_server" and not any(inside(imported, package) for package in known)
-    ]
-    assert wrong == []
+@pytest.mark.parametrize(
+    ("package", "known"),
+    [
+        # They meet the server where an editor does, on the wire, in a process of its own or in this one.
+        ("app_server.demo", ("app_server.client",)),
+        ("app_server.client", ("app_server.rpc", "app_server.transport")),
+        # It shows any server, and holds this one against the protocol.
+        (
+            "app_server.inspector",
+            ("app_server.transport.framing", "app_server.beneath", "app_server.masking"),
+        ),
+        # It reaches the engine through a composition root only.
+        ("app_server.doctor", ("app_server.diagnosis", "app_server.server")),
+    ],
+)
+def test_a_front_end_knows_little_of_the_server(package: str, known: tuple[str, ...]) -> None:
+    used = {each for _, each in edges(package) if inside(each, "app_server")} - {"app_server"}
+    assert {each for each in used if not any(inside(each, one) for one in (package, *known))} == set()
 
 
 def test_a_server_does_not_load_the_client_library() -> None:
     users = {module for module, imported in edges("app_server") if inside(imported, "app_server.client")}
     outside = {module for module in users if not inside(module, "app_server.client")}
     assert {module.split(".")[1] for module in outside} <= FRONTENDS
-
-
-def test_the_inspector_knows_the_wire_only() -> None:
-    """It shows any server, and holds this one against the protocol; nothing of a server is in it."""
-    known = (
-        "app_server.inspector",
-        "app_server.transport.framing",
-        "app_server.beneath",
-        "app_server.masking",
-    )
-    inner = [pair for pair in edges("app_server.inspector") if inside(pair[1], "app_server")]
-    assert [pair for pair in inner if not any(inside(pair[1], each) for each in known)] == []
-
-
-STORED_FOR_APIS = {
-    "app_server.core.rollout.stored_conversations": "the face",
-    "app_server.core.rollout.rollout_names": "names of files",
-    "app_server.core.rollout.stored_events": "items as they are kept",
-    "app_server.core.rollout.stored_items": "the items of a conversation",
-    "app_server.core.rollout.thread_query": "lists: requests and pages",
-    "app_server.core.rollout.turn_fold": "turns of events",
-    "app_server.core.rollout.turn_pages": "what a question about turns is asked",
-    "app_server.core.rollout.turn_query": "pages of turns: requests and pages",
-}
-
-
-def test_apis_use_stored_conversations_by_their_face() -> None:
-    used = {
-        name
-        for module in modules()
-        if inside(module, "app_server.apis")
-        for name in imports(module)
-        if inside(name, "app_server.core.rollout")
-    }
-    assert used == STORED_FOR_APIS.keys()
 
 
 def test_no_modules_import_one_another() -> None:
@@ -790,18 +751,59 @@ def test_the_engine_does_not_look_at_the_process() -> None:
     assert found == []
 
 
-def test_the_engine_is_imported_late() -> None:
-    """A client that only asks for what is stored does not wait for the agent."""
-    names = "engine", "tools.runtime", "turn.loop", "session.session", "model.model_client", "mcp.mcp_manager"
-    late = {f"app_server.core.{name}" for name in names}
-    assert modules().keys() >= late
-    assert modules_loaded_by("import app_server.startup.full_server") & late == set()
+FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
 
 
-def test_a_conversation_is_opened_without_what_only_turns_need() -> None:
-    late = {"app_server.core.turn.loop", "app_server.core.tools.runtime"}
-    assert modules().keys() >= late
-    assert modules_loaded_by("import app_server.assembly") & late == set()
+@pytest.mark.parametrize(
+    ("code", "others"),
+    [
+        # What answers `initialize`: pydantic takes as long to load as all that comes before.
+        ("import app_server.startup.process, app_server.startup.acp_handshake", ("pydantic",)),
+        # A client that only asks for what is stored does not wait for the agent.
+        (
+            "import app_server.startup.full_server",
+            (
+                *FIRST_TURN,
+                *(f"app_server.core.{name}" for name in ("engine", "session.session", "mcp.mcp_manager")),
+                "app_server.core.model.model_client",
+            ),
+        ),
+        # To open a conversation takes nothing that only turns need.
+        ("import app_server.assembly", FIRST_TURN),
+        # A client of threads does not load conversations.
+        (
+            "import app_server.startup.full_server, app_server.assembly\n"
+            "from app_server.apis.v2.routes import load_for; load_for('thread/start')",
+            ("app_server.apis.v1", "protocol.v1"),
+        ),
+        # `exec` loads what one turn needs.
+        (
+            "import app_server.cli, app_server.headless.exec_run, app_server.assembly\n"
+            "from app_server.apis.v2.routes import load_for; load_for('thread/start'); load_for('turn/start')",
+            (
+                *(f"app_server.{name}" for name in ("chat", "demo", "inspector", "headless.output_schema")),
+                *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
+                *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files", "methods")),
+                *("protocol.v2.skills", "jsonschema", "prompt_toolkit", "rich"),
+            ),
+        ),
+        # A first prompt over ACP loads no other API and no client of MCP servers.
+        (
+            "import app_server.startup.acp_handshake, app_server.startup.full_server, app_server.apis.acp.routes\n"
+            "import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport",
+            (
+                *(f"{folder}.{api}" for folder in ("app_server.apis", "protocol") for api in ("v1", "v2")),
+                "protocol.acp.requests",
+                *(f"app_server.core.mcp.{name}" for name in ("launch", "mcp_server", "offer", "requests")),
+            ),
+        ),
+    ],
+    ids=["initialize", "what is stored", "a conversation", "a thread", "exec", "a prompt over ACP"],
+)
+def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: tuple[str, ...]) -> None:
+    loaded = modules_loaded_by(code)
+    assert {other for other in others if find_spec(other) is None} == set(), "there is no such module"
+    assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
 
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
@@ -827,49 +829,6 @@ NEW_CONVERSATION.params.model_rebuild()
     assert modules_loaded_by(code) & rare == set()
 
 
-def test_what_answers_initialize_does_without_pydantic() -> None:
-    """It takes as long to load as all that comes before the answer."""
-    code = "import app_server.startup.process, app_server.startup.acp_handshake"
-    assert "pydantic" not in modules_loaded_by(code)
-
-
-def test_a_client_of_threads_does_not_load_conversations() -> None:
-    loaded = modules_loaded_by(
-        "import app_server.startup.full_server, app_server.assembly\n"
-        "from app_server.apis.v2.routes import load_for; load_for('thread/start')"
-    )
-    assert {
-        name for name in loaded if inside(name, "app_server.apis.v1") or inside(name, "protocol.v1")
-    } == set()
-
-
-def test_exec_loads_what_one_turn_needs() -> None:
-    loaded = modules_loaded_by(
-        "import app_server.cli, app_server.headless.exec_run, app_server.assembly\n"
-        "from app_server.apis.v2.routes import load_for; load_for('thread/start'); load_for('turn/start')"
-    )
-    others = (
-        *("app_server.chat", "app_server.demo", "app_server.inspector", "app_server.headless.output_schema"),
-        *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
-        *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files", "methods", "skills")),
-        *("jsonschema", "prompt_toolkit", "rich"),
-    )
-    assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
-
-
-def test_a_first_prompt_over_acp_loads_no_other_api_and_no_client_of_servers() -> None:
-    loaded = modules_loaded_by(
-        "import app_server.startup.acp_handshake, app_server.startup.full_server, app_server.apis.acp.routes\n"
-        "import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport"
-    )
-    others = (
-        *(f"{folder}.{api}" for folder in ("app_server.apis", "protocol") for api in ("v1", "v2")),
-        "protocol.acp.requests",
-        *(f"app_server.core.mcp.{name}" for name in ("mcp_client", "launch", "offer", "requests", "results")),
-    )
-    assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
-
-
 def test_a_first_turn_loads_no_other_resources() -> None:
     """Shapes and handlers of the thread API come with the first method of their family."""
     loaded = modules_loaded_by("from app_server.apis.v2.routes import load_for; load_for('thread/start')")
@@ -878,25 +837,3 @@ def test_a_first_turn_loads_no_other_resources() -> None:
     assert handlers == {"threads", "turns"}
     served = "fields item_events item_parts items server settings thread thread_open turn"
     assert shapes == set(served.split())
-
-
-def test_the_reference_of_settings_is_a_tool() -> None:
-    users = {
-        module
-        for module, imported in edges("app_server")
-        if inside(imported, "app_server.settings_reference")
-    }
-    assert {module for module in users if not inside(module, "app_server.settings_reference")} == set()
-
-
-def test_doctor_shows_what_the_engine_finds() -> None:
-    """It reaches the engine through a composition root only."""
-    outer = {pair[1] for pair in edges("app_server.doctor") if inside(pair[1], "app_server")}
-    assert {name for name in outer if not inside(name, "app_server.doctor")} == {
-        "app_server",
-        "app_server.diagnosis",
-        "app_server.server",
-    }
-    assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
-        "app_server.cli"
-    }

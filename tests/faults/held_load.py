@@ -5,7 +5,6 @@ where it does. Model and client are processes of their own, so that what is meas
 """
 
 import argparse
-import asyncio
 import json
 import os
 import re
@@ -17,6 +16,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import replies
+from benchmarks.model import serve_alone
+from benchmarks.replies import Paced
 from tests.support.world import SCRIPT, make_folders, server_environment, write_config
 
 TICKS = 20
@@ -40,76 +42,13 @@ class Shape:
 
 
 # --- the model
-def frame(event: dict[str, object]) -> bytes:
-    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-class Stream(asyncio.Protocol):
-    """One connection: whatever is asked, numbers are counted aloud at a steady pace."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.received = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.received += data
-        head, separator, body = self.received.partition(b"\r\n\r\n")
-        found = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
-        if not separator or len(body) < (int(found.group(1)) if found else 0):
-            return
-        self.received = b""
-        if head.startswith(b"GET"):
-            self.transport.write(b"HTTP/1.1 404 None\r\ncontent-length: 0\r\n\r\n")
-            return
-        content: list[object] = []
-        item = {"type": "message", "role": "assistant", "id": "m", "content": content}
-        self.transport.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-            + frame({"type": "response.created", "response": {"id": "r"}})
-            + frame({"type": "response.output_item.added", "item": item})
-        )
-        self.began = asyncio.get_running_loop().time()
-        self.tick(0)
-
-    def tick(self, said: int) -> None:
-        if self.transport.is_closing():
-            return
-        step = self.shape.rate // TICKS
-        numbers = range(said, said + step)
-        delta = "response.output_text.delta"
-        self.transport.write(b"".join(frame({"type": delta, "delta": f"{n} "}) for n in numbers))
-        said += step
-        if said >= self.shape.deltas:
-            self.end(said)
-            return
-        loop = asyncio.get_running_loop()
-        loop.call_at(self.began + said / self.shape.rate, self.tick, said)
-
-    def end(self, said: int) -> None:
-        text = "".join(f"{n} " for n in range(said))
-        item = {
-            "type": "message",
-            "role": "assistant",
-            "id": "m",
-            "content": [{"type": "output_text", "text": text}],
-        }
-        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-        self.transport.write(
-            frame({"type": "response.output_item.done", "item": item})
-            + frame({"type": "response.completed", "response": {"id": "r", "usage": usage}})
-            + b"0\r\n\r\n"
-        )
-
-
-async def serve_model(shape: Shape) -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: Stream(shape), "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201  to the client
-    await server.serve_forever()
+def counting(shape: Shape) -> Paced:
+    """Whatever is asked, numbers are counted aloud at a steady pace."""
+    step = shape.rate // TICKS
+    ticks = (range(said, said + step) for said in range(0, shape.deltas, step))
+    counted = ([replies.delta(f"{n} ") for n in numbers] for numbers in ticks)
+    whole = replies.says("".join(f"{n} " for n in range(shape.deltas)))
+    return replies.paced(replies.begins(), *counted, whole, gap=1 / TICKS)
 
 
 # --- the client
@@ -155,12 +94,12 @@ def play(name: str, command: list[str], shape: Shape) -> Result:
         make_folders(Path(folder))
         model = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.held_load", "--model", *_words(shape)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         assert model.stdout is not None
         try:
-            url = f"http://127.0.0.1:{int(model.stdout.readline())}/v1"
-            write_config(home, url, {})
+            write_config(home, model.stdout.readline().decode().strip(), {})
             environment = server_environment(Path(folder))
             with Path(folder, "log").open("wb") as log:
                 server = subprocess.Popen(
@@ -265,7 +204,7 @@ def main() -> int:
     args = parser.parse_args()
     shape = Shape(args.conversations, args.rate, args.seconds)
     if args.model:
-        asyncio.run(serve_model(shape))
+        serve_alone(counting(shape))
     results = [play("app-server", [SCRIPT, "app-server"], shape)]
     if reference := os.environ.get("REFERENCE_CODEX"):
         results.append(play("reference", [reference, "app-server"], shape))
