@@ -6,7 +6,6 @@ Imports all of the agent, so import it late: see `lazy_engine`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +39,7 @@ from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import ModelHttp
 from protocol.engine.events import McpServerStateChanged
 from protocol.ids import ConversationId
-from protocol.records import dataclass
-from protocol.structs import replace
+from protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
@@ -51,14 +49,15 @@ AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
 """The names that dashboards use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Models:
+class Models(Discreet, frozen=True):
     """Creates the model client of each conversation; they share connections."""
+
+    HIDDEN = ("environment",)
 
     http: ModelHttp
     auth: AuthManager
     user_agent: UserAgent
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     jitter: Callable[[], float]
 
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:

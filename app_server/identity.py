@@ -10,12 +10,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server import PROTOCOL_VERSION
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from protocol.structs import Json
@@ -45,7 +44,7 @@ class UserAgent:
         return f"{base} ({self.client})" if self.client else base
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ClientProfile:
     """The client's capabilities from `initialize`."""
 
@@ -118,10 +117,10 @@ class Limits:
 def limits_of(environment: Mapping[str, str]) -> Limits:
     """Raises ValueError if a variable is invalid."""
     given = {}
-    for each in fields(Limits):
-        variable = PREFIX + each.name.upper()
+    for name, smallest in SMALLEST.items():
+        variable = PREFIX + name.upper()
         if text := environment.get(variable, "").strip():
-            given[each.name] = _number(variable, text, SMALLEST[each.name])
+            given[name] = _number(variable, text, smallest)
     return Limits(**given)
 
 

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from app_server.core.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
 from app_server.core.config.settings_reader import Node, known_settings
@@ -85,7 +87,8 @@ def default_of(part: SettingsPart, name: str, setting: Setting) -> Json:
     """Return the default of a setting: that of its field, or its own. None for what has none to show."""
     if setting.required or setting.to is None or part.of is None:
         return setting.default
-    default = inspect.signature(part.of).parameters[setting.to or name].default
+    field = next(each for each in fields(part.of) if each.name == (setting.to or name))
+    default = field.default if field.default_factory is NODEFAULT else field.default_factory()
     return default if isinstance(default, bool | int | float | str) else None
 
 

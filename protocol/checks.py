@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 
 class CheckStatus(StrEnum):
@@ -15,8 +15,7 @@ class CheckStatus(StrEnum):
     """Conversations cannot begin, or something that is configured does not work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """The result of one check. The texts hold no credentials."""
 
     name: str

@@ -11,10 +11,8 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     StrictBool,
     StrictInt,
-    WrapSerializer,
 )
 from typing_extensions import TypeAliasType
 
@@ -51,14 +49,6 @@ def usual_spelling(raw: Json) -> Json:
     return {**fields, "mode": kebab(tag) if isinstance(tag, str) else tag}
 
 
-def _written(policy: Json, write: SerializerFunctionWrapHandler) -> Json:
-    """Write a policy without an empty list of roots."""
-    written = write(policy)
-    if isinstance(written, dict) and not written.get("writable_roots", True):
-        del written["writable_roots"]
-    return written
-
-
 def _absolute_roots(raw: Json) -> Json:
     fields = usual_spelling(raw)
     roots = fields.get("writable_roots") if isinstance(fields, dict) else None
@@ -73,7 +63,6 @@ SandboxPolicy = TypeAliasType(
     Annotated[
         Annotated[DangerFullAccess | ReadOnly | WorkspaceWrite, Field(discriminator="mode")],
         BeforeValidator(usual_spelling),
-        WrapSerializer(_written),
     ],
 )
 

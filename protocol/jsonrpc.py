@@ -10,10 +10,9 @@ from collections.abc import Callable
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as quoted_ascii
 from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from protocol.message_outline import may_nest_too_deeply, nested_too_deeply, read_outline
-from protocol.records import dataclass
 
 Json = Any
 """As in `base`, which is not imported: it brings pydantic, and this module is needed before that is loaded."""
@@ -40,29 +39,25 @@ _BOM: Final = b"\xef\xbb\xbf"
 _INT64: Final = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     id: RequestId
     method: str
     params: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     method: str
     params: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """The client's response to a request of the server."""
 
     id: RequestId
     result: Json
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorAnswer:
+class ErrorAnswer(NamedTuple):
     """The client's error response to a request of the server."""
 
     id: RequestId

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any, Final
 
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass
 
 Json = Any
 """As in `base`, which is not imported: it brings pydantic."""

@@ -4,17 +4,13 @@ The values are spelled as configuration files and stored conversations have them
 read before pydantic is loaded; `policy_fields` has the types for fields of models.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from posixpath import normpath
 from typing import Final, Literal, Self
 
 from protocol.ids import AbsolutePath
-from protocol.records import dataclass
-from protocol.structs import replace
-
-OWN_SPELLING: Final[Mapping[str, object]] = {}
-"""For pydantic: fields are spelled as here, also in a model that spells its own otherwise."""
+from protocol.structs import EngineStruct, replace, shown
 
 
 class _Spelled(StrEnum):
@@ -55,11 +51,9 @@ class TurnMode(StrEnum):
     """It finds out and asks, proposes a plan, and changes no files."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionKinds:
+class QuestionKinds(EngineStruct):
     """Which kinds of questions reach the user under `on-request`; what would need one of another kind is refused."""
 
-    __pydantic_config__ = OWN_SPELLING
     sandbox_approval: bool = True
     """Commands and patches that need more than the sandbox gives."""
     rules: bool = True
@@ -139,32 +133,26 @@ class Verbosity(StrEnum):
     HIGH = "high"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DangerFullAccess:
+class DangerFullAccess(EngineStruct):
     """No sandbox at all."""
 
-    __pydantic_config__ = OWN_SPELLING
     mode: Literal["danger-full-access"] = "danger-full-access"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOnly:
+class ReadOnly(EngineStruct):
     """Everything may be read, nothing written, no network."""
 
-    __pydantic_config__ = OWN_SPELLING
     mode: Literal["read-only"] = "read-only"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceWrite:
+class WorkspaceWrite(EngineStruct, omit_defaults=True):
     """Like read-only, but the working directory, the given roots and the temporary folders may be written."""
 
-    __pydantic_config__ = OWN_SPELLING
-    mode: Literal["workspace-write"] = "workspace-write"
+    mode: Literal["workspace-write"] = shown("workspace-write")
     writable_roots: tuple[AbsolutePath, ...] = ()
-    network_access: bool = False
-    exclude_tmpdir_env_var: bool = False
-    exclude_slash_tmp: bool = False
+    network_access: bool = shown(False)
+    exclude_tmpdir_env_var: bool = shown(False)
+    exclude_slash_tmp: bool = shown(False)
 
 
 SandboxPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite

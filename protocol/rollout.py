@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
 
+from msgspec import Struct
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
@@ -19,7 +20,6 @@ from protocol.policy import (
     ReasoningSummary,
     TurnMode,
 )
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.structs import Json
 
@@ -105,8 +105,7 @@ class TurnContextItem(EngineModel):
         return self.further_effort or self.effort
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(Struct, frozen=True):
     """An event as a rollout stores it: the older event, which every reader knows, and fields beside it that other
     readers pass over.
     """

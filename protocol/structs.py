@@ -143,7 +143,9 @@ def shown(default: T) -> T:
 
 
 @cache
-def model_of(kind: type[Struct], shaped: Callable[[Json], Json] = lambda hint: hint) -> type[BaseModel]:
+def model_of(
+    kind: type[msgspec.Struct], shaped: Callable[[Json], Json] = lambda hint: hint
+) -> type[BaseModel]:
     """Return a pydantic model with the fields of a struct, and of types as `shaped` makes them of the declared ones."""
     from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415
 
@@ -159,8 +161,8 @@ def model_of(kind: type[Struct], shaped: Callable[[Json], Json] = lambda hint: h
         "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
     )
     config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, extra=extra)
-    if kind.always:
-        config["json_schema_extra"] = requires(*kind.always)
+    if always := getattr(kind, "always", ()):
+        config["json_schema_extra"] = requires(*always)
     return create_model(
         kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
     )

@@ -426,10 +426,13 @@ def constructors(module: str) -> Iterator[tuple[str, int]]:
 
 
 def is_made_inside(annotated: ast.AnnAssign) -> bool:
-    """Whether a dataclass makes this field itself: its constructor does not take it."""
-    match annotated.value:
-        case ast.Call(func=ast.Name(id="field"), keywords=keywords):
-            return any(each.arg == "init" and ast.unparse(each.value) == "False" for each in keywords)
+    """Whether a field is the state of its class, which nobody passes in."""
+    match annotated:
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(keywords=keywords)):
+            inits = {each.arg: ast.unparse(each.value) for each in keywords}
+            return name.startswith("_") or inits.get("init") == "False"
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return name.startswith("_") and annotated.value is not None
         case _:
             return False
 
@@ -704,7 +707,11 @@ def test_pure_modules_do_nothing(name: str) -> None:
     assert acting == set()
 
 
-LAUNCHED = ("app_server.core.launcher", "app_server.core.sandbox.confine")
+LAUNCHED = (
+    "app_server.core.launcher",
+    "app_server.core.sandbox.confine",
+    "protocol.light_dataclasses",
+)
 """What runs in the launcher's process and its children, without site-packages."""
 
 LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))

@@ -10,12 +10,12 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.markdown import Markdown
 from rich.syntax import Syntax
 
 from app_server.client.command_line import printable
-from protocol.records import dataclass
 
 FENCES = ("```", "~~~")
 
@@ -31,8 +31,7 @@ FEWEST_COLUMNS: Final = 20
 """That must be left for what is in the innermost of them."""
 
 
-@dataclass(slots=True)
-class MarkdownBlocks:
+class MarkdownBlocks(Struct):
     """The blocks of one message."""
 
     _line: str = ""

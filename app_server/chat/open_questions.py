@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Final
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.client.approval_requests import (
     ApprovalReply,
@@ -23,7 +24,6 @@ from app_server.client.approval_requests import (
     PermissionsApprovalRequest,
     UserQuestionsRequest,
 )
-from protocol.records import dataclass
 from protocol.structs import Json
 from protocol.v2.question import ToolRequestUserInputQuestion, UrlElicitation
 
@@ -116,8 +116,7 @@ Part = tuple[str, str]
 """Words of the chat, and what others say: a model, a command, a file, an MCP server."""
 
 
-@dataclass(slots=True)
-class PendingQuestion:
+class PendingQuestion(Struct, eq=False):
     """A request that waits for its answer."""
 
     request: ApprovalRequest
@@ -127,7 +126,7 @@ class PendingQuestion:
     """When it appeared on the screen; None: not yet."""
     said: str = ""
     """What it was answered with, in words that may be shown."""
-    _answers: dict[str, str] = field(default_factory=dict, init=False)
+    _answers: dict[str, str] = msgspec.field(default_factory=dict)
     """To the questions of the model so far."""
 
     @property

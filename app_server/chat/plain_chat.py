@@ -18,17 +18,16 @@ from typing import TextIO
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.slash_commands import EnteredLines, Leave
-from protocol.records import dataclass
 
 READ_SIZE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class TypedLine:
+class TypedLine(Struct, frozen=True):
     text: str
     early: bool = False
     """Whether it was begun before `mark_early` was called."""

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from app_server.chat.conversation import ChatConversation
 from app_server.client.failures import AppServerError
 from app_server.client.options import ListOptions
-from protocol.records import dataclass
 from protocol.v2.settings import (
     DangerFullAccessSandboxPolicy,
     ReadOnlySandboxPolicy,
@@ -82,8 +83,7 @@ class Leave(Exception):
     """The user wants to end the chat."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlashCommand:
+class SlashCommand(Struct, frozen=True):
     help: str
     run: Callable[[SlashCommands, str], Awaitable[None]]
     arguments: str = ""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import field
 from typing import Protocol, TypeVar
 
 import anyio
+import msgspec
+from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.client.failures import AppServerError, RequestRefused, ServerEnded, UnexpectedAnswer
@@ -34,7 +35,6 @@ from protocol.jsonrpc import (
     parse_message,
 )
 from protocol.reading import read
-from protocol.records import dataclass
 from protocol.structs import Json, Written
 from protocol.table import ClientRequest
 from protocol.validation import describe_validation_error
@@ -63,13 +63,12 @@ class Receiver(Protocol):
     def ended(self, error: ServerEnded) -> None: ...
 
 
-@dataclass(slots=True)
-class SentRequest:
+class SentRequest(Struct):
     """A request without an answer yet."""
 
     method: str
     on_result: Callable[[Json], None]
-    answered: anyio.Event = field(default_factory=anyio.Event)
+    answered: anyio.Event = msgspec.field(default_factory=anyio.Event)
     error: AppServerError | None = None
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, TypeAlias, get_args
 
+import msgspec
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
 from protocol.reading import read
-from protocol.records import dataclass
 from protocol.structs import Json, Struct, Written
 from protocol.table import AnyServerNotification, ServerNotification
 from protocol.v2 import item_events, server, settings, thread, turn
@@ -59,16 +59,14 @@ from protocol.v2.turn import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RawNotification:
+class RawNotification(msgspec.Struct, frozen=True):
     """A notification that this version of the library does not know, with its parameters as JSON."""
 
     method: str
     params: Json
 
 
-@dataclass(frozen=True, slots=True)
-class DeltasDropped:
+class DeltasDropped(msgspec.Struct, frozen=True):
     """The stream was read too slowly, and so many deltas were left out here. `item/completed` has the whole item."""
 
     count: int

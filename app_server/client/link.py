@@ -17,6 +17,7 @@ from typing import Protocol
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
+from msgspec import Struct
 
 from app_server.client.failures import ServerEnded
 from app_server.transport.framing import (
@@ -26,7 +27,6 @@ from app_server.transport.framing import (
     Transport,
     TransportClosed,
 )
-from protocol.records import dataclass
 
 
 class ServerLink(Transport, Protocol):
@@ -60,8 +60,7 @@ LONGEST_STDERR_LINE = 2000
 READ_SIZE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubprocessConnector:
+class SubprocessConnector(Struct, frozen=True, kw_only=True):
     """Starts a server as a child process.
 
     `environment` None: that of this process. The server gets a session of its own, so that Ctrl-C in a terminal reaches

@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from app_server.client.turn_handle import TurnResult
-from protocol.records import dataclass
 from protocol.structs import Json
 
 M = TypeVar("M", bound=BaseModel)
@@ -26,8 +26,7 @@ LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 SCHEMAS = ("items", "not", "additionalProperties")
 
 
-@dataclass(frozen=True, slots=True)
-class OutputModel(Generic[M]):
+class OutputModel(Struct, Generic[M], frozen=True):
     """What the final message has to be."""
 
     model: type[M]

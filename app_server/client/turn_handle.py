@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Generic, TypeVar, cast
 
 import anyio
+from msgspec import Struct
 
 from app_server.client.connection import ServerConnection
 from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError, OutputInvalid, TurnFailed
 from app_server.client.options import Prompt, parts_of
-from protocol.records import dataclass
 from protocol.v2.item_events import ItemCompletedNotification
 from protocol.v2.items import AgentMessageThreadItem, MessagePhase, ThreadItem
 from protocol.v2.server import ErrorNotification, TurnError
@@ -27,8 +27,7 @@ from protocol.v2.turn import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult(Generic[T]):
+class TurnResult(Struct, Generic[T], frozen=True):
     """What came of a turn. `usage` counts the tokens of this turn alone; None if no request of it was counted."""
 
     turn_id: str

@@ -24,7 +24,6 @@ from app_server.core.opening import ProcessEnvironment
 from app_server.core.rollout.history_file import MessageHistory, SharedMessages
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.services import (
-    ClockAndIds,
     ConversationSetup,
     HomeFiles,
     Reports,
@@ -35,7 +34,7 @@ from app_server.core.session.services import (
 from app_server.core.session.session import Session
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
-from app_server.core.tools.contract import ApprovalServices, CommandServices
+from app_server.core.tools.contract import ApprovalServices, ClockAndIds, CommandServices
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox, Transcript
 from protocol.engine.events import McpServerStateChanged

@@ -6,9 +6,9 @@ Expected outcomes (an exit code, a denial, a time-out) are values. An exception 
 from __future__ import annotations
 
 import errno
+from typing import NamedTuple
 
 from protocol.engine.errors import ErrorClass
-from protocol.records import dataclass
 
 SHORTAGES = frozenset(
     {
@@ -36,8 +36,7 @@ class CoreError(Exception):
     """The class of a turn that ends with this error."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilePosition:
+class FilePosition(NamedTuple):
     """Line and column count from 1."""
 
     path: str

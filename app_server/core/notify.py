@@ -16,10 +16,8 @@ import logging
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 from protocol.structs import Json
 
 MAX_ARGUMENT_BYTES = 120_000
@@ -103,14 +101,12 @@ MAX_RUNNING = 8
 """Maximum number of running programs: programs that hang must not accumulate."""
 
 
-@dataclass(slots=True)
 class NotifyProgram:
-    """`command` is empty if none is configured."""
+    """`command` is empty if none is configured; `environment` is the user's at the start of the server."""
 
-    command: Sequence[str]
-    environment: Mapping[str, str] = field(repr=False)
-    """The user's environment at the start of the server."""
-    _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.command, self.environment = command, environment
+        self._running: list[subprocess.Popen[bytes]] = []
 
     async def notify(self, message: str) -> None:
         """Start the program with `message` as its last argument. Never raises; a failure is logged."""

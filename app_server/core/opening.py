@@ -6,7 +6,6 @@ Separate from `engine`, which is slow to import.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +15,8 @@ from msgspec import Struct
 from app_server.core.rollout.disk import DiskCalls
 from protocol.engine.questions import ClientTool
 from protocol.ids import ConversationId
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
+from protocol.structs import Discreet
 
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import StoredConversation
@@ -83,12 +82,13 @@ class Opened(Struct, frozen=True):
     """What it goes on from; None for a new one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessEnvironment:
+class ProcessEnvironment(Discreet, frozen=True, kw_only=True):
     """Facts and services of the process. The composition root passes them in; no other module reads them by itself."""
 
+    HIDDEN = ("environment",)
+
     home: Path
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     version: str
     shell_path: str
     now: Callable[[], datetime]

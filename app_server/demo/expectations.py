@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+from msgspec import Struct
+
 from app_server.client.approval_requests import (
     ApprovalRequest,
     CommandApprovalRequest,
@@ -14,12 +16,10 @@ from app_server.demo.screen import Checks, Screen
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.turn import PlayedTurn
 from app_server.demo.workspace import DemoWorkspace
-from protocol.records import dataclass
 from protocol.v2.item_parts import CommandExecutionStatus, PatchApplyStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Expectations:
+class Expectations(Struct, frozen=True):
     """One method for each thing that is shown."""
 
     workspace: DemoWorkspace

@@ -16,10 +16,10 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import field
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server import __version__
 from app_server.client.answering import ApprovalAnswer
@@ -37,7 +37,6 @@ from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.turn import PlayedTurn, TurnRecorder
 from app_server.demo.workspace import DemoSetupError, DemoWorkspace, temporary_workspace
-from protocol.records import dataclass
 from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import UserMessageThreadItem
 from protocol.v2.server import INITIALIZE, ClientInfo
@@ -52,8 +51,7 @@ LEAVES_WITHIN = 2.0
 CONFINED = WorkspaceWriteSandboxPolicy(exclude_tmpdir_env_var=True, exclude_slash_tmp=True)
 
 
-@dataclass(slots=True)
-class Acts:
+class Acts(Struct, eq=False):
     """What the acts share."""
 
     workspace: DemoWorkspace
@@ -63,7 +61,7 @@ class Acts:
     expected: Expectations
     thread_id: str = ""
     rollout: Path = Path()
-    _recorder: TurnRecorder | None = field(default=None, init=False)
+    _recorder: TurnRecorder | None = None
 
     async def first_server(self) -> None:
         async with self._server("a server starts") as server:

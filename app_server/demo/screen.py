@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 import anyio
+from msgspec import Struct
 
 from app_server.client.command_line import printable
-from protocol.records import dataclass
 
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 LABEL = 9
@@ -122,8 +122,7 @@ class DemoStopped(Exception):
     """The demo cannot go on."""
 
 
-@dataclass(slots=True)
-class Checks:
+class Checks(Struct):
     """Counts; the demo's exit status comes from here."""
 
     screen: Screen
@@ -153,8 +152,7 @@ class Checks:
         return 0 if self.passed and not self.failed and not self.denied else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(Struct, frozen=True):
     """Decides about approvals: a person at the terminal, `--yes`, or nobody, who denies everything."""
 
     screen: Screen

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from app_server.demo.scripted_model import Reply, Usage, reply, runs, says
-from protocol.records import dataclass
 from protocol.structs import Json
 
 GAP = 0.015
@@ -54,13 +55,12 @@ def note(outside: Path) -> tuple[str, ...]:
     return ("sh", "-c", f"echo repaired > {outside}")
 
 
-@dataclass(slots=True)
-class Script:
+class Script(Struct):
     """The model's replies in their order; called with each request, as an author is."""
 
     outside: Path
     written: int = 0
-    usages: list[Usage] = field(default_factory=list)
+    usages: list[Usage] = msgspec.field(default_factory=list)
     """What was charged, reply by reply."""
 
     def __call__(self, request: Json) -> Reply:

@@ -11,13 +11,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct
 
-from protocol.records import dataclass
 from protocol.structs import Json
 
 LARGEST_HEAD = 1 << 16
@@ -27,8 +26,7 @@ EVENT_STREAM = {"content-type": "text/event-stream", "transfer-encoding": "chunk
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedRequest:
+class ReceivedRequest(Struct, frozen=True):
     line: str
     """`POST /v1/responses HTTP/1.1`"""
     headers: dict[str, str]
@@ -114,16 +112,14 @@ def event_chunk(event: Json) -> bytes:
     return chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """One answer of the model: its events, and the seconds to wait between them."""
 
     events: tuple[Json, ...]
     gap: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What a reply costs, in tokens."""
 
     input: int = 10
@@ -178,12 +174,12 @@ def in_order(*replies: Reply) -> Author:
     return lambda _: remaining.pop(0)
 
 
-@dataclass(slots=True)
 class ScriptedModel(LoopbackServer):
     """`async with model.serving() as base_url` serves until the block is left."""
 
-    author: Author
-    requests: list[Json] = field(default_factory=list)
+    def __init__(self, author: Author) -> None:
+        self.author = author
+        self.requests: list[Json] = []
 
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
         if request.method != "POST" or not request.path.endswith("/responses"):

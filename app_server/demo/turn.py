@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import field
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.approval_requests import (
@@ -21,7 +22,6 @@ from app_server.client.event_stream import TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.turn_handle import TurnResult
 from app_server.demo.screen import DemoStopped, Person, Screen
-from protocol.records import dataclass
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
@@ -45,15 +45,14 @@ Before = Callable[[ApprovalRequest], None]
 """Called while an approval request is open."""
 
 
-@dataclass(slots=True)
-class PlayedTurn:
+class PlayedTurn(Struct):
     """What happened in a turn."""
 
-    deltas: list[str] = field(default_factory=list)
-    asked: dict[str, ApprovalRequest] = field(default_factory=dict)
+    deltas: list[str] = msgspec.field(default_factory=list)
+    asked: dict[str, ApprovalRequest] = msgspec.field(default_factory=dict)
     """The approval requests by item."""
-    approved: dict[str, bool] = field(default_factory=dict)
-    ended: dict[str, ThreadItem] = field(default_factory=dict)
+    approved: dict[str, bool] = msgspec.field(default_factory=dict)
+    ended: dict[str, ThreadItem] = msgspec.field(default_factory=dict)
     """How items ended, by their ids."""
     diff: str = ""
     usage: ThreadTokenUsage | None = None

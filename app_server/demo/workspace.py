@@ -9,14 +9,13 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import field
 from pathlib import Path
 
 import anyio
 
 from app_server.client.failures import AppServerError
 from app_server.demo.script import FILES
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 MODEL = "demo-model"
 CONFIG = """\
@@ -45,10 +44,10 @@ class DemoSetupError(AppServerError):
     """The demo cannot be set up here."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoWorkspace:
+class DemoWorkspace(Discreet, frozen=True):
+    HIDDEN = ("environment",)
     root: Path
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
 
     @property
     def repository(self) -> Path:

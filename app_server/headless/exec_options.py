@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from msgspec import Struct
+
 from app_server.client.command_line import InvalidCommandLine, is_utf8, working_folder
 from app_server.client.failures import InvalidArgument
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions, image
@@ -17,7 +19,6 @@ from app_server.core.lazy import Lazy
 from app_server.headless.message_file import MessageFile, message_file
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides
-from protocol.records import dataclass
 from protocol.v2.item_parts import UserInput
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ MOST_PIPED = 4 << 20
 """Bytes; a server takes fewer characters in a turn than this can be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecOptions:
+class ExecOptions(Struct, frozen=True, kw_only=True):
     prompt: tuple[str | UserInput, ...]
     cwd: Path
     overrides: CliOverrides = CliOverrides()

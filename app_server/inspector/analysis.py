@@ -5,6 +5,8 @@ Pure. One `Analyzer` sees all records of a session in order.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app_server.inspector.frames import Source
 from app_server.inspector.rules.order import (
     RPC_RULES,
@@ -19,15 +21,13 @@ from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_O
 from app_server.inspector.session_records import FROM, Record
 from app_server.inspector.shapes import SCHEMA, Shapes
 from app_server.inspector.subjects import NONE, Subject, Subjects
-from protocol.records import dataclass
 from protocol.structs import Json
 
 LONGEST_TEXT = 1 << 16
 """Characters of a message that the page gets by itself; it asks for the rest of longer ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEntry:
+class SessionEntry(Struct, frozen=True):
     """A record with what was found out about it."""
 
     number: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from enum import Enum
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 _HEAD = struct.Struct("!cQQ")
 
@@ -21,8 +21,7 @@ class Source(Enum):
     """An event about the connection itself; its data is a JSON object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     source: Source
     at: int
     """Nanoseconds since the inspector started."""

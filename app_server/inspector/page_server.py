@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -27,7 +28,6 @@ from app_server.inspector.scenario import as_test, steps_of
 from app_server.inspector.session_records import NotASession, session_lines
 from app_server.inspector.shown_sessions import ShownSessions
 from app_server.inspector.store import EntryStore
-from protocol.records import dataclass
 
 HEADERS = {
     "content-security-policy": (
@@ -43,8 +43,7 @@ HEADERS = {
 """Of every response."""
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     token: str
     port: int
 

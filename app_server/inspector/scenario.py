@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pprint import pformat
 
+from msgspec import Struct
+
 from app_server.inspector.frames import Source
 from app_server.inspector.rules.order import Requests, WireMessage
 from app_server.inspector.session_records import Record, SessionHead
 from app_server.inspector.subjects import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
-from protocol.records import dataclass
 from protocol.structs import Json
 
 Key = tuple[str, str]
@@ -26,16 +27,14 @@ MILESTONES = (TURN_STARTS, TURN_ENDS)
 WITHIN_TURNS = (ITEM_STARTS, DELTA)
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     message: Json
     """Of the client; a string is a line that is no JSON."""
     to: tuple[str, int] | None = None
     """For an answer: the method of the request, and its place among those of that method, from 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receive:
+class Receive(Struct, frozen=True):
     """Wait until so many have come since the beginning."""
 
     kind: str

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import NoReturn
 
+from msgspec import Struct
+
 from app_server.beneath import Beneath, RefusedName
 from app_server.inspector.frames import Source
 from app_server.masking import is_suspicious, masked, masked_text
 from protocol.message_outline import may_nest_too_deeply, nested_too_deeply
-from protocol.records import dataclass
 from protocol.structs import Json
 
 FROM = {
@@ -29,8 +30,7 @@ FROM = {
 SOURCES = {name: source for source, name in FROM.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     source: Source
     at: float
     """Milliseconds since the session began."""
@@ -138,8 +138,7 @@ FORMAT = "app-server-session"
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHead:
+class SessionHead(Struct, frozen=True):
     server: Sequence[str]
     """The command."""
     began: str

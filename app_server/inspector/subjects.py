@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from app_server.inspector.rules.order import EVENT_PREFIX, WireMessage
-from protocol.records import dataclass
 from protocol.structs import Json
 
 TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
@@ -21,8 +22,7 @@ PIECES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     thread: str = ""
     turn: str = ""
     item: str = ""

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from protocol.structs import Json
 
 
-@dataclass(frozen=True, slots=True)
 class RpcError(Exception):
     """An error response: `data` is machine-readable, `{"kind": ..., "field": ...}`."""
 
-    code: int
-    message: str
-    data: Json = None
+    def __init__(self, code: int, message: str, data: Json = None) -> None:
+        super().__init__(code, message, data)
+        self.code, self.message, self.data = code, message, data
 
 
 def invalid_request(message: str, kind: str = "invalid_request", field: str | None = None) -> RpcError:

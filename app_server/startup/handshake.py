@@ -22,8 +22,8 @@ from protocol.jsonrpc import (
     dump_response,
     parse_message,
 )
+from protocol.light_dataclasses import dataclass
 from protocol.names import INITIALIZE
-from protocol.records import dataclass
 
 MAX_FIRST_LINE = 1 << 16
 """A longer first line is left for the full server."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from app_server.identity import Limits, limits_of
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Launch:
     home: Path
     cwd: Path
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     settings: tuple[tuple[str, str], ...] = ()
     profile: str | None = None
     model: str | None = None

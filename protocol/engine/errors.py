@@ -6,8 +6,7 @@ The classes are those that clients of the thread API distinguish; the conversati
 from __future__ import annotations
 
 from enum import StrEnum
-
-from protocol.records import dataclass
+from typing import NamedTuple
 
 
 class ErrorClass(StrEnum):
@@ -34,8 +33,7 @@ class ErrorClass(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnError:
+class TurnError(NamedTuple):
     """One failure, in words for the user."""
 
     message: str

@@ -6,21 +6,20 @@ Ids are the provider's item id, the model's call id, or a UUIDv7 where neither n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
-from functools import cache
 from typing import Final, get_args
 
-from pydantic import TypeAdapter, ValidationError
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from protocol.events.commands import FileChange as ChangedFile
 from protocol.events.commands import ParsedCommand
 from protocol.events.review import ReviewOutputEvent
 from protocol.items import SentInput, UserInput
 from protocol.mcp import McpInvocation, McpResult
-from protocol.records import dataclass
 from protocol.responses import WebSearchAction
-from protocol.structs import Json
+from protocol.structs import Discreet, EngineStruct, Json, model_of
 
 
 class ItemStatus(StrEnum):
@@ -41,8 +40,7 @@ class CommandSource(StrEnum):
     """The provider's own kind of shell call."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserMessage:
+class UserMessage(Struct, frozen=True):
     id: str
     content: tuple[UserInput, ...]
     """As the model sees it: local images are read and encoded."""
@@ -52,8 +50,7 @@ class UserMessage:
     """As the client sent it, where that differs from `content`."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentMessage:
+class AgentMessage(Struct, frozen=True):
     id: str
     content: tuple[str, ...]
     """Texts of the parts; joined they are the message."""
@@ -65,8 +62,7 @@ class AgentMessage:
         return "".join(self.content)
 
 
-@dataclass(frozen=True, slots=True)
-class Reasoning:
+class Reasoning(Struct, frozen=True):
     id: str
     summary: tuple[str, ...]
     content: tuple[str, ...] = ()
@@ -76,15 +72,13 @@ class Reasoning:
     (`show_raw_agent_reasoning`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebSearch:
+class WebSearch(Struct, frozen=True):
     id: str
     query: str
     action: WebSearchAction | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandExecution:
+class CommandExecution(Struct, frozen=True, kw_only=True):
     id: str
     command: tuple[str, ...]
     """The argv that runs, shell and all."""
@@ -106,29 +100,28 @@ class CommandExecution:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FileTexts:
+class FileTexts(EngineStruct):
     """A file before and after a patch; None: there is no such file."""
 
     old: str | None
     new: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
+class FileChange(Discreet, frozen=True, kw_only=True):
     """One patch: keys of `changes` are absolute paths."""
+
+    HIDDEN = ("texts",)
 
     id: str
     changes: Mapping[str, ChangedFile]
     status: ItemStatus = ItemStatus.IN_PROGRESS
     stdout: str = ""
     stderr: str = ""
-    texts: Mapping[str, FileTexts] = field(default_factory=dict, repr=False)
+    texts: Mapping[str, FileTexts] = msgspec.field(default_factory=dict)
     """By the same keys, while the patch is live: these are not stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpToolCall:
+class McpToolCall(Struct, frozen=True, kw_only=True):
     id: str
     invocation: McpInvocation
     status: ItemStatus = ItemStatus.IN_PROGRESS
@@ -136,34 +129,29 @@ class McpToolCall:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ImageView:
+class ImageView(Struct, frozen=True):
     id: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class EnteredReview:
+class EnteredReview(Struct, frozen=True):
     id: str
     prompt: str
     hint: str
     """What is reviewed, in words for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExitedReview:
+class ExitedReview(Struct, frozen=True):
     id: str
     output: ReviewOutputEvent | None
     """None: the review was interrupted or failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextCompaction:
+class ContextCompaction(Struct, frozen=True):
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicToolCall:
+class DynamicToolCall(Struct, frozen=True, kw_only=True):
     """A call of a tool that the client brought."""
 
     id: str
@@ -176,8 +164,7 @@ class DynamicToolCall:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A proposed plan, in plan mode."""
 
     id: str
@@ -208,28 +195,20 @@ KINDS: Final = {model.__name__: model for model in get_args(Item)}
 
 
 def item_to_value(item: Item) -> Json:
-    """`{"kind": CLASS, …fields}`"""
-    fields = _adapter(type(item)).dump_python(item, mode="json", exclude={*NOT_STORED})
-    return {"kind": type(item).__name__, **fields}
+    """Return `{"kind": CLASS, …fields}`, as it is stored."""
+    shape = model_of(type(item)).model_construct(**asdict(item))
+    return {"kind": type(item).__name__, **shape.model_dump(mode="json", exclude={*NOT_STORED})}
 
 
 def item_from_value(value: Json) -> Item | None:
-    """Read an item; None where it is of no known kind, or damaged."""
-    if not isinstance(value, dict):
-        return None
-    kind = KINDS.get(str(value.get("kind")))
+    """Read a stored item; None where it is of no known kind, or damaged."""
+    kind = KINDS.get(str(value.get("kind"))) if isinstance(value, dict) else None
     if kind is None:
         return None
+    fields = {name: field for name, field in value.items() if name != "kind"}
     try:
-        return _adapter(kind).validate_python({key: field for key, field in value.items() if key != "kind"})
-    except ValidationError:
+        read = model_of(kind).model_validate(fields)
+    except ValueError:
         return None
-
-
-def _adapter(kind: type[Item]) -> TypeAdapter[Item]:
-    return _adapter_by_name(kind.__name__)
-
-
-@cache
-def _adapter_by_name(name: str) -> TypeAdapter[Item]:
-    return TypeAdapter(KINDS[name])
+    item: Item = kind(**{name: getattr(read, name) for name in read.model_fields_set})
+    return item

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from protocol.base import EngineModel, omit_none
-from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputContentItem
 from protocol.structs import Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallQuestion:
+class ToolCallQuestion(Struct, frozen=True, kw_only=True):
     """The model calls a tool that the client brought."""
 
     call_id: str
@@ -22,22 +22,19 @@ class ToolCallQuestion:
     arguments: Json
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallAnswer:
+class ToolCallAnswer(Struct, frozen=True):
     """What the tool came to, for the model."""
 
     success: bool
     content: tuple[FunctionCallOutputContentItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     label: str
     description: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inquiry:
+class Inquiry(Struct, frozen=True, kw_only=True):
     """One question of the model to the user, with answers to choose from; another one may be given as well."""
 
     id: str
@@ -46,23 +43,20 @@ class Inquiry:
     choices: tuple[Choice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UserInputQuestion:
+class UserInputQuestion(Struct, frozen=True):
     """The model asks the user."""
 
     call_id: str
     inquiries: tuple[Inquiry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UserInputAnswer:
+class UserInputAnswer(Struct, frozen=True):
     """By the id of the inquiry."""
 
     answers: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class KeepRule:
+class KeepRule(Struct, frozen=True):
     """The command is approved, and so is from now on every one that begins with these words, if its approval request
     proposed them.
     """
@@ -70,8 +64,7 @@ class KeepRule:
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AllowFiles:
+class AllowFiles(Struct, frozen=True):
     """The patch is approved, and so is every later one of the session that changes none but its files."""
 
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hypothesis import strategies as st
-
-from protocol.records import dataclass
+from msgspec import Struct
 
 FENCED = (".git", ".codex", ".agents")
 OUTSIDE = ("out", "out/d")
@@ -60,8 +59,7 @@ Entry = tuple[object, ...]
 """All that can be seen of one file, but for when it was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """What is there before the first command."""
 
     home: str
@@ -69,16 +67,14 @@ class Layout:
     protected: frozenset[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """The roots that a client names, the working directory first."""
 
     cwd: str
     more: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(Struct, frozen=True):
     """One program that a command runs."""
 
     kind: str
@@ -86,8 +82,7 @@ class Op:
     other: str
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One command of a conversation."""
 
     who: int
@@ -98,16 +93,14 @@ class Run:
     """By the plan of this conversation's last command, as if this one had waited since."""
 
 
-@dataclass(frozen=True, slots=True)
-class Race:
+class Race(Struct, frozen=True):
     """Two commands at once, over and over."""
 
     first: Run
     second: Run
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Struct, frozen=True):
     """The client names other roots, in the same conversation or in a new one."""
 
     who: int

@@ -22,6 +22,7 @@ from app_server.core.exec.service import ServiceProcess
 from app_server.core.exec.terminal import PtySession
 from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.sandbox.probe import SandboxState
+from protocol.structs import Json
 from tests.simulation.sim_model import SimModel
 
 TOUCHED = re.compile(r"\btouch (m\d+)")
@@ -121,8 +122,8 @@ def runner_of(commands: Commands) -> Callable[..., CommandRunner]:
     class SimRunner(CommandRunner):
         """Runs nothing."""
 
-        def __post_init__(self) -> None:
-            super().__post_init__()
+        def __init__(self, **settings: Json) -> None:
+            super().__init__(**settings)
             object.__setattr__(self, "sandbox", SimSandbox())
 
         def warm_up(self) -> None:

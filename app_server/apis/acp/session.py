@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import field
 
 import anyio
 import msgspec
@@ -31,7 +30,6 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import TurnEnded
 from protocol.engine.settings import UNSET, SettingsChange
 from protocol.events.tools import McpListToolsResponseEvent
-from protocol.records import dataclass
 from protocol.structs import Json
 
 log = logging.getLogger(__name__)
@@ -173,18 +171,17 @@ def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
 SUBSCRIPTION = "session"
 
 
-@dataclass(slots=True)
-class Sessions:
+class Sessions(Struct, eq=False):
     """The open sessions of one connection."""
 
     conversations: ConversationManager
     outgoing: Outgoing
     background: TaskGroup
-    clock: Callable[[], float] = field(repr=False)
+    clock: Callable[[], float]
     """Monotonic seconds."""
-    client: AcpClient = field(default_factory=AcpClient)
+    client: AcpClient = msgspec.field(default_factory=AcpClient)
     """As it announced itself."""
-    _open: dict[str, AcpSession] = field(default_factory=dict)
+    _open: dict[str, AcpSession] = msgspec.field(default_factory=dict)
 
     def find(self, id: str) -> AcpSession | None:
         return self._open.get(id.lower())

@@ -11,7 +11,6 @@ from app_server.core.auth.home_login import AuthMethod
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.ids import ConversationId, parse_conversation_id
-from protocol.structs import replace
 from protocol.v2 import server as wire
 
 
@@ -28,7 +27,7 @@ def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnErr
     Whatever it was, its class is that of a stream which is taken up again.
     """
     details = error.message if error.details is None else f"{error.message}\n{error.details}"
-    cut = replace(error, error_class=ErrorClass.RESPONSE_STREAM_DISCONNECTED)
+    cut = TurnError(error.message, ErrorClass.RESPONSE_STREAM_DISCONNECTED, error.http_status, error.details)
     return wire.TurnError(
         message=f"Reconnecting... {attempt}/{attempts}",
         codex_error_info=codex_error_info(cut),

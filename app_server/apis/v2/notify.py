@@ -6,24 +6,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct
 
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
-from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyServerNotification
 from protocol.v2 import server as wire
 
 
-@dataclass(slots=True)
-class ThreadNotifier:
+class ThreadNotifier(Struct, frozen=True):
     outgoing: Outgoing
     client: ClientProfile
-    now: Callable[[], float] = field(repr=False)
+    now: Callable[[], float]
     """Seconds since 1970."""
 
     def notify(self, row: AnyServerNotification, params: Written) -> None:

@@ -8,8 +8,9 @@ and notifications show what is in force.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Final, Literal, Protocol, TypeVar, assert_never
+
+from msgspec.structs import asdict
 
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.fence import check_permissions, require_working_directory

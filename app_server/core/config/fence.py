@@ -139,7 +139,7 @@ def _asks_enough(own: AskedRights, asked: AskedRights) -> bool:
         return asked.approval_policy in _NO_WIDER[own.approval_policy]
     if asked.approval_policy is not AskForApproval.ON_REQUEST or asked.granular is None:
         return False
-    kinds = QuestionKinds.__dataclass_fields__
+    kinds = QuestionKinds.__struct_fields__
     return all(getattr(own.granular, kind) or not getattr(asked.granular, kind) for kind in kinds)
 
 

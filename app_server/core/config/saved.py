@@ -48,7 +48,7 @@ def _sandbox_settings(settings: SettingsTable) -> Mapping[str, Json] | None:
     if table is None:
         return None
     shown = table.build(WorkspaceWrite)
-    return {name: getattr(shown, name) for name in WorkspaceWrite.__dataclass_fields__ if name != "mode"}
+    return {name: getattr(shown, name) for name in WorkspaceWrite.__struct_fields__ if name != "mode"}
 
 
 def _tools(settings: SettingsTable) -> Mapping[str, Json] | None:

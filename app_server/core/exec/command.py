@@ -14,14 +14,13 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
 from functools import lru_cache
 
 from msgspec import Struct
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.sandbox.plan import SandboxPlan
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 TIMEOUT_EXIT_CODE = 124
 """The exit code of a command that exceeded its time limit, as with timeout(1)."""
@@ -39,13 +38,13 @@ OnOutput = Callable[[Stream, bytes], None]
 """Receives output as it arrives, in the order of the reads. It must not block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandSpec:
+class CommandSpec(Discreet, frozen=True, kw_only=True):
+    HIDDEN = ("env",)
     argv: tuple[str, ...]
     cwd: str
     exact_cwd: bool = False
     """`cwd` is a real path; nothing runs if a part of it has become a link."""
-    env: Mapping[str, str] = field(repr=False)
+    env: Mapping[str, str]
     timeout_ms: int | None = None
     """None: no limit."""
     sandbox: SandboxPlan | None = None

@@ -14,14 +14,13 @@ import secrets
 import shutil
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 
 import anyio
+import msgspec
 from msgspec import Struct
 
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.provided_programs import install_file, own_folder
-from protocol.records import dataclass
 from protocol.structs import replace
 
 FRESH_SECONDS = 300.0
@@ -74,13 +73,12 @@ class Known(Struct):
     """Set at the end of the recording; None before it."""
 
 
-@dataclass(slots=True)
-class LoginShells:
+class LoginShells(Struct, eq=False):
     """The recorded starts of one server."""
 
     home: str
     clock: Callable[[], float] = anyio.current_time
-    _known: OrderedDict[Key, Known] = field(init=False, default_factory=OrderedDict)
+    _known: OrderedDict[Key, Known] = msgspec.field(default_factory=OrderedDict)
 
     def taken_over(self, spec: CommandSpec) -> CommandSpec:
         """Return the command as it is to be run: as it is, or without the profile."""

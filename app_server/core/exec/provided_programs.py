@@ -13,11 +13,11 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import Struct
 
 from app_server.core.errors import SHORTAGES
 from app_server.core.patch.patch_plan import program_command
-from protocol.records import dataclass
 
 
 def own_folder(home: str, *names: str) -> str:
@@ -66,14 +66,13 @@ log = logging.getLogger(__name__)
 NAMES = ("apply_patch", "applypatch")
 
 
-@dataclass(slots=True)
-class Programs:
+class Programs(Struct, eq=False):
     """The folder, which is created for the first command."""
 
     python: str
     home: str
-    _folder: str | None = field(init=False, default=None)
-    _failed: bool = field(init=False, default=False)
+    _folder: str | None = None
+    _failed: bool = False
 
     def added_to(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment with our programs first on its PATH. An environment without a PATH is returned as it

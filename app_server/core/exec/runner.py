@@ -9,12 +9,10 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
@@ -31,41 +29,34 @@ from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan, within
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import SandboxPolicy
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
 class CommandRunner:
-    """Runs commands for all conversations of one server."""
+    """Runs commands for all conversations of one server.
 
-    python: str
-    """The interpreter that runs the launcher."""
-    home: str
-    """The server's home: read-only for commands, its secrets hidden."""
-    tmpdir: str | None
-    """The server's $TMPDIR."""
-    environment: Mapping[str, str] = field(repr=False)
-    """The server's own environment."""
-    output_cap: int = STREAM_CAP
-    """Bytes kept of each stream of a command."""
-    roots: ServerRoots = field(init=False, repr=False)
-    """The writable roots of all conversations of this server."""
-    sandbox: MachineSandbox = field(init=False, repr=False)
-    _launcher: LauncherProcess = field(init=False, repr=False)
-    _programs: Programs = field(init=False, repr=False)
-    _login_shells: LoginShells = field(init=False, repr=False)
-    _running: list[CommandSpec | None] = field(init=False, default_factory=list, repr=False)
-    """The commands that run. None: it only shows how a login shell begins."""
-    _tasks: TaskGroup = field(init=False, repr=False)
+    `python` runs the launcher; commands may read the server's `home`, but for its secrets; `tmpdir` is the server's
+    $TMPDIR and `environment` its own; `output_cap` bytes are kept of each stream of a command.
+    """
 
-    def __post_init__(self) -> None:
-        self.roots = ServerRoots(self.tmpdir)
-        self._launcher = LauncherProcess(self.python, self.environment)
-        self.sandbox = MachineSandbox(self._launcher, self.python, self.home, sys.platform)
-        self._programs = Programs(self.python, self.home)
-        self._login_shells = LoginShells(self.home)
+    def __init__(
+        self,
+        python: str,
+        home: str,
+        tmpdir: str | None,
+        environment: Mapping[str, str],
+        output_cap: int = STREAM_CAP,
+    ) -> None:
+        self.python, self.home, self.environment, self.output_cap = python, home, environment, output_cap
+        self.roots = ServerRoots(tmpdir)
+        """The writable roots of all conversations of this server."""
+        self._launcher = LauncherProcess(python, environment)
+        self.sandbox = MachineSandbox(self._launcher, python, home, sys.platform)
+        self._programs = Programs(python, home)
+        self._login_shells = LoginShells(home)
+        self._running: list[CommandSpec | None] = []
+        """The commands that run. None: it only shows how a login shell begins."""
         self._tasks = anyio.create_task_group()
 
     async def __aenter__(self) -> Self:

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 MATCH = 16
 GAP_START = 3
@@ -26,8 +26,7 @@ _WHITE, _NON_WORD, _DELIMITER, _LOWER, _UPPER, _LETTER, _DIGIT = range(7)
 _SPLIT = re.compile(r"(?:\\.|\S)+", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of a query. `text` is case-folded unless it has a capital; then case must match."""
 
     text: str

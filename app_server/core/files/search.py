@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.files.fuzzy import (
     PATHS,
     TEXTS,
@@ -28,7 +30,6 @@ from app_server.core.files.fuzzy import (
 )
 from app_server.core.files.walk import SEPARATOR, Listing, Tree
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 
 LIMIT = 50
 """Maximum number of matches for each root, or of all if names count."""
@@ -43,8 +44,7 @@ Stop = Callable[[], bool]
 _UNSHOWABLE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class FileMatch:
+class FileMatch(Struct, frozen=True):
     """A match: its path, its score, and the indices of the matching characters."""
 
     root: str

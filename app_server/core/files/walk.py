@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from app_server.beneath import Beneath, read_named
 from app_server.core.files.ignore import RuleSet, parse_rules
 from app_server.core.real_path import real_path
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass, field
 
 IGNORE_FILES = (".gitignore", ".ignore")
 """In one folder, the later one overrides the earlier one."""

@@ -22,7 +22,6 @@ from app_server.beneath import Beneath, read_named
 from app_server.core.config.trust import confirmed_git_dir
 from app_server.core.git.config_file import parse_git_config
 from app_server.core.real_path import real_path
-from protocol.records import dataclass
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -99,8 +98,7 @@ def is_own(repository: Repository) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """What is checked out. A branch without a commit is unborn; without a branch, HEAD is detached."""
 
     branch: str | None

@@ -18,7 +18,8 @@ import time
 from app_server.core.launcher import descendants, prepared, supervisor, wire
 from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
 from app_server.core.launcher.pool import FREE, SupervisorPool
-from app_server.core.sandbox.confine.light import dataclass, field, signal, socket, suppress
+from app_server.core.sandbox.confine.light import signal, socket, suppress
+from protocol.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import enforce

@@ -15,8 +15,9 @@ import fcntl
 import os
 import sys
 
-from app_server.core.sandbox.confine.light import Iterable, dataclass, field, suppress
+from app_server.core.sandbox.confine.light import Iterable, suppress
 from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
+from protocol.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine.syscalls import open_place

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 
 from app_server.core.launcher import wire
-from app_server.core.sandbox.confine.light import Callable, Sequence, dataclass, field, socket, suppress
+from app_server.core.sandbox.confine.light import Callable, Sequence, socket, suppress
+from protocol.light_dataclasses import dataclass, field
 
 FREE = b"+"
 """The message of a supervisor that is ready for another command."""

@@ -22,7 +22,8 @@ import sys
 
 from app_server.core.launcher import supervisor, wire
 from app_server.core.launcher.socket_broker import BrokerHandle
-from app_server.core.sandbox.confine.light import Callable, closing, dataclass, field, socket, suppress
+from app_server.core.sandbox.confine.light import Callable, closing, socket, suppress
+from protocol.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import enforce, namespaces

@@ -14,7 +14,8 @@ import select
 import sys
 
 from app_server.core.launcher import wire
-from app_server.core.sandbox.confine.light import Callable, dataclass, field, signal, socket, suppress
+from app_server.core.sandbox.confine.light import Callable, signal, socket, suppress
+from protocol.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import enforce, sockets

@@ -5,15 +5,13 @@ where no server is configured.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from msgspec import Struct
 
 from protocol.engine.events import McpServerStateChanged
-from protocol.records import dataclass
-from protocol.structs import Json
+from protocol.structs import Discreet, Json
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
@@ -76,11 +74,12 @@ def ignore_state(change: McpServerStateChanged) -> None:
     """Do nothing with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpRuntime:
+class McpRuntime(Discreet, frozen=True, kw_only=True):
     """What the servers of a conversation need to start."""
 
-    environment: Mapping[str, str] = field(repr=False)
+    HIDDEN = ("environment",)
+
+    environment: Mapping[str, str]
     """The user's environment; a server receives an allow-list of it."""
     home: str
     """In which servers have folders of their own."""

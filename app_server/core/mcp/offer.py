@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -25,8 +24,7 @@ from app_server.core.mcp.faults import (
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.mcp.results import known_fields
 from protocol.mcp import McpToolDefinition, ToolInputSchema
-from protocol.records import dataclass
-from protocol.structs import Json
+from protocol.structs import Discreet, Json
 
 PREFIX = "mcp"
 DELIMITER = "__"
@@ -63,15 +61,16 @@ def _with_digest(name: str, raw: str) -> str:
     return name[: MAX_LENGTH - _DIGEST_LENGTH] + digest
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTool:
+class ServerTool(Discreet, frozen=True):
     """One validated tool of a server."""
+
+    HIDDEN = ("input_schema", "definition")
 
     server: str
     tool: str
     description: str
-    input_schema: Mapping[str, Json] = field(repr=False)
-    definition: McpToolDefinition = field(repr=False)
+    input_schema: Mapping[str, Json]
+    definition: McpToolDefinition
     """The server's own definition, for lists that a client requests."""
 
     @property
@@ -79,16 +78,17 @@ class ServerTool:
         return len(self.description) + len(to_json(self.input_schema)) + len(self.tool)
 
 
-@dataclass(frozen=True, slots=True)
-class McpTool:
+class McpTool(Discreet, frozen=True):
     """One tool for the model."""
+
+    HIDDEN = ("input_schema", "definition")
 
     name: str
     server: str
     tool: str
     description: str
-    input_schema: Mapping[str, Json] = field(repr=False)
-    definition: McpToolDefinition = field(repr=False)
+    input_schema: Mapping[str, Json]
+    definition: McpToolDefinition
     digest: str
     """Of name, description and schema: an approval for it becomes invalid when the tool changes."""
 

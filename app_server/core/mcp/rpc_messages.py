@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import field
 
 from msgspec import Struct
 from pydantic_core import from_json, to_json
@@ -17,16 +16,16 @@ from pydantic_core import from_json, to_json
 from app_server.core.bounds import MAX_VALUES, too_many_values
 from app_server.core.mcp.faults import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
 from protocol.message_outline import MAX_DEPTH
-from protocol.records import dataclass
-from protocol.structs import Json
+from protocol.structs import Discreet, Json
 
 
-@dataclass(frozen=True, slots=True)
-class McpReply:
+class McpReply(Discreet, frozen=True):
     """The result of one of our requests."""
 
+    HIDDEN = ("result",)
+
     id: int
-    result: Json = field(repr=False)
+    result: Json
 
 
 class McpError(Struct, frozen=True):
@@ -38,13 +37,14 @@ class McpError(Struct, frozen=True):
     """The server's error code, if the error came from the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class McpServerRequest:
+class McpServerRequest(Discreet, frozen=True):
     """A request of the server to this client."""
+
+    HIDDEN = ("params",)
 
     id: int | str
     method: str
-    params: Json = field(default=None, repr=False)
+    params: Json = None
 
 
 Incoming = McpReply | McpError | McpServerRequest

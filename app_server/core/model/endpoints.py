@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -14,7 +13,7 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model.model_errors import missing_variable
 from app_server.core.model.prompt import ClientIdentity
-from protocol.records import dataclass
+from protocol.structs import Discreet
 
 OPENAI_URL = "https://api.openai.com/v1"
 CHATGPT_URL = "https://chatgpt.com/backend-api/codex"
@@ -33,14 +32,15 @@ class CredentialSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Discreet, frozen=True):
     """The URL and the headers of a request. Both may contain secrets."""
 
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
+    HIDDEN = ("url", "headers", "secret")
+
+    url: str
+    headers: Mapping[str, str]
     """Names in lower case."""
-    secret: str | None = field(default=None, repr=False)
+    secret: str | None = None
     """The credential, to be redacted if a response quotes it."""
 
 

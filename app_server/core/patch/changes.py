@@ -20,7 +20,7 @@ from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
 from app_server.core.patch.planner import NoSnapshot, Snapshot
 from protocol.engine.items import FileTexts
 from protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass
 
 SHOWN_CONTEXT = 1
 """Lines of context in the diffs of an approval request."""
@@ -38,7 +38,8 @@ def refused_changes(patch: Patch, cwd: str) -> dict[str, FileChange]:
 def shown_texts(plan: PatchPlan) -> dict[str, FileTexts]:
     return {
         edit.place.path: FileTexts(
-            None if edit.old is None else _text(edit.old), None if edit.new is None else _text(edit.new)
+            old=None if edit.old is None else _text(edit.old),
+            new=None if edit.new is None else _text(edit.new),
         )
         for edit in plan.edits
     }

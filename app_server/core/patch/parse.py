@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from app_server.core.errors import CoreError
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass
 
 
 class PatchError(CoreError):

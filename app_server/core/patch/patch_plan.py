@@ -11,7 +11,7 @@ import os.path
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.patch.atomic_writer import EditDocument

@@ -7,13 +7,12 @@ It reads files through `PatchFiles`.
 from __future__ import annotations
 
 import os.path
-from dataclasses import replace
 from typing import Protocol, assert_never
 
 from app_server.core.patch.hunks import apply_hunks, decode
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, PatchError, UpdateFile
 from app_server.core.patch.patch_plan import EditKind, FileEdit, PatchPlan, Place
-from protocol.records import dataclass
+from protocol.light_dataclasses import dataclass, replace
 
 IS_A_DIRECTORY = "Is a directory (os error 21)"
 DENIED = "Permission denied (os error 13)"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app_server.core.patch.patch_plan import Place
+from protocol.light_dataclasses import dataclass
 from protocol.policy import AskForApproval
-from protocol.records import dataclass
 
 PROTECTED_NAMES = frozenset((".git", ".codex", ".agents"))
 

@@ -9,8 +9,9 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from protocol.ids import ConversationId
-from protocol.records import dataclass
 
 SESSIONS = "sessions"
 ARCHIVED = "archived_sessions"
@@ -20,8 +21,7 @@ _ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NAME = re.compile(rf"rollout-({_STAMP})-({_ID})\.jsonl")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RolloutName:
+class RolloutName(Struct, frozen=True, order=True):
     """The parts of a rollout's file name. Names sort by time, then by id."""
 
     stamp: str

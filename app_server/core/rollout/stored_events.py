@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from msgspec.structs import asdict
 
@@ -38,7 +37,7 @@ from protocol.engine.legacy import legacy_events
 from protocol.events.notices import UndoCompletedEvent
 from protocol.events.turn import TokenCountEvent, TurnAbortedEvent
 from protocol.rollout import StoredEvent
-from protocol.structs import Json, Written
+from protocol.structs import Json, Written, replace
 
 TURN_ITEM = "turn_item"
 """The kind of a line that holds an item which no older event stands for."""

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from app_server.core.git.repository import Revision
 from protocol.ids import SessionOrigin
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from protocol.structs import Json
@@ -28,8 +27,7 @@ class InvalidListCursor(ValueError):
     """The cursor is none of this list."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ListKey:
+class ListKey(Struct, frozen=True, order=True):
     """Where an entry stands: entries sort by the value, then by the id."""
 
     value: str

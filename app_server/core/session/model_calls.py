@@ -174,8 +174,6 @@ def tool_turn_of(turn: Turn, *, relative_diff: bool = False) -> ToolTurn:
         approvals=services.approvals,
         mcp=services.mcp,
         diffs=TurnDiffTracker(str(services.conversation.config.home), base=base),
-        clock=services.sources.clock,
-        new_id=services.sources.new_id,
-        shown_once=services.state.shown_once,
+        sources=services.sources,
         telemetry=services.reports.telemetry,
     )

@@ -6,7 +6,6 @@ both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from app_server.core.model.model_client import ModelClient
 from app_server.core.rollout.history_file import SharedMessages
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
-from app_server.core.tools.contract import ApprovalServices, CommandServices
+from app_server.core.tools.contract import ApprovalServices, ClockAndIds, CommandServices
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
@@ -65,17 +64,6 @@ class ConversationSetup(Struct, frozen=True, kw_only=True):
     """What the client brought when it began the conversation."""
 
 
-class ClockAndIds(Struct, frozen=True, kw_only=True):
-    clock: Callable[[], float]
-    """Monotonic seconds."""
-    now: Callable[[], datetime]
-    new_id: Callable[[], str]
-    new_turn_id: Callable[[], str]
-    """A UUIDv7 as text."""
-    wall_clock: Callable[[], float]
-    """Seconds since 1970."""
-
-
 class Reports(Struct, frozen=True):
     """To whom turns are reported besides the client."""
 
@@ -100,8 +88,6 @@ class SessionState(Struct):
     last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
     goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
-    shown_once: set[str] = msgspec.field(default_factory=set)
-    """What the client was sent once and need not receive again."""
 
     @property
     def history(self) -> ConversationHistory:

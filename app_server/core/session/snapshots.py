@@ -87,7 +87,7 @@ class TurnSnapshot:
 
     def _tell(self, outcome: SnapshotUnavailable) -> None:
         # One word on it is enough for a conversation.
-        message, shown_once = outcome.message, self._turn.services.state.shown_once
+        message, shown_once = outcome.message, self._turn.services.commands.shown_once
         if message not in shown_once:
             shown_once.add(message)
             event = WarningEvent if outcome.is_warning else BackgroundEventEvent

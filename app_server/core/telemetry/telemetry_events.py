@@ -8,12 +8,10 @@ text of a prompt only if the user's settings allow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 
 from app_server.core.config.types import Config
 from protocol.events.turn import TokenUsage
-from protocol.records import dataclass
 from protocol.structs import Discreet
 
 
@@ -79,14 +77,13 @@ class ConversationFacts(Discreet, frozen=True, kw_only=True):
     account_email: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class EventTelemetry(ConversationTelemetry):
     """Builds the events of one conversation and passes them to a sink."""
 
-    sink: Sink = field(repr=False)
-    facts: ConversationFacts
-    clock: Callable[[], float] = field(repr=False)
-    log_user_prompt: bool = False
+    def __init__(
+        self, sink: Sink, facts: ConversationFacts, clock: Callable[[], float], log_user_prompt: bool = False
+    ) -> None:
+        self.sink, self.facts, self.clock, self.log_user_prompt = sink, facts, clock, log_user_prompt
 
     def conversation_starts(self, config: Config) -> None:
         effort = config.model.effort

@@ -61,7 +61,7 @@ class DynamicTool:
             id=call.call_id, tool=question.tool, arguments=question.arguments, namespace=question.namespace
         )
         turn.items.start(item)
-        began = turn.clock()
+        began = turn.sources.clock()
         answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
         if not isinstance(answer, ToolCallAnswer):
             answer = ToolCallAnswer(False, (InputText(text=NO_ANSWER),))
@@ -72,7 +72,7 @@ class DynamicTool:
                 status=ItemStatus.COMPLETED if answer.success else ItemStatus.FAILED,
                 content=tuple(map(_shown, parts)),
                 success=answer.success,
-                seconds=turn.clock() - began,
+                seconds=turn.sources.clock() - began,
             )
         )
         return _output(parts, success=answer.success)

@@ -36,9 +36,9 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     if len(turn.commands.terminals):
         for terminal in await turn.commands.terminals.end_outdated(rights_of(plan)):
             terminal.tell_end()
-    if plan is not None and NOTICE not in turn.shown_once:
+    if plan is not None and NOTICE not in turn.commands.shown_once:
         state = await turn.commands.runner.sandbox.state()
-        turn.shown_once.add(NOTICE)
+        turn.commands.shown_once.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
     if plan is not None:
@@ -52,8 +52,8 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
     settings = turn.settings
     plan = turn.commands.runner.plan(settings.sandbox_policy, settings.cwd, turn.commands.roots)
     for notice in plan.notices if plan is not None else ():
-        if notice not in turn.shown_once:
-            turn.shown_once.add(notice)
+        if notice not in turn.commands.shown_once:
+            turn.commands.shown_once.add(notice)
             turn.emit(WarningEvent(message=notice))
     return plan
 
@@ -61,9 +61,9 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
 def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
     """Return what to tell about each configured program that commands may change. Looks at the same roots once."""
     key = f"programs in {plan.writable_roots}"
-    if key in turn.shown_once:
+    if key in turn.commands.shown_once:
         return
-    turn.shown_once.add(key)
+    turn.commands.shown_once.add(key)
     search = turn.commands.runner.environment.get("PATH", os.defpath)
     for owner, folder, words in _configured_programs(turn.config, turn.settings.cwd):
         for word in (shutil.which(words[0], path=search) or words[0], *words[1:]):

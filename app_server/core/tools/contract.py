@@ -7,7 +7,7 @@ other exception is a bug: `runtime` logs it, reports a failure to the model, and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
@@ -32,7 +32,6 @@ from protocol.engine.questions import ToolCallAnswer, UserInputAnswer
 from protocol.engine.settings import Settings
 from protocol.events.commands import ApplyPatchApprovalRequestEvent
 from protocol.policy import ReviewDecision
-from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputPayload, ResponseItem
 
 ClientQuestions = PendingAnswers[str, ToolCallAnswer | UserInputAnswer | None]
@@ -74,6 +73,8 @@ class CommandServices(Struct):
     """Commands of the conversation that keep running between calls."""
     shell_path: str
     """The user's shell, for tools that take a shell line."""
+    shown_once: set[str] = msgspec.field(default_factory=set)
+    """Warnings that this conversation has emitted; each is emitted once."""
     exposed_folders: set[str] = msgspec.field(default_factory=set)
     """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
     editor: EditorAccess | None = None
@@ -92,8 +93,19 @@ class ApprovalServices(Struct, frozen=True):
     """Of tools, to the client; by call id."""
 
 
-@dataclass(slots=True)
-class ToolTurn:
+class ClockAndIds(Struct, frozen=True, kw_only=True):
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    """A random UUID as text."""
+    new_turn_id: Callable[[], str]
+    """A UUIDv7 as text."""
+    wall_clock: Callable[[], float]
+    """Seconds since 1970."""
+
+
+class ToolTurn(Struct, eq=False):
     """What a tool can use of its turn."""
 
     id: str
@@ -104,16 +116,11 @@ class ToolTurn:
     approvals: ApprovalServices
     mcp: McpManager
     diffs: TurnDiffTracker
-    clock: Callable[[], float]
-    """Monotonic seconds."""
-    new_id: Callable[[], str]
-    """A random UUID as text."""
+    sources: ClockAndIds
     telemetry: ConversationTelemetry = NO_TELEMETRY
-    shown_once: set[str] = field(default_factory=set)
-    """Warnings that this conversation has emitted; each is emitted once."""
-    goals: TurnGoals | None = field(init=False, default=None)
+    goals: TurnGoals | None = None
     """Set in turns of APIs that know goals."""
-    strict_pictures: bool = field(init=False, default=True)
+    strict_pictures: bool = True
     """Whether a picture with a wrong checksum is a broken one."""
 
     def emit(self, event: EngineEvent) -> None:

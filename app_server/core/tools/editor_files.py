@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
 
 import anyio
+import msgspec
 from msgspec import Struct
 
 from app_server.core.patch.disk_files import MAX_FILE_BYTES
@@ -24,8 +24,8 @@ from app_server.core.patch.planner import NoSnapshot, PatchFiles, Snapshot, plan
 from app_server.core.patch.safety import WriteScope, may_write
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
-from protocol.records import dataclass
-from protocol.structs import replace
+from protocol.light_dataclasses import replace
+from protocol.structs import Discreet
 
 READ_SECONDS: Final = 0.3
 """An editor that takes longer to say what it has is not waited for."""
@@ -50,12 +50,12 @@ class OverlaidFiles(Struct, frozen=True):
         return found if text is None or isinstance(found, NoSnapshot) else replace(found, content=text)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPatch:
+class PlannedPatch(Discreet, frozen=True):
+    HIDDEN = ("on_disk",)
     plan: PatchPlan
     unsaved: frozenset[str] = frozenset()
     """Real paths of the files that are written through the editor."""
-    on_disk: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    on_disk: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     """What those files are on the disk."""
 
     def through_editor(self) -> list[FileEdit]:

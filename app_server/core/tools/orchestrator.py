@@ -138,7 +138,7 @@ async def run_with_approval(
         turn.report_decision("shell", command.call_id, ReviewDecision.DENIED)
         raise ToolFailure(refused)
     turn.items.start(command.item())
-    began = turn.clock()
+    began = turn.sources.clock()
     try:
         if not command.argv:
             raise ToolFailure("command args are empty")
@@ -148,7 +148,9 @@ async def run_with_approval(
     except (ToolFailure, CoreError, OSError, Rejected) as error:
         text = _text_of(error)
         declined = isinstance(error, Rejected)
-        turn.items.complete(unstarted_command(command.item(), text, turn.clock() - began, declined=declined))
+        turn.items.complete(
+            unstarted_command(command.item(), text, turn.sources.clock() - began, declined=declined)
+        )
         raise ToolFailure(text) from error
 
 

@@ -192,7 +192,7 @@ class PatchFlow(Struct, frozen=True):
     async def _write(self, plan: PatchPlan, allowed: SandboxPlan | None) -> ExecResult:
         # Only a confined writer may finish what a killed writer left: it has no more rights than any command.
         # The id is new, because the call's id comes from the model and would be part of names of temporary files.
-        document = plan.document(self.turn.new_id(), recover=allowed is not None)
+        document = plan.document(self.turn.sources.new_id(), recover=allowed is not None)
         path = await run_in_thread(_spool, Path(self.turn.commands.runner.home), document)
         try:
             spec = CommandSpec(

@@ -120,7 +120,7 @@ class ToolRuntime:
     def start(self, item: CallItem, group: TaskGroup, finished: Finished = lambda _: None) -> CallRun:
         """Start a call and return. `finished` is called without a checkpoint after the item's end event."""
         call = self._named(as_call(item))
-        run = CallRun(item, call, self._turn.clock())
+        run = CallRun(item, call, self._turn.sources.clock())
         tool = self._tools.get(call.name)
         if tool is None:
             run.finish(text_output(f"unsupported call: {call.name[:200]}", success=None))
@@ -139,14 +139,14 @@ class ToolRuntime:
         """
         if not self._turn.commands.terminals.names(call.call_id):
             return call
-        return replace(call, call_id=f"{call.call_id}-{self._turn.new_id()}")
+        return replace(call, call_id=f"{call.call_id}-{self._turn.sources.new_id()}")
 
     async def _run_call(self, run: CallRun, tool: Tool, slot: CallSlot, finished: Finished) -> None:
         try:
             async with self._order.wait_for(slot):
                 if self._before_call is not None:
                     await self._before_call()
-                run.began = self._turn.clock()
+                run.began = self._turn.sources.clock()
                 output = await self._invoke(run.call, tool)
                 # No await between the end event and this: otherwise a crash could store the end without the output.
                 run.finish(output)
@@ -161,7 +161,7 @@ class ToolRuntime:
             call.name,
             call.call_id,
             call.arguments,
-            int((self._turn.clock() - run.began) * 1000),
+            int((self._turn.sources.clock() - run.began) * 1000),
             success=output.payload.success is not False,
             output=output.payload.content,
         )

@@ -9,7 +9,6 @@ that opened it; for the model the output is kept until its next look.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field
 
 import anyio
 import msgspec
@@ -23,46 +22,44 @@ from app_server.core.exec.terminal import SESSION_CAP, PtySession
 from app_server.core.launcher import descendants
 from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from protocol.engine.items import CommandExecution, ItemStatus
-from protocol.records import dataclass
 from protocol.structs import replace
 
 MOST = 64
 """Open at once. Beyond that, a terminal that has ended is closed, otherwise the least recently used one."""
 
 
-@dataclass(slots=True)
 class Terminal:
-    """One open command."""
+    """One open command.
 
-    number: int
-    item: CommandExecution
-    """The item as it started; its id is that of the call that opened it."""
-    turn: TurnEvents
-    """The turn that opened it, which may have ended."""
-    pty: PtySession
-    teller: Callable[[], TurnEvents]
-    """Whose operation it is emitted with: that of the turn that runs, if any does."""
-    seconds: Callable[[], float]
-    """How long it has run."""
-    rights: Rights
-    """The rights of the command."""
-    policy: Rights
-    """The rights of the policy when it was opened; the command may have more if the user approved that."""
-    begun: BegunItem | None = field(init=False, default=None)
-    """Set while the item continues and the call that opened it has ended."""
-    end_emitted: bool = field(init=False, default=False)
-    last_usage: ProcessUsage | None = field(init=False, default=None)
-    """As it was when somebody last looked at it."""
-    output: HeadTail = field(init=False, default_factory=lambda: HeadTail(SESSION_CAP))
-    """All its output, for its end event."""
-    deltas: OutputDeltas = field(init=False)
+    `item` is its item as it started, with the id of the call that opened it; `turn` opened it and may have ended;
+    `teller` names the turn whose events tell of it now; `seconds` is how long it has run. `rights` are the command's,
+    `policy` those of the policy when it was opened: the command may have more if the user approved that.
+    """
 
-    def __post_init__(self) -> None:
-        self.deltas = OutputDeltas(
-            self.item.id, lambda output: self.teller().emit_under(self.turn_id, output)
-        )
-        self.pty.on_output = self._take
-        self.pty.on_end = self._ended
+    def __init__(
+        self,
+        *,
+        number: int,
+        item: CommandExecution,
+        turn: TurnEvents,
+        pty: PtySession,
+        teller: Callable[[], TurnEvents],
+        seconds: Callable[[], float],
+        rights: Rights,
+        policy: Rights,
+    ) -> None:
+        self.number, self.item, self.turn, self.pty = number, item, turn, pty
+        self.teller, self.seconds, self.rights, self.policy = teller, seconds, rights, policy
+        self.begun: BegunItem | None = None
+        """Set while the item continues and the call that opened it has ended."""
+        self.end_emitted = False
+        self.last_usage: ProcessUsage | None = None
+        """As it was when somebody last looked at it."""
+        self.output = HeadTail(SESSION_CAP)
+        """All its output, for its end event."""
+        self.deltas = OutputDeltas(item.id, lambda output: self.teller().emit_under(self.turn_id, output))
+        pty.on_output = self._take
+        pty.on_end = self._ended
 
     @property
     def turn_id(self) -> str:

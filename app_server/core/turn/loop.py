@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from typing import Protocol
 
 from msgspec import Struct
@@ -25,7 +24,6 @@ from app_server.core.turn.model_call import ModelCall
 from protocol.engine.events import TurnKind
 from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import ErrorEvent, WarningEvent
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
 
@@ -83,8 +81,7 @@ class AutoCompaction(Struct, frozen=True, kw_only=True):
     One that the provider refused as too long is always compacted at the next turn's begin."""
 
 
-@dataclass(slots=True, kw_only=True)
-class TurnLoop:
+class TurnLoop(Struct, kw_only=True, eq=False):
     """One turn of one conversation."""
 
     model_call: ModelCall
@@ -94,7 +91,7 @@ class TurnLoop:
     """None: the history is not compacted."""
     new_id: Callable[[], str]
     show_user_message: bool = True
-    _compacted: bool = field(default=False, init=False)
+    _compacted: bool = False
 
     async def run(self, opening: UserWords) -> str | None:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 
 import anyio
 import msgspec
@@ -40,7 +39,6 @@ from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.events import AttemptFailed
 from protocol.events.turn import TokenCountEvent
-from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -96,8 +94,7 @@ class ModelReply(Struct):
         return ModelReply(self.entries[: last + 1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCall:
+class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
     """Asks the model within one turn."""
 
     emitter: TurnEmitter
@@ -113,7 +110,7 @@ class ModelCall:
     """None: whatever the model calls is not run."""
     clock: Callable[[], float]
     telemetry: ConversationTelemetry
-    current: list[ModelReply] = field(init=False, default_factory=list)
+    _current: list[ModelReply] = msgspec.field(default_factory=list)
     """The attempt under way, or an answer that is not recorded yet: an interrupted turn keeps what came of it."""
 
     async def request(self, prompt: Callable[[], Prompt], *, keeps_messages: bool = False) -> ModelReply:
@@ -139,15 +136,15 @@ class ModelCall:
 
     def hand_over(self, reply: ModelReply) -> list[ResponseItem]:
         """Return the items of an answer for who records them now: until then an interrupt keeps them."""
-        self.current.clear()
+        self._current.clear()
         return reply.items(self.clock())
 
     def abandon(self) -> None:
         """Keep what an interrupted turn has done, and say of unfinished calls that they were aborted."""
-        for reply in self.current:
+        for reply in self._current:
             kept = reply.items(self.clock())
             calls = reply.calls
-            self.current.clear()
+            self._current.clear()
             self.transcript.record(self.emitter, kept)
             self.transcript.take_back()
             if calls:
@@ -156,7 +153,7 @@ class ModelCall:
 
     async def _attempt(self, prompt: Prompt) -> ModelReply:
         reply = ModelReply()
-        self.current[:] = [reply]
+        self._current[:] = [reply]
         failure: ModelError | None = None
         async with anyio.create_task_group() as calls:
             try:
@@ -245,11 +242,11 @@ class ModelCall:
             self.transcript.announce(item)
 
     def _keep_done(self, *, messages: bool) -> None:
-        for reply in self.current:
+        for reply in self._current:
             kept = reply.up_to_last_call(or_message=messages)
             if kept.entries:
                 self.transcript.record(self.emitter, kept.items(self.clock()))
-        self.current.clear()
+        self._current.clear()
         self.transcript.take_back()
 
     def _count(self, error: ModelError) -> None:

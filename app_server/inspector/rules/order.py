@@ -11,12 +11,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
-from protocol.records import dataclass
+from msgspec import Struct
+
 from protocol.structs import Json
 
 
-@dataclass(frozen=True, slots=True)
-class WireMessage:
+class WireMessage(Struct, frozen=True):
     """One message, with what rules want to know of it."""
 
     position: int

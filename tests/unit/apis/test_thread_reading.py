@@ -1,10 +1,11 @@
 """Requests that read threads: stored ones, loaded ones, both at once, none."""
 
-from dataclasses import field
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
+from msgspec import Struct
 
 from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
@@ -18,7 +19,6 @@ from app_server.rpc.errors import RpcError
 from protocol.engine.events import EndedItem, TurnRecord
 from protocol.engine.items import AgentMessage
 from protocol.ids import SessionOrigin
-from protocol.records import dataclass
 from protocol.structs import Json, replace
 from protocol.v2.thread_store import THREAD_ITEMS_LIST, THREAD_LOADED_LIST, THREAD_READ, THREAD_TURNS_LIST
 from tests.unit.rollout.stored import conversation, conversation_id, store
@@ -43,10 +43,9 @@ def summary(id: str, **over: Json) -> ThreadSummary:
     return replace(opened, **over)
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
-    summaries: dict[str, ThreadSummary] = field(default_factory=dict)
-    turns: dict[str, TurnRecord] = field(default_factory=dict)
+class Live(Struct, frozen=True):
+    summaries: dict[str, ThreadSummary] = msgspec.field(default_factory=dict)
+    turns: dict[str, TurnRecord] = msgspec.field(default_factory=dict)
 
     def loaded(self) -> list[str]:
         return list(self.summaries)

@@ -122,10 +122,10 @@ def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
         "app_server.core",
         "app_server.core.errors",
         "app_server.core.real_path",
+        "protocol.light_dataclasses",
         "protocol.engine",
         "protocol.engine.errors",
         "protocol",
-        "protocol.records",
     }
 
 

@@ -242,17 +242,17 @@ async def test_responses_of_the_client_resolve_its_requests() -> None:
 
 
 def test_an_error_has_a_code_and_a_kind() -> None:
-    assert invalid_request("m") == RpcError(-32600, "m", {"kind": "invalid_request"})
-    assert invalid_request("m", "k") == RpcError(-32600, "m", {"kind": "k"})
-    assert invalid_request("m", "k", "f") == RpcError(-32600, "m", {"kind": "k", "field": "f"})
-    assert internal_error("m") == RpcError(-32603, "m", {"kind": "internal"})
-    assert internal_error("m", "k") == RpcError(-32603, "m", {"kind": "k"})
-    assert overloaded("m") == RpcError(-32001, "m", {"kind": "overloaded", "retryable": True})
+    assert invalid_request("m").args == (-32600, "m", {"kind": "invalid_request"})
+    assert invalid_request("m", "k").args == (-32600, "m", {"kind": "k"})
+    assert invalid_request("m", "k", "f").args == (-32600, "m", {"kind": "k", "field": "f"})
+    assert internal_error("m").args == (-32603, "m", {"kind": "internal"})
+    assert internal_error("m", "k").args == (-32603, "m", {"kind": "k"})
+    assert overloaded("m").args == (-32001, "m", {"kind": "overloaded", "retryable": True})
 
 
 def test_an_error_names_what_was_not_found() -> None:
     error = not_found("open file", "x")
-    assert error == RpcError(-32600, "open file not found: x", {"kind": "open_file_not_found"})
+    assert error.args == (-32600, "open file not found: x", {"kind": "open_file_not_found"})
 
 
 async def test_jobs_count_until_they_end_also_those_that_wait_in_a_lane() -> None:

@@ -11,9 +11,9 @@ import pytest
 from app_server.core.exec import probing
 from app_server.core.exec.command import looks_denied
 from app_server.core.sandbox import macos, probe
-from app_server.core.sandbox.confine.light import dataclass, field, replace
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import GAPS, REFUSALS, gaps, is_refusal, layers
+from protocol.light_dataclasses import dataclass, field, replace
 
 PLAN = SandboxPlan(
     writable_roots=('/private/tmp/w")(s\\.*',),

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +21,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
-from app_server.core.tools.contract import ApprovalServices, CommandServices, ToolTurn
+from app_server.core.tools.contract import ApprovalServices, ClockAndIds, CommandServices, ToolTurn
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
@@ -171,8 +172,13 @@ def scene(tmp_path: Path) -> MakeScene:
             approvals=ApprovalServices(broker, ApprovalMemory(), store),
             mcp=cast("McpManager", None),  # no tool here has to do with servers
             diffs=TurnDiffTracker(),
-            clock=lambda: 0.0,
-            new_id=lambda: str(uuid.uuid4()),
+            sources=ClockAndIds(
+                clock=lambda: 0.0,
+                now=lambda: datetime.fromtimestamp(0, UTC),
+                new_id=lambda: str(uuid.uuid4()),
+                new_turn_id=lambda: str(uuid.uuid4()),
+                wall_clock=lambda: 0.0,
+            ),
         )
         made = Scene(tmp_path, runner, turn, said, list(answers or []))
         return made

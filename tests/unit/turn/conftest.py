@@ -61,9 +61,7 @@ class OnlyAClock:
     telemetry = NO_TELEMETRY
     commands = SimpleNamespace(terminals=SimpleNamespace(names=lambda item_id: False))
     """No terminal is open."""
-
-    def clock(self) -> float:
-        return 0.0
+    sources = SimpleNamespace(clock=lambda: 0.0)
 
 
 class OnlyAPrompt(TurnSteps):

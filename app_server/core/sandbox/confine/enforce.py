@@ -12,7 +12,7 @@ import ctypes
 import os
 
 from app_server.core.sandbox.confine import namespaces, seccomp
-from app_server.core.sandbox.confine.light import Any, Callable, dataclass, replace, suppress
+from app_server.core.sandbox.confine.light import Any, Callable, suppress
 from app_server.core.sandbox.confine.namespaces import ShownHome
 from app_server.core.sandbox.confine.seccomp import AHEAD, REST, Filter
 from app_server.core.sandbox.confine.syscalls import (
@@ -25,6 +25,7 @@ from app_server.core.sandbox.confine.syscalls import (
     call,
     prctl,
 )
+from protocol.light_dataclasses import dataclass, replace
 
 CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63

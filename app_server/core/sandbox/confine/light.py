@@ -1,10 +1,9 @@
 """What the launcher and its children need of standard modules that take long to import.
 
-`dataclasses`, `typing`, `collections.abc`, `contextlib` and `enum`, which `socket` and `signal` import, were two thirds
-of the launcher's start, for which the first command waits, and much of the memory whose page tables are copied for
-each command. Type checkers see the standard modules; what is here has the part of them that is used. A socket here is
-no context manager. At run time classes stay as they are written and get `__init__` and, if frozen, equality;
-`frozen` and `slots` are kept by the type checker.
+`typing`, `collections.abc`, `contextlib` and `enum`, which `socket` and `signal` import, and `dataclasses` were two
+thirds of the launcher's start, for which the first command waits, and much of the memory whose page tables are copied
+for each command. Type checkers see the standard modules; what is here has the part of them that is used. A socket here
+is no context manager.
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence as Sequence
     from contextlib import closing as closing
     from contextlib import suppress as suppress
-    from dataclasses import dataclass as dataclass
-    from dataclasses import field as field
-    from dataclasses import replace as replace
     from typing import Any as Any
 else:
     import _signal as signal  # noqa: F401
@@ -48,56 +44,3 @@ else:
 
         def __exit__(self, *exception):
             self._thing.close()
-
-    _MISSING = object()
-
-    class _Field:
-        def __init__(self, default, default_factory, init):
-            self.default, self.default_factory, self.init = default, default_factory, init
-
-        def value(self, name):
-            if self.default_factory is not None:
-                return self.default_factory()
-            if self.default is _MISSING:
-                raise TypeError(f"missing argument: {name}")
-            return self.default
-
-    def field(*, default=_MISSING, default_factory=None, init=True):
-        return _Field(default, default_factory, init)
-
-    def dataclass(cls=None, /, *, frozen=False, slots=False):
-        def decorate(cls):
-            fields = {name: _field_of(cls, name) for name in vars(cls).get("__annotations__", {})}
-            cls.__init__ = _init_of(fields)
-            if frozen:
-                cls.__eq__ = lambda self, other: type(other) is type(self) and vars(other) == vars(self)
-            return cls
-
-        return decorate if cls is None else decorate(cls)
-
-    def replace(of, /, **changes):
-        return type(of)(**{**vars(of), **changes})
-
-    def _field_of(cls, name):
-        default = vars(cls).get(name, _MISSING)
-        return default if isinstance(default, _Field) else _Field(default, None, init=True)
-
-    def _init_of(fields):
-        parameters = [name for name, each in fields.items() if each.init]
-        # Without a default and out of `__init__`, `__post_init__` sets it.
-        unset = {name for name, each in fields.items() if not each.init and each.default is _MISSING}
-
-        def __init__(self, *values, **named):  # noqa: N807
-            given = dict(zip(parameters, values, strict=False))
-            if len(values) > len(parameters) or given.keys() & named or named.keys() - set(parameters):
-                raise TypeError(f"{type(self).__name__} takes {', '.join(parameters)}")
-            given.update(named)
-            for name, each in fields.items():
-                if name in given:
-                    setattr(self, name, given[name])
-                elif name not in unset or each.default_factory is not None:
-                    setattr(self, name, each.value(name))
-            if hasattr(self, "__post_init__"):
-                self.__post_init__()
-
-        return __init__

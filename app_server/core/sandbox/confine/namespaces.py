@@ -15,7 +15,7 @@ import os
 import stat
 import time
 
-from app_server.core.sandbox.confine.light import Any, dataclass, suppress
+from app_server.core.sandbox.confine.light import Any, suppress
 from app_server.core.sandbox.confine.syscalls import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
@@ -44,6 +44,7 @@ from app_server.core.sandbox.confine.syscalls import (
     open_tree,
     set_attributes,
 )
+from protocol.light_dataclasses import dataclass
 
 MAX_ENTRIES = 200
 """Each entry costs every command a mount."""

@@ -139,7 +139,7 @@ async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, 
         await turn.commands.terminals.drop(snapshot.terminal.number)
         snapshot.terminal.tell_end()
     text = render_snapshot(
-        snapshot, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)
+        snapshot, turn.sources.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)
     )
     return text_output(shorten(text), success=snapshot.exit_code in (None, 0))
 
@@ -180,7 +180,7 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     yield_ms = arguments.yield_time_ms
 
     async def execute(spec: CommandSpec) -> TerminalSnapshot:
-        began, policy = turn.clock(), policy_rights(turn)
+        began, policy = turn.sources.clock(), policy_rights(turn)
         if (surplus := await turn.commands.terminals.make_room()) is not None:
             surplus.tell_end()
         pty = await turn.commands.runner.open_session(spec)
@@ -188,7 +188,7 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
             command.item(),
             turn.items,
             pty,
-            seconds=lambda: turn.clock() - began,
+            seconds=lambda: turn.sources.clock() - began,
             rights=rights_of(spec.sandbox),
             policy=policy,
         )

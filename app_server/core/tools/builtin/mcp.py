@@ -32,14 +32,14 @@ async def request_as_item(
     """Return the result of `request`, with its item. Raises ToolFailure if the server answers with an error."""
     item = McpToolCall(id=call_id, invocation=invocation)
     turn.items.start(item)
-    began = turn.clock()
+    began = turn.sources.clock()
     try:
         text = await request()
     except McpFailure as failure:
-        turn.items.complete(finished_item(item, turn.clock() - began, ErrResult(err=str(failure))))
+        turn.items.complete(finished_item(item, turn.sources.clock() - began, ErrResult(err=str(failure))))
         raise ToolFailure(str(failure)) from failure
     turn.items.complete(
-        finished_item(item, turn.clock() - began, OkResult(ok=text_result(text, is_error=False)))
+        finished_item(item, turn.sources.clock() - began, OkResult(ok=text_result(text, is_error=False)))
     )
     return text
 

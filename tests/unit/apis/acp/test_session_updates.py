@@ -248,7 +248,7 @@ def test_patches_have_kinds_and_diffs() -> None:
     }
     seen = Recording()
     for n, (path, change) in enumerate(changes.items()):
-        texts = {"/w/m": FileTexts("same\n", "same\n")} if path == "/w/m" else {}
+        texts = {"/w/m": FileTexts(old="same\n", new="same\n")} if path == "/w/m" else {}
         patch = FileChange(id=f"p{n}", changes={path: change}, texts=texts)
         seen.turn(ItemStarted(patch, 0), done(patch))
     calls = seen.of("tool_call")
@@ -271,7 +271,7 @@ def test_a_long_file_is_shown_by_its_hunks() -> None:
     old = "".join(f"line {n}\n" for n in range(20_000))
     new = old.replace("line 100\n", "changed\n").replace("line 9000\n", "too\n")
     update = UpdateFileChange(unified_diff="@@ -100,3 +100,3 @@\n line 99\n-line 100\n+changed\n line 101\n")
-    patch = FileChange(id="p", changes={"/w/a": update}, texts={"/w/a": FileTexts(old, new)})
+    patch = FileChange(id="p", changes={"/w/a": update}, texts={"/w/a": FileTexts(old=old, new=new)})
     seen = Recording()
     seen.turn(ItemStarted(patch, 0), done(patch))
     first, second = seen.of("tool_call")[0]["content"]

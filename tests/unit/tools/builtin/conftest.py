@@ -12,7 +12,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.tools.contract import Tool, ToolCall
 from app_server.core.tools.registry import TOOLS
 from protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, SandboxPolicy
-from protocol.structs import Json
+from protocol.structs import Json, replace
 from tests.unit.tools.conftest import MakeScene, Scene
 
 MakeLive = Callable[..., Scene]
@@ -33,7 +33,7 @@ async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
     ) -> Scene:
         one = scene(approval, sandbox or DangerFullAccess(), answers)
         one.turn.commands.runner = runner
-        one.turn.clock = anyio.current_time
+        one.turn.sources = replace(one.turn.sources, clock=anyio.current_time)
         made.append(one)
         return one
 
