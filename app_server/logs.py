@@ -63,7 +63,7 @@ def set_up_logging(environment: Mapping[str, str]) -> None:
     handler = NonBlockingHandler(_writer(2))
     handler.setFormatter(logging.Formatter(FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
-    for noisy in ("httpx", "httpcore", "asyncio"):
+    for noisy in ("httpcore", "asyncio"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 

@@ -177,8 +177,8 @@ LATE_IMPORTS = {
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
     "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
-    "app_server.core.telemetry.otlp_grpc": "not always installed",
-    "app_server.core.telemetry.otlp_http": "imports httpx",
+    "grpc": "not always installed",
+    "opentelemetry.exporter.otlp.proto.grpc": "the same",
     "app_server.chat": "a command of its own",
     "app_server.demo": "a command of its own",
     "app_server.headless": "a command of its own",
@@ -815,7 +815,7 @@ def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: t
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
     """Each of these takes memory for as long as the server runs."""
-    libraries = "argparse difflib html httpx jsonschema tomlkit"
+    libraries = "argparse difflib html jsonschema tomlkit"
     rare = {
         *libraries.split(),
         *(

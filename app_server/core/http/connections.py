@@ -28,6 +28,8 @@ from app_server.core.threads import run_in_thread
 AT_ONCE_BYTES = 1 << 16
 """More than this is not held back."""
 
+PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
@@ -192,7 +194,7 @@ class RouteTable:
             self._trust = await run_in_thread(trust_store, self._env)
         return httpcore.AsyncConnectionPool(
             ssl_context=self._trust,
-            proxy=None if proxy is None else _proxy(proxy, self._trust),
+            proxy=named_proxy(proxy, self._trust),
             network_backend=GatheringNetwork(),
             max_connections=MAX_CONNECTIONS,
             max_keepalive_connections=MAX_IDLE_CONNECTIONS,
@@ -200,9 +202,12 @@ class RouteTable:
         )
 
 
-def _proxy(url: str, trust: ssl.SSLContext | None) -> httpcore.Proxy:
+def named_proxy(url: str | None, trust: ssl.SSLContext | None) -> httpcore.Proxy | None:
+    """Return the proxy at an address; None for no address. Raises ValueError where that is none."""
+    if url is None:
+        return None
     parts = urlsplit(url)
-    if not parts.hostname:
+    if not parts.hostname or parts.scheme not in PROXY_SCHEMES:
         raise ValueError("not the address of a proxy")
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     plain = httpcore.URL(scheme=parts.scheme, host=parts.hostname, port=parts.port, target="/")

@@ -76,7 +76,7 @@ class HttpTransport:
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpcoreResponse]:
         try:
             route = await self._routes.find(request.url)
-            built = _built(request, address(request.url))
+            built = built_request(request, address(request.url))
         except TrustUnavailable as error:
             raise HttpFailure(Fault.UNTRUSTED, str(error)) from error
         except UNUSABLE as error:
@@ -110,7 +110,10 @@ async def _response(
         raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=not CONNECTED.get()) from error
 
 
-def _built(request: HttpRequest, to: Address) -> httpcore.Request:
+def built_request(
+    request: HttpRequest, to: Address, connect_seconds: float = CONNECT_SECONDS
+) -> httpcore.Request:
+    """Return a request as httpcore sends it."""
     body = request.body or b""
     headers = [(b"host", to.host_header), (b"accept-encoding", b"identity")]
     headers += [
@@ -128,7 +131,7 @@ def _built(request: HttpRequest, to: Address) -> httpcore.Request:
         httpcore.URL(scheme=to.scheme, host=to.host, port=to.port, target=to.target),
         headers=headers,
         content=body,
-        extensions={"timeout": {"connect": CONNECT_SECONDS, "read": idle, "write": idle, "pool": None}},
+        extensions={"timeout": {"connect": connect_seconds, "read": idle, "write": idle, "pool": None}},
     )
 
 

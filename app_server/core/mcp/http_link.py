@@ -1,26 +1,25 @@
 """A link over streamable HTTP: every message is a POST, and the response is one JSON body or a stream of events.
 
-It imports httpx, so it is imported only if such a server is configured, and in a worker thread. It does not follow
-redirects, because requests carry a token: one of the settings, or that of a stored login, which is refreshed here. It
-does not open the optional stream for messages that the server initiates, because it would use none of them;
-elicitations arrive on the stream of their call.
+It is imported only if such a server is configured. Requests carry a token: one of the settings, or that of a stored
+login, which is refreshed here. The optional stream for messages that the server initiates is not opened, because none
+of them would be used; elicitations arrive on the stream of their call.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 
 import anyio
-import httpx
 
 from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.auth.oauth_client import McpLoginOver
-from app_server.core.bounds import PIECE_BYTES
 from app_server.core.config.types import McpHttpTransport
 from app_server.core.errors import AuthError
-from app_server.core.http.exchange import TrustUnavailable
-from app_server.core.http.httpx_options import httpx_options
+from app_server.core.http.exchange import HttpFailure, HttpRequest, HttpResponse
+from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.mcp.faults import (
     AUTH_REQUIRED,
@@ -33,41 +32,15 @@ from app_server.core.mcp.interfaces import LoadTokens
 from app_server.core.mcp.launch import display_url, is_http_url, request_headers, sends_token
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
-from app_server.core.threads import YieldBudget, run_in_thread
+from app_server.core.threads import YieldBudget
 from protocol.structs import Json
 
-
-class StoredLogin(httpx.Auth):
-    """Sends the token of one server to that server. A token that is refused is refreshed once."""
-
-    def __init__(self, tokens: McpTokenSource, server: str, url: str) -> None:
-        self._tokens, self._server, self._url = tokens, server, url
-
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Send the token. Raises AuthError where a login cannot be refreshed for now; one that is over is none."""
-        try:
-            token = await self._tokens.token(self._server, self._url)
-        except McpLoginOver:
-            token = None
-        if token is not None:
-            request.headers["Authorization"] = f"Bearer {token}"
-        response = yield request
-        if response.status_code != httpx.codes.UNAUTHORIZED or token is None:
-            return
-        try:
-            renewed = await self._tokens.renewed(self._server, self._url, token)
-        except McpLoginOver:
-            return
-        if renewed is not None:
-            request.headers["Authorization"] = f"Bearer {renewed}"
-            yield request
-
-
-SESSION_HEADER = "Mcp-Session-Id"
-VERSION_HEADER = "MCP-Protocol-Version"
-CONNECT_SECONDS = 10.0
+UNAUTHORIZED, NOT_FOUND = 401, 404
+SESSION_HEADER = "mcp-session-id"
+VERSION_HEADER = "mcp-protocol-version"
+ALWAYS_SENT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+USUALLY_SENT = {"user-agent": "app-server-mcp-client"}
 FAREWELL_SECONDS = 1.0
-MAX_CONNECTIONS = 16
 
 
 class _SessionOver(Exception):
@@ -75,13 +48,13 @@ class _SessionOver(Exception):
 
 
 class HttpLink:
-    """One session with one server."""
+    """One session with one server. `login` gives the token of a stored login to a server that is sent no other."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
-        self._url = url
-        self._client = client
-        self._session: str | None = None
-        self._version: str | None = None
+    def __init__(
+        self, name: str, url: str, headers: Mapping[str, str], http: LazyHttp, login: McpTokenSource | None
+    ) -> None:
+        self._name, self._url, self._login = name, url, login
+        self._headers, self._http = dict(headers), http
         self._posts: dict[int, anyio.CancelScope] = {}
         self._over = anyio.Event()
         self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](OUTGOING_QUEUE)
@@ -101,15 +74,16 @@ class HttpLink:
             self._outgoing.send_nowait(message)
 
     def set_protocol_version(self, version: str) -> None:
-        self._version = version
+        self._headers[VERSION_HEADER] = version
 
     async def close(self) -> None:
         """End the session at the server, if the server has created one."""
         self._outgoing.close()
         self._waiting.close()
-        if self._session is not None and not self._over.is_set():
-            with anyio.move_on_after(FAREWELL_SECONDS), contextlib.suppress(httpx.HTTPError, AuthError):
-                await self._client.delete(self._url, headers=self._headers())
+        if SESSION_HEADER in self._headers and not self._over.is_set():
+            with anyio.move_on_after(FAREWELL_SECONDS), contextlib.suppress(HttpFailure, AuthError):
+                async with self._answered("DELETE"):
+                    pass
 
     async def _dispatch(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
@@ -133,12 +107,10 @@ class HttpLink:
         reason = "the server ended its answer without answering"
         try:
             with scope:
-                async with self._client.stream(
-                    "POST", self._url, content=encode(message), headers=self._headers()
-                ) as response:
+                async with self._answered("POST", encode(message)) as response:
                     reason = await self._read_messages(response, on_message) or reason
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
-            reason = f"cannot reach {display_url(self._url)}: {_error_text(error)}"
+        except HttpFailure as error:
+            reason = f"cannot reach {display_url(self._url)}: {error.reason}"
         except AuthError as error:
             reason = f"cannot use the login at {display_url(self._url)}: {error}"
         except _SessionOver:
@@ -148,38 +120,66 @@ class HttpLink:
             self._posts.pop(key, None)
             on_message(McpError(key, reason))  # ignored if a reply came before it
 
-    def _headers(self) -> dict[str, str]:
-        headers = {}
-        if self._session is not None:
-            headers[SESSION_HEADER] = self._session
-        if self._version is not None:
-            headers[VERSION_HEADER] = self._version
-        return headers
+    @asynccontextmanager
+    async def _answered(self, method: str, body: bytes | None = None) -> AsyncIterator[HttpResponse]:
+        """Send a request, and give its response. A token that is refused is refreshed once."""
+        token = await self._token()
+        async with self._http.send(self._request(method, body, token)) as response:
+            refused = response.status == UNAUTHORIZED and token is not None
+            renewed = await self._token(token) if refused else None
+            if renewed is None:
+                yield response
+                return
+        async with self._http.send(self._request(method, body, renewed)) as response:
+            yield response
 
-    async def _read_messages(self, response: httpx.Response, on_message: OnMessage) -> str | None:
+    async def _token(self, refused: str | None = None) -> str | None:
+        """Return the token of the stored login, another one than `refused`. Raises AuthError where a login cannot be
+        refreshed for now; one that is over is none.
+        """
+        if self._login is not None:
+            with contextlib.suppress(McpLoginOver):
+                if refused is not None:
+                    return await self._login.renewed(self._name, self._url, refused)
+                return await self._login.token(self._name, self._url)
+        return None
+
+    def _request(self, method: str, body: bytes | None, token: str | None) -> HttpRequest:
+        headers = self._headers | ({} if token is None else {"authorization": f"Bearer {token}"})
+        # Every request has a deadline of its own, which pauses while the user is asked something.
+        return HttpRequest(
+            method=method,
+            url=self._url,
+            headers=headers,
+            body=body,
+            idle_seconds=math.inf,
+            header_seconds=math.inf,
+        )
+
+    async def _read_messages(self, response: HttpResponse, on_message: OnMessage) -> str | None:
         """Pass the messages of a response on; return the reason if the response is an error."""
-        if response.status_code == httpx.codes.NOT_FOUND and self._session is not None:
+        status, headers = response.status, response.headers
+        if status == NOT_FOUND and SESSION_HEADER in self._headers:
             raise _SessionOver
-        if response.status_code == httpx.codes.UNAUTHORIZED:
+        if status == UNAUTHORIZED:
             return f"{AUTH_REQUIRED} by {display_url(self._url)}"
-        if response.is_redirect:
+        if 300 <= status < 400:
             return f"{display_url(self._url)} leads elsewhere, which is not followed"
-        session = response.headers.get(SESSION_HEADER)
-        if session and session.isascii() and session.isprintable() and response.is_success:
-            self._session = session
-        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if kind == "text/event-stream" and response.is_success:
+        success = 200 <= status < 300
+        session = headers.get(SESSION_HEADER)
+        if session and session.isascii() and session.isprintable() and success:
+            self._headers[SESSION_HEADER] = session
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/event-stream" and success:
             return await _read_events(response, on_message)
         if kind == "application/json":
             await _read_body(response, on_message)
-        return None if response.is_success else f"{display_url(self._url)} answered {response.status_code}"
+        return None if success else f"{display_url(self._url)} answered {status}"
 
 
-async def _read_body(response: httpx.Response, on_message: OnMessage) -> None:
-    budget, body = YieldBudget(), bytearray()
-    size = 0
-    async for chunk in response.aiter_raw():
-        await budget.spend(len(chunk))
+async def _read_body(response: HttpResponse, on_message: OnMessage) -> None:
+    body, size = bytearray(), 0
+    async for chunk in response.chunks():
         size += len(chunk)
         if size <= MAX_MESSAGE_BYTES:
             body += chunk
@@ -192,14 +192,12 @@ async def _read_body(response: httpx.Response, on_message: OnMessage) -> None:
         on_message(message)
 
 
-async def _read_events(response: httpx.Response, on_message: OnMessage) -> str | None:
+async def _read_events(response: HttpResponse, on_message: OnMessage) -> str | None:
     decoder, budget = SseDecoder(MAX_MESSAGE_BYTES), YieldBudget()
     try:
-        async for chunk in response.aiter_raw():
-            for start in range(0, len(chunk), PIECE_BYTES):
-                piece = chunk[start : start + PIECE_BYTES]
-                await _handle_frames(decoder.feed(piece), on_message, budget)
-                await budget.spend(len(piece))
+        async with aclosing(response.chunks()) as chunks:
+            async for chunk in chunks:
+                await _handle_frames(decoder.feed(chunk), on_message, budget)
         await _handle_frames(decoder.close(), on_message, budget)
     except EventTooLong:
         return f"an event of its answer is over the limit of {MAX_MESSAGE_BYTES} bytes"
@@ -213,55 +211,24 @@ async def _handle_frames(frames: Iterable[SseFrame], on_message: OnMessage, budg
         await budget.spend(0)
 
 
-def _error_text(error: Exception) -> str:
-    """Return the error, without what the library quotes from the request."""
-    match error:
-        case httpx.ConnectTimeout():
-            return "connecting took too long"
-        case httpx.ConnectError():
-            return "the connection was refused or the name is unknown"
-        case httpx.UnsupportedProtocol() | httpx.InvalidURL() | ValueError():
-            return "it is no URL of HTTP"
-        case _:
-            return "the connection broke"
-
-
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def open_http(
     name: str, transport: McpHttpTransport, user: Mapping[str, str], tokens: LoadTokens | None = None
 ) -> AsyncIterator[HttpLink]:
     """Open a session. `tokens`: of logins, for a server whose settings name no token of their own.
 
-    Raises McpFailure if the server's settings need something that is missing, or if certificates or the proxy from
-    the user's environment are invalid.
+    Raises McpFailure if the server's settings need something that is missing.
     """
     if not is_http_url(transport.url):
         raise McpFailure("its url is no URL of HTTP")
-    headers = request_headers(name, transport, user)
-    headers |= {
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-        "Accept-Encoding": "identity",
-    }
-    try:
-        options = await run_in_thread(httpx_options, transport.url, user)
-        client = httpx.AsyncClient(
-            **options,
-            headers=headers,
-            auth=None
-            if tokens is None or sends_token(transport)
-            else StoredLogin(tokens(), name, transport.url),
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
-        )
-    except TrustUnavailable as error:
-        raise McpFailure(str(error)) from error
-    except (ValueError, ImportError, httpx.InvalidURL) as error:
-        raise McpFailure("its URL, its headers or its proxy cannot be used") from error
-    link = HttpLink(transport.url, client)
+    chosen = {key.lower(): value for key, value in request_headers(name, transport, user).items()}
+    headers = USUALLY_SENT | chosen | ALWAYS_SENT
+    login = None if tokens is None or sends_token(transport) else tokens()
+    http = LazyHttp(user)
+    link = HttpLink(name, transport.url, headers, http, login)
     try:
         yield link
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(2 * FAREWELL_SECONDS):
             await link.close()
-            await client.aclose()
+            await http.aclose()

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 
 import anyio
 
@@ -31,7 +32,6 @@ from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed,
 from app_server.core.mcp.offer import SERVER_NAME, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.core.mcp.stdio_link import open_stdio
-from app_server.core.threads import run_in_thread
 from protocol.engine.events import McpServerState, McpServerStateChanged
 from protocol.structs import Json, replace
 
@@ -177,6 +177,8 @@ OpenHttp = Callable[
     [str, McpHttpTransport, Mapping[str, str], LoadTokens | None], AbstractAsyncContextManager[McpLink]
 ]
 
+_OPEN_HTTP: Lazy[OpenHttp] = Lazy(lambda: import_module("app_server.core.mcp.http_link").open_http)
+
 
 @contextlib.asynccontextmanager
 async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[McpLink]:
@@ -186,18 +188,9 @@ async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[M
         async with open_stdio(config.name, config.transport, runtime) as stdio:
             yield stdio
     else:
-        open_http = await run_in_thread(_OPEN_HTTP.get)
-        async with open_http(config.name, config.transport, runtime.environment, runtime.tokens) as http:
+        open_http, user = _OPEN_HTTP.get(), runtime.environment
+        async with open_http(config.name, config.transport, user, runtime.tokens) as http:
             yield http
-
-
-def _load_http() -> OpenHttp:
-    from app_server.core.mcp.http_link import open_http  # noqa: PLC0415 - slow to import
-
-    return open_http
-
-
-_OPEN_HTTP = Lazy(_load_http)
 
 
 def _reason(error: Exception) -> str:

@@ -1,32 +1,52 @@
-"""The OpenTelemetry SDK, set up for one collector. Imports it, so it is imported only where telemetry is on."""
+"""The OpenTelemetry SDK, set up for one collector, over HTTP or gRPC. Import it only where telemetry is on.
+
+The SDK's own exporter over HTTP speaks only the binary encoding, brings an HTTP client of its own, and takes proxies
+and certificates from the process's environment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Mapping, Sequence
 
+import httpcore
+from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]  # has no stubs
 from opentelemetry._logs import LogRecord, SeverityNumber
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.sdk._logs import LoggerProvider, ReadableLogRecord
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.resources import Resource
 
-from app_server.core.config.types import OtelConfig, OtelExporter
+from app_server.core.config.types import OtelConfig, OtelExporter, OtelProtocol
+from app_server.core.http.address import address, proxy_for
+from app_server.core.http.connections import named_proxy, trust_store, trusted_pem
+from app_server.core.http.exchange import HttpRequest
+from app_server.core.http.transport import UNUSABLE, built_request
 from app_server.core.telemetry.telemetry_events import Attribute
+from protocol.structs import Json
+
+log = logging.getLogger(__name__)
 
 SERVICE_NAME = "codex-cli"
 """As dashboards for this family of agents filter by it."""
 SEND_SECONDS = 2.0
 """Less than the server waits when it ends."""
 
+CONTENT_TYPES = {OtelProtocol.BINARY: "application/x-protobuf", OtelProtocol.JSON: "application/json"}
+
 
 class OtlpProvider:
     """Takes events and sends them in batches."""
 
     def __init__(self, config: OtelConfig, version: str, env: Mapping[str, str]) -> None:
+        """Raises ImportError without the extra, ValueError or TrustUnavailable by `env`."""
         resource = Resource(
             {"service.name": SERVICE_NAME, "service.version": version, "env": config.environment}
         )
+        exporter = _grpc_exporter if config.exporter is OtelExporter.OTLP_GRPC else HttpLogExporter
         self._provider = LoggerProvider(resource, shutdown_on_exit=False)
-        self._provider.add_log_record_processor(BatchLogRecordProcessor(_exporter(config, env)))
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter(config, env)))
         self._logger = self._provider.get_logger("app_server", version)
 
     def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None:
@@ -47,13 +67,63 @@ class OtlpProvider:
         self._provider.shutdown()
 
 
-def _exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:
-    """Make an exporter. Raises ImportError without the extra, ValueError or TrustUnavailable by `env`."""
-    endpoint, headers = config.endpoint or "", dict(config.headers)
-    if config.exporter is OtelExporter.OTLP_GRPC:
-        from app_server.core.telemetry.otlp_grpc import grpc_exporter  # noqa: PLC0415 - not always installed
+class HttpLogExporter(LogRecordExporter):
+    """One POST per batch, in the SDK's worker thread; a batch that is refused is dropped. Of a response only the status
+    is read.
+    """
 
-        return grpc_exporter(endpoint, headers, SEND_SECONDS, env)
-    from app_server.core.telemetry.otlp_http import HttpLogExporter  # noqa: PLC0415 - imports httpx
+    def __init__(self, config: OtelConfig, env: Mapping[str, str]) -> None:
+        self._config, self._url = config, config.endpoint or ""
+        self._address, proxy = address(self._url), proxy_for(self._url, env)
+        encrypted = self._address.scheme == "https" or (proxy or "").startswith("https:")
+        trust = trust_store(env) if encrypted else None
+        self._connections = httpcore.ConnectionPool(ssl_context=trust, proxy=named_proxy(proxy, trust))
 
-    return HttpLogExporter(endpoint, config.protocol, headers, SEND_SECONDS, env)
+    def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
+        protocol, logs = self._config.protocol, encode_logs(batch)
+        is_json = protocol is OtelProtocol.JSON
+        request = HttpRequest(
+            method="POST",
+            url=self._url,
+            headers={**self._config.headers, "Content-Type": CONTENT_TYPES[protocol]},
+            body=json.dumps(MessageToDict(logs)).encode() if is_json else logs.SerializeToString(),
+            idle_seconds=SEND_SECONDS,
+            header_seconds=SEND_SECONDS,
+        )
+        try:
+            response = self._connections.handle_request(built_request(request, self._address, SEND_SECONDS))
+            response.close()
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, *UNUSABLE):
+            log.warning("telemetry could not be sent: the collector cannot be reached")
+            return LogRecordExportResult.FAILURE
+        if not 200 <= response.status < 300:
+            log.warning("telemetry could not be sent: the collector answered %d", response.status)
+            return LogRecordExportResult.FAILURE
+        return LogRecordExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: int = 10_000) -> bool:
+        return True
+
+    def shutdown(self) -> None:
+        self._connections.close()
+
+
+def _grpc_exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:
+    """Make an exporter over gRPC, which would look for a proxy and certificates by itself; it is given both."""
+    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  not always installed
+    from opentelemetry.exporter.otlp.proto.grpc import _log_exporter  # noqa: PLC0415  the same
+
+    endpoint = config.endpoint or ""
+    insecure = endpoint.startswith("http://")
+    proxy = proxy_for(endpoint if "://" in endpoint else f"https://{endpoint}", env)
+    credentials = None if insecure else grpc.ssl_channel_credentials(root_certificates=trusted_pem(env))
+    options: Json = ("grpc.enable_http_proxy", 0) if proxy is None else ("grpc.http_proxy", proxy)
+    exporter: LogRecordExporter = _log_exporter.OTLPLogExporter(
+        endpoint=endpoint,
+        headers=tuple((name.lower(), value) for name, value in config.headers.items()),
+        insecure=insecure,
+        credentials=credentials,
+        timeout=SEND_SECONDS,
+        channel_options=(options,),
+    )
+    return exporter

@@ -7,13 +7,18 @@ from typing import Any
 
 import certifi
 import httpcore
-import httpx
 import pytest
 
 from app_server.core.http.address import proxy_for
-from app_server.core.http.connections import AT_ONCE_BYTES, GatheringStream, trust_store, trusted_pem
+from app_server.core.http.connections import (
+    AT_ONCE_BYTES,
+    GatheringStream,
+    RouteTable,
+    named_proxy,
+    trust_store,
+    trusted_pem,
+)
 from app_server.core.http.exchange import TrustUnavailable
-from app_server.core.http.httpx_options import httpx_options
 
 
 class Wire(httpcore.AsyncNetworkStream):
@@ -250,9 +255,6 @@ def test_what_cannot_be_read_is_not_replaced_by_anything(env: dict[str, str], tm
     named = {key: str(tmp_path / name) for key, name in env.items()}
     with pytest.raises(TrustUnavailable, match=next(iter(env))):
         trust_store(named)
-    with pytest.raises(TrustUnavailable):
-        httpx_options("https://h.test/", named)
-    assert httpx_options("http://h.test/", named)["verify"] is False
 
 
 def test_a_folder_alone_is_nothing_that_can_be_listed(tmp_path: Path) -> None:
@@ -266,25 +268,23 @@ def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.test:1")
-    options = httpx_options("https://h.test/", {})
-    assert isinstance(options["verify"], ssl.SSLContext)
-    assert len(options["verify"].get_ca_certs()) > 50
-    assert not options["verify"].keylog_filename
-    assert (options["proxy"], options["trust_env"], options["follow_redirects"]) == (None, False, False)
+    trust = trust_store({})
+    assert len(trust.get_ca_certs()) > 50
+    assert not trust.keylog_filename
+    assert proxy_for("https://h.test/", {}) is None
     assert not keys.exists()
 
 
 def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> None:
-    options = httpx_options(
-        "http://h.test/", {"all_proxy": "https://me:pass@p.test:1", "SSL_CERT_FILE": str(one)}
-    )
-    assert options["proxy"] is not None
-    assert options["proxy"].ssl_context is not None
-    assert len(options["proxy"].ssl_context.get_ca_certs()) == 1
-    assert httpx.AsyncClient(**options).trust_env is False
+    trust = trust_store({"SSL_CERT_FILE": str(one)})
+    proxy = named_proxy("https://me:pass@p.test:1", trust)
+    assert proxy is not None
+    assert proxy.ssl_context is trust
+    assert proxy.auth == (b"me", b"pass")
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("proxy", ["http://[bad", "nonsense://x", "http://h:99999999"])
-def test_an_invalid_proxy_url_is_rejected(proxy: str) -> None:
+async def test_an_invalid_proxy_url_is_rejected(proxy: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  any of the libraries' own
-        httpx_options("http://h.test/", {"all_proxy": proxy})
+        await RouteTable({"all_proxy": proxy}).find("http://h.test/")

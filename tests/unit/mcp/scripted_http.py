@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from protocol.structs import Json
@@ -16,7 +17,7 @@ HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": 
 @dataclass
 class Asked:
     method: str
-    headers: dict[str, str]
+    headers: Message
     message: Json
 
 
@@ -37,12 +38,12 @@ class ScriptedHttp:
 
             def do_POST(self) -> None:
                 message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.asked.append(Asked("POST", dict(self.headers), message))
+                outer.asked.append(Asked("POST", self.headers, message))
                 if not outer.answer(self, message):
                     reply_json(self, message, usual(message))
 
             def do_DELETE(self) -> None:
-                outer.asked.append(Asked("DELETE", dict(self.headers), None))
+                outer.asked.append(Asked("DELETE", self.headers, None))
                 reply(self, 200)
 
             def log_message(self, format: str, *args: object) -> None:

@@ -152,7 +152,7 @@ async def test_nobody_there_and_no_token(rig: Rig) -> None:
         messages = {failure.server: failure.message for failure in mcp.failures()}
     assert messages["web"] == (
         f"MCP client for `web` failed to start: handshaking with MCP server failed: cannot reach {url}: "
-        "the connection was refused or the name is unknown"
+        "Connection refused"
     )
     assert messages["token"] == (
         "MCP client for `token` failed to start: Environment variable NONE for MCP server 'token' is not set"
