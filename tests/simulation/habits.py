@@ -39,6 +39,8 @@ class Habits:
     gaps: tuple[float, ...]
     """Seconds between two deeds of a person."""
     deeds: tuple[str, ...]
+    impatient: bool
+    """A person does the next thing before the last one is answered."""
     interrupts: float
     thinking: tuple[float, ...]
     """Seconds until a question is answered; the last may be for ever."""
@@ -48,6 +50,10 @@ class Habits:
     tool_calls: float
     calls_per_reply: tuple[int, ...]
     call_kinds: tuple[str, ...]
+    repeats: float
+    """The chance that a command is one that ran before."""
+    call_ids_repeat: bool
+    """The ids of calls count from one in each reply."""
     reasoning: float
     tokens: tuple[int, ...]
     network_delays: tuple[float, ...]
@@ -84,12 +90,14 @@ def _some(draws: Draws, kind: str, plain: str, others: tuple[str, ...]) -> tuple
 def draw_habits(draws: Draws) -> Habits:
     """Draw a world's habits."""
     deeds = draws.pick("number of deeds", (1, 0, 2, 4))
+    terminals = draws.chance("terminals", 0.25)
     return Habits(
         api=draws.pick("api", ("v2", "v1", "acp"), (5, 3, 2)),
         threads=draws.pick("threads", (1, 1, 2, 3)),
         turns=draws.pick("turns", (1, 2, 3, 6)),
         gaps=draws.pick("gaps", ((0.0,), (1.0,), (0.0, 0.02, 1.0), (20.0, 0.0))),
         deeds=tuple(draws.pick("deed", DEEDS) for _ in range(deeds)),
+        impatient=draws.chance("impatience", 0.3),
         interrupts=draws.pick("interrupts", (0.0, 0.0, 0.1, 0.5)),
         thinking=draws.pick("thinking", ((0.0,), (0.3,), (3.0, 0.0), (0.0, 400.0))),
         answers=draws.pick(
@@ -101,6 +109,7 @@ def draw_habits(draws: Draws) -> Habits:
                 ("yes", "abort"),
                 ("malformed", "yes", "error"),
                 ("twice", "never", "no"),
+                ("interrupt", "yes"),
             ),
         ),
         approval_policy=draws.pick("policy", ("never", "untrusted", "on-request", "on-failure")),
@@ -108,6 +117,8 @@ def draw_habits(draws: Draws) -> Habits:
         tool_calls=draws.pick("chance of calls", (0.0, 0.3, 0.7)),
         calls_per_reply=draws.pick("calls", ((1,), (1,), (2, 1), (4,))),
         call_kinds=_some(draws, "call kind", "shell", CALL_KINDS),
+        repeats=draws.pick("repeats", (0.0, 0.0, 0.3)),
+        call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.2),
         reasoning=draws.pick("reasoning", (0.0, 0.3)),
         tokens=draws.pick("tokens of replies", ((10,), (10, 900), (2000,))),
         network_delays=draws.pick("network", ((0.0,), (0.01,), (0.0, 0.5), (0.0, 3.0))),
@@ -129,8 +140,9 @@ def draw_habits(draws: Draws) -> Habits:
         ),
         disk_faults=draws.pick("disk faults", (0.0, 0.0, 0.0, 0.05, 0.4)),
         thread_delays=draws.pick("thread delays", ((0.0,), (0.0, 0.01), (0.0, 1.0))),
-        crash_at=draws.pick("crash", (None, 1), (0.8, 0.2)) and 100 + draws.below("step of the crash", 3000),
-        terminals=draws.chance("terminals", 0.25),
+        crash_at=draws.pick("crash", (None, 1), (0.8, 0.2))
+        and 100 + draws.below("step of the crash", draws.pick("last step of a crash", (3000, 1000, 300))),
+        terminals=terminals,
         context_window=draws.pick("window", (None, None, None, 1500)),
         comes_back=draws.chance("comes back", 0.5),
         visitor=draws.chance("visitor", 0.15),

@@ -44,8 +44,8 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
         return [f"the turn of a resumed thread ended as {world.record.words[word]}"]
     path = path_of(world.home, thread)
     assert path is not None
-    if b'"type":"compacted"' in path.read_bytes():
-        return []  # what the model is told is a summary
+    if b'"type":"compacted"' in path.read_bytes() or world.habits.disk_faults:
+        return []  # what the model is told is a summary, or some of what was said could not be stored
     asked = [request for request in world.model.requests if word in _words(request.texts())]
     heard = _words(asked[0].texts()) if asked else []
     shown = [*(each for each in told if each.startswith("w")), word]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from protocol.structs import Json
 from tests.simulation.sim_model import SimRequest
 from tests.support.invariants import orphans
 
@@ -63,24 +64,26 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
     """Yield what a request leaves out that the model was sent before, or that was done in its thread."""
     record, model = world.record, world.model
     known: dict[str, _Known] = {}
+    last: dict[str, Json] = {}
     ran, own, forks = list(world.commands.ran), list(record.own_commands_done), list(record.forks)
-    for n, request in enumerate(model.requests):
-        while ran and ran[0].after_requests <= n:
+    for n, request in sorted(enumerate(model.requests), key=lambda each: each[1].number):
+        while forks and forks[0].after_requests <= request.number:
+            fork = forks.pop(0)
+            if fork.parent in known and not (world.habits.disk_faults or fork.parent in record.reverted):
+                parent = known[fork.parent]
+                known[fork.child] = _Known(parent.server, set(parent.words), set(parent.done))
+        while ran and ran[0].after_requests <= request.number:
             for mark in ran.pop(0).marks:
                 by = model.called[mark].by
                 if not by.is_review and by.thread in known:
                     known[by.thread].done.add(mark)
-        while own and own[0].after_requests <= n:
+        while own and own[0].after_requests <= request.number:
             command = own.pop(0)
             if command.thread in known:
                 known[command.thread].done.add(command.word)
-        while forks and forks[0].after_requests <= n:
-            fork = forks.pop(0)
-            if fork.parent in known and not world.habits.disk_faults:
-                parent = known[fork.parent]
-                known[fork.child] = _Known(parent.server, set(parent.words), set(parent.done))
-        if request.is_review or request.home != world.home:
-            continue
+        if request.is_review or request.home != world.home or request.body == last.get(request.thread):
+            continue  # the last is one that was sent again because it was refused
+        last[request.thread] = request.body
         before = known.get(request.thread)
         if request.is_compaction:
             if before is not None:

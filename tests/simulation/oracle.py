@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.consent_rules import consent_rules
 from tests.simulation.model_rules import model_rules
+from tests.simulation.people import THREAD_NAMES
 from tests.support.invariants import (
     conversations,
     events_of,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
 
 SAYS = ("turn/start", "sendUserMessage", "session/prompt")
-THREAD_NAMES = ("threadId", "conversationId", "sessionId")
 SAID = re.compile(r"\b(w\d+) (?:please|again)")
 
 

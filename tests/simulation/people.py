@@ -26,8 +26,25 @@ SAYING = re.compile(r"[ws]\d+\b")
 
 OWN_COMMAND = re.compile(r"\becho (w\d+)")
 
-MOMENTS = (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)
-"""Seconds before a deed in a turn: about as long as its parts take."""
+REPEATED = re.compile(r"^(call-\d+)-\d+$")
+"""The id of a call whose own id another call had before."""
+
+THREAD_NAMES = ("threadId", "conversationId", "sessionId")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a person does something: after some time, or as soon as so many messages have come."""
+
+    seconds: float
+    messages: int = 0
+
+
+MOMENTS = (
+    *(Moment(seconds) for seconds in (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)),
+    *(Moment(20.0, messages) for messages in (1, 2, 3, 5, 8)),
+)
+"""Before a deed in a turn: about as long as its parts take."""
 
 
 OLD_QUESTIONS = ("execCommandApproval", "applyPatchApproval")
@@ -58,7 +75,7 @@ class OwnCommand:
     word: str
     thread: str
     after_requests: int
-    """So many requests had the model got then."""
+    """So many requests to the model were begun then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +158,9 @@ class Person:
         self._next_id = 0
         self._answers: dict[int, Json] = {}
         self._changed = anyio.Event()
+        self._writing = anyio.Lock()
+        self.asking = 0
+        """Requests that are not answered."""
         self._open: list[Json] = []
         """Questions that are not answered."""
         self.shown: list[Shown] = []
@@ -175,21 +195,23 @@ class Person:
     async def write(self, message: Json) -> None:
         if self.closed or self.left_early or self.dead:
             raise Gone
-        self.log.append(Logged(True, message))
-        try:
-            await self.wire.write(json.dumps(message).encode() + b"\n")
-        except TransportClosed:
-            raise Gone from None
+        async with self._writing:  # the log has the order of the wire
+            self.log.append(Logged(True, message))
+            try:
+                await self.wire.write(json.dumps(message).encode() + b"\n")
+            except TransportClosed:
+                raise Gone from None
 
     async def ask(self, method: str, params: Json) -> Json:
         """Return the whole answer. Raises Gone."""
         self._next_id += 1
         id = self._next_id
         await self.write(self._message({"id": id, "method": method, "params": params}))
-        while id not in self._answers:
-            if self.closed:
-                raise Gone
-            await self._changed.wait()
+        self.asking += 1
+        try:
+            await self.until(lambda: id in self._answers)
+        finally:
+            self.asking -= 1
         return self._answers[id]
 
     def _message(self, message: Json) -> Json:
@@ -238,6 +260,11 @@ class Person:
         if kind == "never":
             await self.world.calm.wait()
             kind = "no"
+        if kind == "interrupt":
+            params = question["params"]
+            thread = next(params[name] for name in THREAD_NAMES if name in params)
+            await self._try(thread, "interrupt", params.get("turnId"))
+            kind = "yes"
         if len(self._open) > 1:
             self.world.model.note("two questions open at once")
         self._open.remove(question)
@@ -335,8 +362,11 @@ class Person:
             self.tasks.start_soon(self._later, thread, "interrupt", turn, name="an interrupt")
         for deed in self.habits.deeds:
             if self.draws.chance("deed now", 0.4):
-                await self._pause("before a deed", MOMENTS)
-                await self._try(thread, deed, turn)
+                await self._moment()
+                if self.habits.impatient:
+                    self.tasks.start_soon(self._try, thread, deed, turn, name="a deed")
+                else:
+                    await self._try(thread, deed, turn)
         if not self.draws.chance("does not wait", 0.15):
             await waits.wait()
 
@@ -359,8 +389,17 @@ class Person:
             ended.set()
 
     async def _later(self, thread: str, deed: str, turn: str) -> None:
-        await self._pause("before an interrupt", MOMENTS)
+        await self._moment()
         await self._try(thread, deed, turn)
+
+    async def _moment(self) -> None:
+        """Wait for some time, or for so many messages."""
+        wait = self.draws.pick("moment of a deed", MOMENTS)
+        with anyio.move_on_after(wait.seconds):
+            for _ in range(wait.messages):
+                await self._changed.wait()
+            if not wait.messages:
+                await self.world.calm.wait()
 
     async def _try(self, thread: str, deed: str, turn: str | None) -> None:
         try:
@@ -404,10 +443,12 @@ class ThreadPerson(Person):
             item = message["params"]["item"]
             id = item["id"]
             if item["type"] in STORED and id[14:15] != "5":  # a UUID made of the id of a review is not stored
-                self._note(message["params"]["threadId"], f'"item_id":"{id}"', f'"id":"{id}"')
+                engine_id = REPEATED.sub(r"\1", id)
+                stored_as = (f'"{name}":"{each}"' for name in ("item_id", "id") for each in (id, engine_id))
+                self._note(message["params"]["threadId"], *stored_as)
             found = OWN_COMMAND.search(item.get("command") or "")
             if found and item["exitCode"] is not None:
-                own = OwnCommand(found[1], message["params"]["threadId"], len(self.world.model.requests))
+                own = OwnCommand(found[1], message["params"]["threadId"], self.world.model.begun)
                 self.record.own_commands_done.append(own)
 
     def busy(self) -> bool:
@@ -461,7 +502,7 @@ class ThreadPerson(Person):
             case "read":
                 await self.ask("thread/read", {"threadId": thread, "includeTurns": True})
             case "fork":
-                before = len(self.world.model.requests)
+                before = self.world.model.begun
                 answer = await self.ask("thread/fork", {"threadId": thread})
                 if "result" in answer:
                     child = answer["result"]["thread"]["id"]

@@ -37,7 +37,7 @@ class Ran:
     argv: tuple[str, ...]
     confined: bool
     after_requests: int
-    """So many requests to the model were made before it."""
+    """So many requests to the model were begun before it."""
     patch: str | None
     """What it writes, if it is the writer of a patch."""
 
@@ -74,7 +74,7 @@ class Commands:
         if outcome == "unavailable" and spec.sandbox is not None:
             raise SandboxUnavailable("no sandbox today")
         patch = _document(spec.argv)
-        self.ran.append(Ran(spec.argv, spec.sandbox is not None, len(self.model.requests), patch))
+        self.ran.append(Ran(spec.argv, spec.sandbox is not None, self.model.begun, patch))
         lasts = 0.0 if self.calm.is_set() else draws.seconds("duration", *habits.durations)
         match outcome:
             case "1":

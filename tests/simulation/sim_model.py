@@ -29,6 +29,8 @@ SENTENCES = ("Done.", "I look at it now.", "", "Grüße 👋\u2028 and a\nnew li
 class SimRequest(ModelRequest):
     """What the model was sent, and by which server of the world."""
 
+    number: int
+    """Of all requests that were begun, in the order in which they were made."""
     server: int
     home: Path
 
@@ -75,6 +77,8 @@ class SimModel:
     """The model ends every turn with its next reply."""
     called: dict[str, Called] = field(default_factory=dict)
     """By mark."""
+    begun: int = 0
+    """Requests, also those that never came here."""
     servers: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     """How often situations came about, by name."""
@@ -95,8 +99,8 @@ class SimModel:
             calls = draws.pick("calls in a reply", habits.calls_per_reply)
         if not calls or draws.chance("words beside calls", 0.4):
             events += self._message()
-        for _ in range(calls):
-            events.append(_done(self._call(request)))
+        for number in range(calls):
+            events.append(_done(self._call(request, number)))
         if calls and draws.chance("words behind calls", 0.1):
             events += self._message()
         tokens = 10 if self.calm else draws.pick("tokens", habits.tokens)
@@ -137,14 +141,23 @@ class SimModel:
         }
         return [{"type": "response.reasoning_summary_text.delta", "delta": text}, _done(item)]
 
-    def _call(self, request: SimRequest) -> Json:
+    def _call(self, request: SimRequest, number: int) -> Json:
         """Draw a call of a tool that was offered, or of one that was not."""
         self._calls += 1
         names = set(request.tools)
-        call_id, mark = f"call-{self._calls}", f"m{self._calls}"
+        mark = f"m{self._calls}"
+        call_id = f"call-{number + 1 if self.habits.call_ids_repeat else self._calls}"
         kinds = [kind for kind in self.habits.call_kinds if kind not in OFFERED or OFFERED[kind] in names]
         kind = self.draws.pick("kind of call", kinds or ["shell"])
-        self.called[mark] = Called(kind, request)
+        before = [
+            m
+            for m, called in self.called.items()
+            if (called.kind, called.by.thread) == (kind, request.thread)
+        ]
+        if kind == "shell" and before and self.draws.chance("a command again", self.habits.repeats):
+            mark = self.draws.pick("command of before", before)
+        else:
+            self.called[mark] = Called(kind, request)
         match kind:
             case "shell":
                 return _shell(names, call_id, f"touch {mark}")
@@ -214,6 +227,7 @@ class SimHttp:
     async def send(self, request: HttpRequest) -> AsyncIterator["SimResponse"]:
         model = self._model
         draws, habits = model.draws, model.habits
+        number, model.begun = model.begun, model.begun + 1
         await anyio.sleep(draws.seconds("connect", *habits.network_delays))
         fault = draws.pick("fault of a request", habits.request_faults) if model.faults else "none"
         match fault:
@@ -228,7 +242,7 @@ class SimHttp:
         if request.method == "GET":
             yield SimResponse(self, 200, b'{"models": [], "data": []}', "none", request.idle_seconds)
             return
-        asked = SimRequest(request.url, dict(request.headers), body, self._server, self._home)
+        asked = SimRequest(request.url, dict(request.headers), body, number, self._server, self._home)
         model.requests.append(asked)
         if fault.isdigit():
             model.note(f"status {fault}")

@@ -98,7 +98,7 @@ class SimWorld:
         while quiet < 3:
             await anyio.sleep(5)
             waits = "accepted" in self.record.words.values()
-            busy = any(person.busy() and not person.left_early for person in self.people)
+            busy = any((p.busy() or p.asking) and not p.left_early for p in self.people)
             quiet = 0 if waits or busy else quiet + 1
 
     async def guests_left(self) -> None:
