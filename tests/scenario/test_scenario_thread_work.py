@@ -265,6 +265,31 @@ async def test_the_model_sees_items_that_were_injected(world: MakeWorld) -> None
     assert (sent.texts("assistant"), sent.texts()[-1]) == (["So."], "go on")
 
 
+async def test_items_that_are_injected_into_a_compaction_are_kept_behind_its_summary(
+    world: MakeWorld,
+) -> None:
+    hold = Hold()
+    replies = (reply(says("one")), reply(begins_to_say(), hold, says("a summary")), reply(says("two")))
+    async with world(*replies, reply(says("three"))) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
+        await w.client.call("thread/compact/start", {"threadId": thread})
+        await hold.reached.wait()
+        injected = {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "So."}],
+        }
+        await w.client.call("thread/inject_items", {"threadId": thread, "items": [injected]})
+        hold.release()
+        assert (await next_end(w))["status"] == "completed"
+        await say(w.client, thread, "go on")
+        copied = await w.client.call("thread/fork", {"threadId": thread})
+        await say(w.client, copied["thread"]["id"], "again")
+    assert w.model.requests[2].texts("assistant") == ["So."]
+    assert w.model.requests[3].texts("assistant") == ["So.", "two"]
+
+
 async def test_an_injected_message_of_the_user_is_no_preview(world: MakeWorld) -> None:
     async with world(reply(says("ok"))) as w:
         thread = await start(w.client)

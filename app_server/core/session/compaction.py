@@ -43,20 +43,25 @@ async def compact(turn: Turn, shape: RequestShape) -> None:
 
 
 async def _compact(turn: Turn, shape: RequestShape) -> None:
-    conversation, state = turn.services.conversation, turn.services.state
+    conversation, state, outbox = turn.services.conversation, turn.services.state, turn.services.outbox
+    before = list(state.history.items)
     summary = await _summary(turn, shape)
+    # What was recorded while the model wrote, as the output of a command of the user: the summary knows nothing of it.
+    meanwhile = state.history.items[len(before) :]
     opening = opening_messages(
         environment_of(turn.settings, conversation.instructions.shell),
         developer=conversation.config.instructions.developer,
         agents=conversation.instructions.agents,
     )
-    rebuilt = build_compacted_history(opening, collect_user_messages(state.history.items), summary)
+    rebuilt = build_compacted_history(opening, collect_user_messages(before), summary)
     # Snapshots are no memory of the model's; an undo still needs them.
-    rebuilt += [item for item in state.history.items if isinstance(item, GhostSnapshot)]
+    rebuilt += [item for item in before if isinstance(item, GhostSnapshot)]
+    rebuilt += meanwhile
     state.history.replace(rebuilt)
     state.tokens.estimate(estimate_history(rebuilt, shape.instructions), shape.context_window)
     turn.emitter.emit(TokenCountEvent(info=state.tokens.info, rate_limits=state.tokens.rate_limits))
-    turn.services.outbox.record(CompactedItem(message=summary))
+    outbox.record(CompactedItem(message=summary))
+    outbox.record_items(meanwhile)
 
 
 async def _summary(turn: Turn, shape: RequestShape) -> str:
