@@ -1,7 +1,6 @@
 """Logging in and out of a real server, with an OAuth issuer on loopback, and a browser that is this test."""
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +15,7 @@ from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.places import Place, place_in
 from tests.support.scripted_model import failure, reply, says, script
-from tests.unit.auth.oauth_issuer import ScriptedIssuer, id_token, jwt, scripted_issuer
+from tests.unit.auth.oauth_issuer import ScriptedIssuer, id_token, scripted_issuer
 
 NEEDS_LOGIN = "requires_openai_auth = true"
 KEY = "sk-of-the-user-0123456789"
@@ -129,25 +128,6 @@ async def test_a_login_through_the_browser_is_used_renewed_and_revoked(
         assert not (place.home / "auth.json").exists()
 
 
-async def test_a_login_that_is_about_to_end_is_renewed_before_it_is_used(
-    tmp_path: Path, issuer: ScriptedIssuer
-) -> None:
-    ending = jwt(exp=int(time.time()) + 60)
-    tokens = {
-        "id_token": id_token(),
-        "access_token": ending,
-        "refresh_token": "refresh-0",
-        "account_id": "acct-1",
-    }
-    async with place_with(tmp_path, issuer) as place, place.server() as server:
-        (place.home / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": None, "tokens": tokens}))
-        assert (await one_turn(place, server.client))["authorization"] == "Bearer access-2"
-        (renewal,) = issuer.fields("refresh_token")
-        assert renewal["refresh_token"] == "refresh-0"
-        stored = json.loads((place.home / "auth.json").read_text())
-        assert stored["tokens"]["refresh_token"] == "refresh-2"
-
-
 async def test_a_login_can_be_cancelled_and_begun_again(tmp_path: Path, issuer: ScriptedIssuer) -> None:
     async with place_with(tmp_path, issuer) as place, place.server() as server:
         client = server.client
@@ -160,28 +140,6 @@ async def test_a_login_can_be_cancelled_and_begun_again(tmp_path: Path, issuer: 
             await client.call("cancelLoginChatGpt", {"loginId": begun["loginId"]})
         assert not (place.home / "auth.json").exists()
         assert (await log_in(client))["success"] is True
-
-
-async def test_a_second_login_ends_the_first(tmp_path: Path, issuer: ScriptedIssuer) -> None:
-    async with place_with(tmp_path, issuer) as place, place.server() as server:
-        first = await server.client.call("loginChatGpt")
-        second = await server.client.call("loginChatGpt")
-        done = (await server.client.expect("loginChatGptComplete"))["params"]
-        assert (done["loginId"], done["success"]) == (first["loginId"], False)
-        assert await browse(second["authUrl"], code="code-1") == 200
-        done = (await server.client.expect("loginChatGptComplete"))["params"]
-        assert (done["loginId"], done["success"]) == (second["loginId"], True)
-
-
-async def test_a_login_that_the_issuer_refuses_is_reported(tmp_path: Path, issuer: ScriptedIssuer) -> None:
-    issuer.login = (400, {"error": "invalid_grant", "error_description": "access-secret"})
-    async with place_with(tmp_path, issuer) as place, place.server() as server:
-        begun = await server.client.call("loginChatGpt")
-        assert await browse(begun["authUrl"], code="code-1") >= 400
-        done = (await server.client.expect("loginChatGptComplete"))["params"]
-        assert done["success"] is False
-        assert "access-secret" not in done["error"]
-        assert (await server.client.call("getAuthStatus", {}))["authMethod"] is None
 
 
 async def test_an_issuer_without_tls_is_refused_unless_it_is_on_this_machine(

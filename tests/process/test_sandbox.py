@@ -75,7 +75,15 @@ def nap() -> Iterator[str]:
 
 @pytest.mark.parametrize("policy", [WORKSPACE, READ_ONLY])
 async def test_nothing_changes_outside_of_the_roots(world: MakeWorld, policy: Json) -> None:
-    attempts = ["echo x > {}", "chmod 600 {}", "touch -d 2001-01-01 {}", "rm {}", "mv {} {}2", "ln {} {}3"]
+    attempts = [
+        "echo x > {}",
+        "chmod 600 {}",
+        "touch -d 2001-01-01 {}",
+        "rm {}",
+        "mv {} {}2",
+        "ln {} {}3",
+        "mkdir {}4",
+    ]
     async with world(transport="process") as w:
         victim = w.root / "outside" / "f"
         before = victim.stat()

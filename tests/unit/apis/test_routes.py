@@ -113,17 +113,6 @@ def test_requests_wait_for_those_whose_ordering_parameter_is_the_same(
     assert router(*(route(row, serve, []) for row in rows)).lane(Request(1, method, params)) == lane
 
 
-async def test_a_handler_returns_a_result_or_what_follows_it_too() -> None:
-    done: list[str] = []
-    both = router(route(PLAIN, serve, done), route(BY_THREAD, serve_and_go_on, done))
-    plain = await both.call(Request(1, "plain", {"threadId": "x"}))
-    assert (plain.result, plain.after_response, done) == (b"{}", None, ["x"])
-    more = await both.call(Request(2, "byThread"))
-    assert more.after_response is not None
-    await more.after_response()
-    assert done == ["x", "after"]
-
-
 async def refused(call: Callable[[], Awaitable[object]]) -> str:
     with pytest.raises(RpcError) as error:
         await call()

@@ -218,22 +218,6 @@ async def test_the_end_of_the_server_ends_everything_that_waits_with_its_cause()
     assert raised == [peer.cause] * len(waiting)
 
 
-async def test_a_server_that_ends_before_it_is_ready_is_an_error() -> None:
-    peer = ScriptedPeer()
-    del peer.answers["initialize"]
-    peer.cause = "no home"
-    async with anyio.create_task_group() as group:
-
-        async def connect() -> None:
-            with pytest.raises(ServerEnded, match="no home"):
-                async with AppServer.connect(peer):
-                    raise AssertionError("it is not connected")
-
-        group.start_soon(connect)
-        await peer.request("initialize")
-        peer.leave()
-
-
 async def test_a_turn_whose_caller_left_before_the_answer_is_interrupted() -> None:
     peer = ScriptedPeer()
     del peer.answers["turn/start"]

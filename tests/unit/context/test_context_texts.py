@@ -300,28 +300,6 @@ def test_the_prompt_that_grows_is_the_one_that_is_made_anew(batches: list[list[R
         assert history.for_prompt() == normalise(history.items)
 
 
-@given(
-    st.lists(
-        st.tuples(st.lists(st.tuples(calls, st.booleans()), max_size=4), st.booleans()),
-        min_size=1,
-        max_size=6,
-    )
-)
-def test_turns_that_are_interrupted_anywhere_leave_pairs(
-    turns: list[tuple[list[tuple[Call, bool]], bool]],
-) -> None:
-    """As a turn does it: calls with outputs in the model's order; one that was under way gets one that says so."""
-    history = ConversationHistory()
-    for replies, interrupted in turns:
-        history.record([text("go on")])
-        for call, finished in replies:
-            if finished or interrupted:
-                output = aborted_output(call, "done" if finished else "aborted by user after 0.1s")
-                history.record([call, output])
-        assert pairs_are_whole(history.items)
-        assert history.for_prompt() == list(history.items)
-
-
 def test_a_call_without_output_is_followed_by_an_aborted_one() -> None:
     items: list[ResponseItem] = [function("a"), text("and then?")]
     made = normalise(items)

@@ -138,18 +138,6 @@ async def test_what_is_left_behind_does_not_hold_the_call(bench: Bench, marked: 
     assert not marked(number)
 
 
-async def test_many_commands_run_concurrently(bench: Bench) -> None:
-    codes: list[int] = []
-
-    async def one(code: int) -> None:
-        codes.append((await bench.sh(f"exit {code}")).exit_code)
-
-    async with anyio.create_task_group() as group:
-        for code in range(30):
-            group.start_soon(one, code)
-    assert sorted(codes) == list(range(30))
-
-
 async def test_commands_at_once_hold_nothing_of_one_another(bench: Bench) -> None:
     """Each needs a supervisor that is forked while its command is at hand: no copy of its pipes may stay open."""
     await bench.sh("true")
@@ -193,22 +181,6 @@ async def main():
         await runner.run(spec, lambda stream, chunk: print("up", flush=True))
 anyio.run(main)
 """
-
-
-async def test_nothing_survives_a_killed_server(tmp_path: Path, marked: Find) -> None:
-    number = mark()
-    script = f"setsid sleep {number} & (setsid sh -c 'sleep {number} & exit' &); echo up; sleep {number}"
-    server = subprocess.Popen(  # noqa: ASYNC220 - it is to be killed while it runs
-        [sys.executable, "-c", SERVER, str(tmp_path), script],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-    )
-    assert server.stdout is not None
-    assert await anyio.to_thread.run_sync(server.stdout.readline) == b"up\n"
-    server.kill()
-    server.wait()
-    server.stdout.close()
-    await gone(marked, number)
 
 
 async def test_supervisors_are_kept_for_the_next_command_unless_something_is_left(

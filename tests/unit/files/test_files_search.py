@@ -303,34 +303,6 @@ def test_a_search_that_is_not_wanted_any_more_stops(tmp_path: Path) -> None:
     assert asked == 6
 
 
-async def test_a_search_with_the_same_token_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
-    plant(tmp_path, "file")
-    entered, released = threading.Event(), threading.Event()
-
-    class Slow(FileSearch):
-        def find(self, query: str, roots: object, stop: Callable[[], bool]) -> list[FileMatch]:
-            if query == "slow":
-                entered.set()
-                while not stop():
-                    released.wait(0.01)
-                return []
-            return super().find(query, [tmp_path], stop)
-
-    search = Slow(lambda: FAR_AHEAD)
-    results: dict[str, list[FileMatch]] = {}
-
-    async def run(query: str) -> None:
-        results[query] = await search.search(query, [tmp_path], "token")
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            group.start_soon(run, "slow")
-            await anyio.to_thread.run_sync(entered.wait)
-            group.start_soon(run, "file")
-    assert results["slow"] == []
-    assert paths(results["file"]) == ["file"]
-
-
 async def test_a_cancelled_search_ends_its_thread(tmp_path: Path) -> None:
     plant(tmp_path, "file")
     entered, ended = threading.Event(), threading.Event()

@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.errors import GitError
 from app_server.core.git.blobs import Blobs
-from app_server.core.git.ghost import LEADS_ELSEWHERE, TOO_SLOW, Snapshots, SnapshotUnavailable, TakenSnapshot
+from app_server.core.git.ghost import LEADS_ELSEWHERE, Snapshots, SnapshotUnavailable, TakenSnapshot
 from app_server.core.git.index import WorktreeFile
 from app_server.core.git.run_git import Git, GitCommand, GitResult, run_git
 from app_server.core.git.upstream import diff_to_remote
@@ -233,22 +233,6 @@ async def test_what_did_not_change_since_is_not_read_again(
     pit.write("a", "2\n")
     assert await snapshots.finish(taken, MOMENT) is not None
     assert read == [b"a"]
-
-
-async def test_a_snapshot_that_takes_too_long_is_the_last_one_there(
-    pit: Sandpit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pit.commit(a="1\n")
-    (pit.root / ".git" / "info" / "exclude").unlink(missing_ok=True)
-    os.mkfifo(pit.root / ".git" / "info" / "exclude")
-    monkeypatch.setattr("app_server.core.git.ghost.TIME_LIMIT", 0.2)
-    snapshots = Snapshots(pit.git)
-    assert await snapshots.take(pit.root, MOMENT) == SnapshotUnavailable(TOO_SLOW)
-    (pit.root / ".git" / "info" / "exclude").unlink()
-    monkeypatch.undo()
-    assert await snapshots.take(pit.root, MOMENT) == SnapshotUnavailable(TOO_SLOW)
-    assert snapshots.try_again(pit.root)
-    assert isinstance(await snapshots.take(pit.root, MOMENT), TakenSnapshot)
 
 
 # --- the diff to the remote

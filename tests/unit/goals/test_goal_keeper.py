@@ -101,19 +101,6 @@ def test_the_reply_that_completes_the_goal_counts_and_no_later_one() -> None:
     assert found.goal.tokens_used == 15
 
 
-def test_a_spent_budget_outweighs_an_active_status() -> None:
-    found = keeper(budget=10)
-    turn(found, 20)
-    assert status(found) is GoalStatus.BUDGET_LIMITED
-    found.set(GoalChange(status=GoalStatus.ACTIVE), 103)
-    assert status(found) is GoalStatus.BUDGET_LIMITED
-    found.set(GoalChange(status=GoalStatus.ACTIVE, token_budget=30), 103)
-    assert found.wants_turn
-    found.set(GoalChange(token_budget="none"), 103)
-    assert found.goal is not None
-    assert found.goal.tokens_left is None
-
-
 @pytest.mark.parametrize(
     ("error", "after"),
     [

@@ -14,7 +14,7 @@ from app_server.core.mcp.results import RESOURCES, TEMPLATES, ListArguments, lis
 from protocol.engine.events import McpServerState
 from protocol.mcp import McpAuthStatus
 from tests.support.waiting import until
-from tests.unit.mcp.conftest import Rig, fake, gone, http
+from tests.unit.mcp.conftest import Rig, fake, http
 
 NOTE = {"server": "fake", "mimeType": "text/plain", "name": "note", "uri": "note://1"}
 
@@ -105,18 +105,6 @@ async def test_states_are_told_in_their_order(rig: Rig) -> None:
     ):
         assert rig.states[:2] == [("fake", STARTING), ("s", STARTING)]
         assert rig.states[2:] == [("fake", READY), ("s", FAILED)]
-
-
-async def test_a_server_that_is_started_anew_is_another_process(rig: Rig) -> None:
-    async with rig.fake("normal") as manager:
-        (before,) = rig.pids()
-        manager.reload({"fake": fake("normal", rig.log)})
-        await manager.ready()
-        first, second = rig.pids()
-        assert first == before != second
-        assert await gone([first])
-        assert not (await manager.requests.call("mcp__fake__echo", {"text": "x"})).is_error
-    assert [state for _, state in rig.states] == [STARTING, READY, STARTING, READY]
 
 
 async def test_a_server_that_has_not_started_is_told_of_as_cancelled(rig: Rig) -> None:

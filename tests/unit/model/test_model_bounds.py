@@ -309,19 +309,6 @@ def test_when_the_provider_says_to_come_back(headers: dict[str, str], seconds: f
     assert retry_after(headers) == seconds
 
 
-def test_rate_limit_headers() -> None:
-    headers = {
-        "x-codex-primary-used-percent": "12.5",
-        "x-codex-primary-window-minutes": "300",
-        "x-codex-primary-reset-at": "1704069000",
-        "x-codex-secondary-used-percent": "40",
-    }
-    assert rate_limits(headers) == RateLimitSnapshot(
-        primary=RateLimitWindow(used_percent=12.5, window_minutes=300, resets_at=1704069000),
-        secondary=RateLimitWindow(used_percent=40.0),
-    )
-
-
 @pytest.mark.parametrize("used", ["", "much", "nan", "inf", "0"])
 def test_rate_limit_headers_that_say_nothing(used: str) -> None:
     assert rate_limits({"x-codex-primary-used-percent": used}) == RateLimitSnapshot()

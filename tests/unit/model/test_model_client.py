@@ -372,18 +372,6 @@ async def test_leaving_early_closes_the_answer() -> None:
     assert http.open == 0
 
 
-async def test_cancelling_ends_a_wait_for_the_next_chunk() -> None:
-    http = ScriptedHttp(answer(CREATED, anyio.Event()))
-    events: list[ModelEvent] = []
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, client_for(http), SETTINGS, events)
-            await anyio.wait_all_tasks_blocked()
-            assert events == [NO_LIMITS, Created("r1")]
-            group.cancel_scope.cancel()
-    assert http.open == 0
-
-
 async def test_cancelling_ends_a_wait_between_attempts() -> None:
     http = ScriptedHttp(refused(429, retry_after="100"))
     with anyio.fail_after(5):

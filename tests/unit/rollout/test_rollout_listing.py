@@ -60,36 +60,11 @@ def store_with_meta(home: Path, number: int, **over: Json) -> Path:
     return path
 
 
-def test_the_newest_comes_first(tmp_path: Path) -> None:
-    store_many(tmp_path, 60)
-    assert previews(listed(tmp_path, 3)) == ["q59", "q58", "q57"]
-
-
-def test_pages_follow_one_another_to_the_end(tmp_path: Path) -> None:
-    store_many(tmp_path, 60)
-    seen: list[str] = []
-    cursor: str | None = None
-    while True:
-        page = listed(tmp_path, 7, cursor)
-        seen += previews(page)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    assert seen == [f"q{number}" for number in reversed(range(60))]
-
-
 def test_the_last_page_has_no_cursor_even_if_it_is_full(tmp_path: Path) -> None:
     store_many(tmp_path, 2)
     first = listed(tmp_path, 1)
     assert first.next_cursor == f"2026-01-02T04-04-05|{conversation_id(1)}"
     assert listed(tmp_path, 1, first.next_cursor).next_cursor is None
-
-
-def test_a_cursor_stays_valid_while_new_conversations_begin(tmp_path: Path) -> None:
-    store_many(tmp_path, 4)
-    first = listed(tmp_path, 2)
-    store(tmp_path, conversation("new"), 99, MOMENT + timedelta(days=3))
-    assert previews(listed(tmp_path, 2, first.next_cursor)) == ["q1", "q0"]
 
 
 @pytest.mark.parametrize(("asked_for", "given"), [(0, 1), (None, 25), (1000, 100)])
@@ -143,19 +118,6 @@ def test_a_first_message_may_be_long(tmp_path: Path) -> None:
     assert len(previews(listed(tmp_path))[0]) == 3_000_000
 
 
-def test_conversations_are_filtered_by_provider(tmp_path: Path) -> None:
-    for number, provider in enumerate(["mock", "other", None]):
-        store_with_meta(tmp_path, number, model_provider=provider)
-
-    def shown(providers: frozenset[str] | None) -> set[tuple[str, str]]:
-        page = listed(tmp_path, providers=providers)
-        return {(item.preview, item.provider) for item in page.threads}
-
-    assert shown(frozenset({"mock"})) == {("q0", "mock"), ("q2", "mock")}
-    assert shown(frozenset({"other"})) == {("q1", "other")}
-    assert len(shown(None)) == 3
-
-
 def test_only_conversations_that_somebody_had_are_listed(tmp_path: Path) -> None:
     sources: list[Json] = ["cli", "vscode", "exec", "mcp", "new kind", {"subagent": "review"}]
     for number, source in enumerate(sources):
@@ -176,21 +138,15 @@ def test_strange_things_are_passed_over(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(folder) + b"/rollout-\xff.jsonl")).write_text("x")
     (tmp_path / "sessions" / "9999999999" / "99" / "99").mkdir(parents=True)
     (tmp_path / "sessions" / "2027").symlink_to(tmp_path / "sessions" / "2026")
-    assert previews(listed(tmp_path)) == ["good"]
+    lists = ThreadLists(tmp_path, ThreadNotes(tmp_path, lambda: 0.0), lambda: 0.0)
+    wanted = ThreadFilter(sources=frozenset({"cli", "vscode"}), default_provider="mock")
+    for request in (ListRequest(filter=wanted), ListRequest(filter=wanted, by_change=True)):
+        assert previews(lists.page(request)) == ["good"]
     assert find(tmp_path, conversation_id(99)) is None
 
 
 def test_a_home_without_conversations_has_an_empty_list(tmp_path: Path) -> None:
     assert listed(tmp_path / "none") == ThreadPage()
-
-
-def test_a_conversation_is_found_by_its_id(tmp_path: Path) -> None:
-    store_many(tmp_path, 3)
-    path = find(tmp_path, conversation_id(1))
-    assert path is not None
-    summary = read_summary(path)
-    assert (summary.id, summary.preview, summary.cwd) == (conversation_id(1), "q1", "/work")
-    assert find(tmp_path, conversation_id(7)) is None
 
 
 def test_a_summary_of_what_is_no_rollout_is_refused_without_its_content(tmp_path: Path) -> None:
@@ -248,17 +204,6 @@ def test_an_archived_conversation_comes_back_to_the_folder_of_its_day(tmp_path: 
     assert journal_path(path).exists()
     assert not archived.exists()
     assert path.stat().st_mtime > 5
-
-
-def test_nothing_is_replaced(tmp_path: Path) -> None:
-    path = store(tmp_path, conversation())
-    archived = archive_rollout(tmp_path, conversation_id(1), path)
-    again = store(tmp_path, conversation("another"))
-    with pytest.raises(ConversationError, match="exists already"):
-        unarchive_rollout(tmp_path, archived)
-    with pytest.raises(ConversationError, match="exists already"):
-        archive_rollout(tmp_path, conversation_id(1), again)
-    assert archived.read_bytes() != again.read_bytes()
 
 
 def test_a_conversation_that_is_written_stays_where_it_is(tmp_path: Path) -> None:

@@ -40,17 +40,6 @@ def test_who_may_read_a_rollout_cannot_hold_up_its_writer(rollout: Path, kind: i
         writer.close()
 
 
-def test_there_is_one_writer_until_it_closes(rollout: Path) -> None:
-    first = RolloutWriter.resume(rollout, now)
-    with pytest.raises(RolloutBusy):
-        RolloutWriter.resume(rollout, now)
-    moved = rollout.rename(rollout.with_name(NAME.replace("0123", "3210")))
-    with pytest.raises(RolloutBusy):
-        RolloutWriter.resume(moved, now)
-    first.close()
-    RolloutWriter.resume(moved, now).close()
-
-
 def test_writers_of_different_rollouts_do_not_meet(rollout: Path) -> None:
     other = rollout.with_name(NAME.replace("abcdef", "fedcba"))
     other.write_text("{}\n")

@@ -226,20 +226,6 @@ def test_a_thread_is_found_after_its_first_turn(tmp_path: Path, monkeypatch: pyt
     assert previews(of, search="first") == ["first words"]
 
 
-def test_what_is_no_rollout_is_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path, 0)
-    folder = path.parent
-    os.mkfifo(path_of(tmp_path, 3))
-    path_of(tmp_path, 6).mkdir()
-    path_of(tmp_path, 9).symlink_to("/etc/passwd")
-    path_of(tmp_path, 12).write_bytes(b"[" * 100_000)
-    (folder / "rollout-\udcff.jsonl").touch()
-    (folder / path_of(tmp_path, 1).name).write_bytes(path.read_bytes())  # in the folder of another day
-    of = lists(tmp_path)
-    for order in ({}, {"by_change": True}, {"search": "question"}):
-        assert previews(of, **order) == ["question 0"]
-
-
 # --- the index itself
 def test_the_index_is_private(tmp_path: Path) -> None:
     write(tmp_path, 0)

@@ -1,15 +1,10 @@
 """A yes over several turns: nothing ever runs with more rights than the last yes or the policy gave."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from app_server.core.approvals.consent import rights_of
-from app_server.core.exec.command import CommandSpec
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
 from protocol.events.commands import ExecApprovalRequestEvent
@@ -22,91 +17,14 @@ from protocol.policy import (
     WorkspaceWrite,
 )
 from protocol.structs import replace
-from tests.unit.tools.conftest import DENIED, MakeScene, Scene, program_in, ran
+from tests.unit.tools.conftest import DENIED, MakeScene, Scene, program_in
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
 UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE
 ON_REQUEST, NEVER = AskForApproval.ON_REQUEST, AskForApproval.NEVER
 
 WORKSPACE = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
-POLICIES: list[SandboxPolicy] = [
-    ReadOnly(),
-    WORKSPACE,
-    replace(WORKSPACE, network_access=True),
-    DangerFullAccess(),
-]
 """Each gives more than the one before."""
-
-
-@dataclass(frozen=True)
-class Play:
-    """One turn with one call, and what the user would answer to the first and the second question."""
-
-    approval: AskForApproval
-    policy: int
-    escalated: bool
-    stopped: bool
-    """The sandbox stands in the way."""
-    answers: tuple[ReviewDecision, ReviewDecision]
-
-
-plays = st.builds(
-    Play,
-    approval=st.sampled_from(AskForApproval),
-    policy=st.integers(0, len(POLICIES) - 1),
-    escalated=st.booleans(),
-    stopped=st.booleans(),
-    answers=st.tuples(st.sampled_from([YES, SESSION, NO]), st.sampled_from([YES, SESSION, NO])),
-)
-
-
-async def play(on: Scene, one: Play) -> tuple[list[CommandSpec], list[tuple[bool, ReviewDecision]]]:
-    """What ran, and each question: whether it was for a run without the sandbox, and the answer."""
-    on.turn.settings = replace(
-        on.turn.settings, approval_policy=one.approval, sandbox_policy=POLICIES[one.policy]
-    )
-    on.runner.asked, on.answers = [], list(one.answers)
-    on.runner.results = [DENIED if one.stopped else ran()]
-    before = len(on.questions())
-    command = Command(call_id="c", argv=("make", "all"), cwd=str(on.ws), escalated=one.escalated)
-    try:
-        await run_command(command, on.turn)
-    except ToolFailure:
-        pass
-    asked = []
-    for question, answer in zip(on.questions()[before:], one.answers, strict=False):
-        assert isinstance(question, ExecApprovalRequestEvent)
-        without = question.reason in (RETRY_REASON, ESCALATION_REASON) or one.policy == len(POLICIES) - 1
-        asked.append((without, answer))
-    return on.runner.asked, asked
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
-@given(st.lists(plays, min_size=1, max_size=6))
-async def test_nothing_runs_with_more_rights_than_a_yes_or_the_policy_gave(
-    scene: MakeScene, turns: list[Play]
-) -> None:
-    on = scene()
-    remembered: set[tuple[bool, bool, int]] = set()
-    """For the session: escalated, without the sandbox, under which policy."""
-    for one in turns:
-        specs, asked = await play(on, one)
-        given_now = {without for without, answer in asked if answer is not NO}
-        earlier = {
-            without
-            for escalated, without, policy in remembered
-            if escalated == one.escalated and policy <= one.policy
-        }
-        policy = rights_of(on.runner.plan(POLICIES[one.policy], str(on.ws)))
-        for spec in specs:
-            if one.approval is UNTRUSTED:
-                assert given_now | earlier, "nothing runs without any yes"
-            if rights_of(spec.sandbox) != policy:
-                assert spec.sandbox is None
-                assert True in given_now | (earlier if one.approval is not NEVER else set())
-        if one.approval is NEVER:
-            assert not asked
-        remembered |= {(one.escalated, without, one.policy) for without, answer in asked if answer is SESSION}
 
 
 async def say(

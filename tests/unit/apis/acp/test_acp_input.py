@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app_server.apis.acp.approvals import decision
-from app_server.apis.acp.client import AcpClient, auth_methods, parse_client
+from app_server.apis.acp.client import auth_methods, parse_client
 from app_server.apis.acp.commands import (
     BadArguments,
     Builtin,
@@ -32,7 +32,7 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpS
 from protocol.acp.prompt import PromptRequest
 from protocol.acp.session import NewSessionRequest
 from protocol.events.notices import CustomPrompt
-from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from protocol.items import TextInput, UserInput
 from protocol.policy import (
     DangerFullAccess,
     ReadOnly,
@@ -98,25 +98,6 @@ def test_no_answer_by_chance_is_a_yes(answer: Json) -> None:
 # --- blocks
 def inputs(*blocks: Json, cwd: str = "/work") -> tuple[UserInput, ...]:
     return engine_inputs(PromptRequest.model_validate({"sessionId": "s", "prompt": blocks}).prompt, cwd)
-
-
-def test_blocks_keep_their_order_and_say_where_they_are_from() -> None:
-    found = inputs(
-        {"type": "text", "text": "look"},
-        {"type": "resource", "resource": {"uri": "file:///work/sub/a%20b.py", "text": "x = 1\n"}},
-        {"type": "resource", "resource": {"uri": "file:///else/c.txt", "text": "y"}},
-        {"type": "resource_link", "uri": "file:///work/d.py", "name": "d.py"},
-        {"type": "image", "mimeType": "image/png", "data": "QUJD"},
-        {"type": "image", "mimeType": "image/png", "data": "", "uri": "file:///else/e.png"},
-    )
-    assert found == (
-        TextInput(text="look"),
-        TextInput(text="Context from sub/a b.py:\n```py\nx = 1\n```\n"),
-        TextInput(text="Context from /else/c.txt:\n```txt\ny\n```\n"),
-        TextInput(text="[@d.py](d.py)"),
-        ImageInput(image_url="data:image/png;base64,QUJD"),
-        LocalImageInput(path="/else/e.png"),
-    )
 
 
 def test_text_cannot_end_the_block_that_it_is_in() -> None:
@@ -293,19 +274,6 @@ def test_servers_that_cannot_be_used_are_refused(server: Json) -> None:
 def test_odd_capabilities_are_none(params: Json) -> None:
     client = parse_client(params)
     assert {client.read_files, client.notices, client.forms, client.terminal_output} == {False}
-
-
-def test_what_is_announced_is_known() -> None:
-    announced: Json = {
-        "fs": {"readTextFile": True, "writeTextFile": False},
-        "session": {"notices": {}},
-        "_meta": {"terminal_output": True},
-        "elicitation": {"form": {}},
-    }
-    client = parse_client({"clientCapabilities": announced, "clientInfo": {"name": "zed", "version": "1"}})
-    assert client == AcpClient(
-        name="zed", version="1", read_files=True, notices=True, terminal_output=True, forms=True
-    )
 
 
 def test_ways_to_log_in() -> None:

@@ -28,7 +28,6 @@ from protocol.engine.events import (
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
-    CommandSource,
     FileChange,
     FileTexts,
     Item,
@@ -201,21 +200,6 @@ def test_a_character_cut_in_two_is_shown_whole() -> None:
         if "terminal_output" in each.get("_meta", {})
     ]
     assert "".join(data) == "€"
-
-
-def test_a_command_that_outlives_its_turn_is_over_for_the_client_and_its_end_is_told_later() -> None:
-    seen = Recording()
-    terminal = command(source=CommandSource.TERMINAL)
-    seen.turn(
-        ItemStarted(terminal, 0), CommandRunning("c1"), CommandOutput("c1", OutputStream.STDOUT, b"up\n")
-    )
-    assert seen.updates[-1]["status"] == "completed"
-    told = len(seen.updates)
-    seen.take(CommandOutput("c1", OutputStream.STDOUT, b"later\n"))
-    seen.take(done(command(source=CommandSource.TERMINAL, status=ItemStatus.FAILED, exit_code=1)))
-    assert len(seen.updates) == told
-    seen.take(started(), OTHER_TURN)
-    assert "has ended with exit code 1" in seen.text("agent_thought_chunk")
 
 
 def test_warnings_wait_for_a_turn_and_are_no_part_of_the_answer() -> None:
