@@ -73,9 +73,6 @@ KEYWORDS = (
     b"failed to write file",
 )
 
-USUAL_FAILURES = frozenset({2, 126, 127})
-"""Wrong usage, not executable, not found: what shells and tools report without any sandbox."""
-
 BAD_SYSTEM_CALL = 128 + 31
 """Killed by the system call filter."""
 
@@ -84,9 +81,8 @@ def looks_denied(exit_code: int, stdout: bytes, stderr: bytes) -> bool:
     """Tell whether a failure's output has a tell-tale word, or that the filter ended."""
     if exit_code == 0:
         return False
-    if any(word in text for text in (stderr.lower(), stdout.lower()) for word in KEYWORDS):
-        return True
-    return exit_code not in USUAL_FAILURES and exit_code == BAD_SYSTEM_CALL
+    told = any(word in text for text in (stderr.lower(), stdout.lower()) for word in KEYWORDS)
+    return told or exit_code == BAD_SYSTEM_CALL
 
 
 CORE_NAMES = frozenset({"HOME", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME", "TMPDIR", "TEMP", "TMP"})

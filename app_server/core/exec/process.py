@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 import anyio
 from msgspec import Struct
 
-from app_server.core.errors import LaunchError, SandboxUnavailable, retry_hint
+from app_server.core.errors import LaunchError, retry_hint
 from app_server.core.exec.command import (
     TIMEOUT_EXIT_CODE,
     CommandSpec,
@@ -38,7 +38,6 @@ from app_server.core.exec.report import (
     Report,
     ReportReader,
     execution_error,
-    unavailable_error,
 )
 from app_server.core.exec.streams import READ_SIZE, STREAM_CAP, HeadTail, StdinWriter, enlarge
 
@@ -169,10 +168,7 @@ class Process:
         nothing ran.
         """
         report = self.report or KILLED
-        if report.kind == "failed":
-            raise LaunchError(execution_error(report.code), report.code)
-        if report.kind == "unavailable":
-            raise SandboxUnavailable(unavailable_error(report), report.code)
+        report.check()
         return report
 
     def release(self) -> None:

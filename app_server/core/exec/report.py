@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from app_server.core.errors import SHORTAGES, retry_hint
+from app_server.core.errors import SHORTAGES, LaunchError, SandboxUnavailable, retry_hint
 from app_server.core.exec.command import SIGNAL_EXIT_BASE
 from app_server.core.launcher import descendants, wire
 
@@ -108,6 +108,14 @@ class Report(Struct, frozen=True):
     def exit_code(self) -> int:
         """The exit code as shells have it."""
         return self.code if self.code >= 0 else SIGNAL_EXIT_BASE - self.code
+
+    def check(self) -> None:
+        """Raise LaunchError or SandboxUnavailable if nothing ran."""
+        if self.kind == "failed":
+            raise LaunchError(execution_error(self.code), self.code)
+        if self.kind == "unavailable":
+            text = f"the sandbox for this command cannot be built: {self.detail}{retry_hint(self.code)}"
+            raise SandboxUnavailable(text, self.code)
 
 
 KILLED = Report("exit", -signal.SIGKILL)
@@ -206,8 +214,3 @@ def execution_error(code: int) -> str:
     return (
         f'Io(Os {{ code: {code}, kind: {kinds.get(code, "Uncategorized")}, message: "{os.strerror(code)}" }})'
     )
-
-
-def unavailable_error(report: Report) -> str:
-    """Say why the sandbox of a command could not be built."""
-    return f"the sandbox for this command cannot be built: {report.detail}{retry_hint(report.code)}"

@@ -16,14 +16,12 @@ import anyio
 
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
+from app_server.core.exec.lasting import PtySession, ServiceProcess, open_service
 from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.login_shell import LoginShells
 from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize, run_to_end, start
-from app_server.core.exec.provided_programs import Programs
-from app_server.core.exec.service import ServiceProcess, open_service
+from app_server.core.exec.shell_setup import LoginShells, Programs
 from app_server.core.exec.streams import STREAM_CAP
-from app_server.core.exec.terminal import PtySession
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan, within

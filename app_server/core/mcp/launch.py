@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from app_server.core.config.types import WORKSPACE, McpHttpTransport, McpStdioTransport
 from app_server.core.errors import LaunchError
-from app_server.core.exec.provided_programs import own_folder
+from app_server.core.exec.lasting import ServiceProcess
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.exec.service import ServiceProcess
+from app_server.core.exec.shell_setup import own_folder
 from app_server.core.http.address import origin
 from app_server.core.mcp.faults import McpFailure
 from app_server.core.real_path import real_path

@@ -38,12 +38,8 @@ class ParseProblem:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotAPatch:
-    pass
-
-
-ShellForm = PatchCall | ParseProblem | NotAPatch
+ShellForm = PatchCall | ParseProblem | None
+"""None: the command is no patch."""
 
 WITHOUT_PROGRAM = ParseProblem(
     "apply_patch verification failed: this is a patch without the command that applies it; "
@@ -62,7 +58,7 @@ def find_patch(argv: Sequence[str]) -> ShellForm:
                 return WITHOUT_PROGRAM
             return _in_script(script)
         case _:
-            return NotAPatch()
+            return None
 
 
 def _is_patch(text: str) -> bool:
@@ -77,23 +73,23 @@ def _is_patch(text: str) -> bool:
 
 def _in_script(script: str) -> ShellForm:
     if not any(program in script for program in PROGRAMS):
-        return NotAPatch()
+        return None
     try:
         source = script.encode("utf-8")
     except UnicodeEncodeError:
-        return NotAPatch()
+        return None
     root = parse(source, seconds=MAX_SECONDS)
     if root is None or root.has_error or root.named_child_count != 1:
-        return NotAPatch()
+        return None
     statement = root.named_children[0]
     heredoc = None
     if statement.type == "redirected_statement":
         if statement.named_child_count != 2 or statement.named_children[1].type != "heredoc_redirect":
-            return NotAPatch()
+            return None
         statement, redirect = statement.named_children
         heredoc = _heredoc_body(redirect, source)
         if heredoc is None:
-            return NotAPatch()
+            return None
     return _statement(statement, heredoc, source)
 
 
@@ -101,10 +97,10 @@ def _statement(statement: Node, heredoc: str | None, source: bytes) -> ShellForm
     workdir = None
     if statement.type == "list":
         if [child.type for child in statement.children] != ["command", "&&", "command"]:
-            return NotAPatch()
+            return None
         workdir = _cd_argument(statement.children[0], source)
         if workdir is None:
-            return NotAPatch()
+            return None
         statement = statement.children[2]
     words = _words(statement, source)
     match words, heredoc:
@@ -113,7 +109,7 @@ def _statement(statement: Node, heredoc: str | None, source: bytes) -> ShellForm
         case [program, patch], None if program in PROGRAMS:
             return PatchCall(patch, workdir)
         case _:
-            return NotAPatch()
+            return None
 
 
 def _cd_argument(command: Node, source: bytes) -> str | None:

@@ -203,28 +203,18 @@ class ServerRoots:
         self.tmpdir = tmpdir if tmpdir and os.path.isabs(tmpdir) else None
         self.written: set[str] = set()
         """Real paths of all roots that commands were ever granted."""
-        self._conversations: set[ConversationRoots] = set()
-        self._known: frozenset[str] | None = None
+        self.open_ones: set[ConversationRoots] = set()
+        """Those of conversations that are open."""
 
     def open(self) -> ConversationRoots:
         """Make the roots of a new conversation, which is to close them."""
         roots = ConversationRoots(self)
-        self._conversations.add(roots)
+        self.open_ones.add(roots)
         return roots
 
-    def closed(self, roots: ConversationRoots) -> None:
-        self._conversations.discard(roots)
-        self._known = None
-
-    def changed(self) -> None:
-        """Note that a conversation was given another name."""
-        self._known = None
-
-    def known(self) -> frozenset[str]:
+    def known(self) -> set[str]:
         """Return the real paths of what the clients of all open conversations named."""
-        if self._known is None:
-            self._known = frozenset().union(*(roots.known() for roots in self._conversations))
-        return self._known
+        return set().union(*(roots.known() for roots in self.open_ones))
 
     def once(self) -> ConversationRoots:
         """Make roots for a command outside of any conversation."""
@@ -241,14 +231,13 @@ class ConversationRoots:
         self._repositories: dict[str, NestedRepositories] = {}
 
     def close(self) -> None:
-        self.server.closed(self)
+        self.server.open_ones.discard(self)
 
     def learn(self, policy: SandboxPolicy, cwd: str) -> None:
         """Resolves what has not been named before. To be called as soon as the client has named it."""
         for name in (*self._names(policy, cwd), *self._temporary_names()):
             if name not in self._named:
                 self._named[name] = self._resolve(name)
-                self.server.changed()
 
     def roots(self, policy: WorkspaceWrite, cwd: str) -> tuple[NamedRoot, ...]:
         """Return the roots of a policy, the working directory first."""

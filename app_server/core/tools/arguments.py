@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Annotated, Any, ClassVar, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec.structs import fields
 from pydantic_core import from_json
 
 from app_server.core.tools.contract import ToolFailure
@@ -70,11 +70,10 @@ def parse_json(text: str) -> Json:
 @cache
 def parameters(kind: type[ToolArguments]) -> dict[str, Json]:
     """Return the JSON Schema for the LLM. Raises TypeError for a field type that it does not support."""
-    known = get_type_hints(kind, include_extras=True)
-    hints = {name: known[name] for name in kind.__struct_fields__}
-    optional = {name: inner for name, hint in hints.items() if (inner := _without_none(hint)) is not None}
-    required = [name for name in hints if name not in optional]
-    properties = {name: _schema(optional.get(name, hints[name])) for name in (*required, *optional)}
+    hints = get_type_hints(kind, include_extras=True)
+    required = [field.name for field in fields(kind) if field.required]
+    optional = [name for name in kind.__struct_fields__ if name not in required]
+    properties = {name: _schema(hints[name]) for name in (*required, *optional)}
     schema: dict[str, Json] = {"type": "object", "properties": properties}
     return schema | ({"required": required} if required else {}) | {"additionalProperties": False}
 
@@ -83,7 +82,9 @@ def _schema(annotation: Any) -> dict[str, Json]:
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, meta = get_args(annotation)
-        return _schema(inner) | ({"description": meta.description} if isinstance(meta, Meta) else {})
+        return _schema(inner) | ({"description": meta.description} if meta.description else {})
+    if origin in (Union, types.UnionType) and get_args(annotation)[1:] == (types.NoneType,):
+        return _schema(get_args(annotation)[0])
     if origin is tuple:
         return {"type": "array", "items": _schema(get_args(annotation)[0])}
     if annotation in _NAMES:
@@ -93,16 +94,6 @@ def _schema(annotation: Any) -> dict[str, Json]:
     if isinstance(annotation, type) and issubclass(annotation, ToolArguments):
         return parameters(annotation)
     raise TypeError(f"no schema for {annotation!r}")
-
-
-def _without_none(annotation: Any) -> Any:
-    """Return `X` of `X | None`, None for any other annotation."""
-    kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
-    match [kind for kind in kinds if kind is not types.NoneType]:
-        case [kind] if len(kinds) == 2:
-            return kind
-        case _:
-            return None
 
 
 def _not_json(error: Exception) -> ToolFailure:

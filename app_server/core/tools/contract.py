@@ -22,6 +22,7 @@ from app_server.core.goals import TurnGoals
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_patches import TurnDiffTracker
+from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.editor_access import EditorAccess
@@ -125,6 +126,11 @@ class ToolTurn(Struct, eq=False):
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)
+
+    def plan(self) -> SandboxPlan | None:
+        """Make the sandbox plan of the turn's policy; None for full access. Reads the disk."""
+        settings = self.settings
+        return self.commands.runner.plan(settings.sandbox_policy, settings.cwd, self.commands.roots)
 
     async def request_approval(self, call_id: str, event: Question) -> ApprovalAnswer:
         """Ask the user. If the decision is to abort, the turn is cancelled and this never returns."""

@@ -28,7 +28,7 @@ from app_server.core.approvals.decide import (
     may_ask_after_denial,
     policy_rejection,
 )
-from app_server.core.approvals.planted import ProgramSearch, exposed_folders, git_is_plain
+from app_server.core.approvals.planted import ProgramSearch, git_is_plain
 from app_server.core.approvals.rules_text import PrefixRule
 from app_server.core.context.text_for_model import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
@@ -36,10 +36,9 @@ from app_server.core.exec.command import CommandSpec, ExecResult, command_enviro
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.shell.summaries import parse_command
-from app_server.core.tools.confinement import confinement
-from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import OutputDeltas, decode, finished_command, unstarted_command
+from app_server.core.tools.rights import confinement, exposed_by, has_consent, policy_rights
 from protocol.engine.events import CommandRunning
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.events.commands import ExecApprovalRequestEvent
@@ -256,11 +255,8 @@ class CommandApproval:
 
     @cached_property
     def _programs(self) -> ProgramSearch:
-        settings = self._turn.settings
-        plan = self._turn.commands.runner.plan(
-            settings.sandbox_policy, settings.cwd, self._turn.commands.roots
-        )
-        exposed = exposed_folders(settings.cwd, () if plan is None else plan.writable_roots)
+        plan = self._turn.plan()
+        exposed = exposed_by(self._turn, plan)
         return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.commands.exposed_folders))
 
     def _spec(self, plan: SandboxPlan | None) -> CommandSpec:

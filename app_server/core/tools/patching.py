@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import os.path
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,12 +30,12 @@ from app_server.core.patch.parse import Patch, PatchError, parse_patch
 from app_server.core.patch.patch_plan import PatchPlan, Place, writer_command
 from app_server.core.patch.planner import named_places
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, WriteScope, assess
+from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.confinement import confinement
-from app_server.core.tools.consent import has_consent
-from app_server.core.tools.contract import ToolFailure, ToolTurn
+from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.editor_files import (
     PlannedPatch,
     check_unchanged,
@@ -42,7 +43,9 @@ from app_server.core.tools.editor_files import (
     write_through_editor,
 )
 from app_server.core.tools.events import OutputDeltas, decode
-from app_server.core.tools.orchestrator import RETRY_REASON
+from app_server.core.tools.orchestrator import RETRY_REASON, Command, command_tool_output
+from app_server.core.tools.rights import confinement, has_consent
+from app_server.core.tools.schemas import PatchArguments
 from protocol.engine.events import PatchWriting
 from protocol.engine.items import FileChange, ItemStatus
 from protocol.events.commands import ApplyPatchApprovalRequestEvent
@@ -219,3 +222,21 @@ def _spool(home: Path, document: bytes) -> str:
     with os.fdopen(fd, "wb") as file:
         file.write(document)
     return path
+
+
+async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    """Apply a patch."""
+    text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input
+    return command_tool_output(await PatchFlow(call.call_id, text, turn.settings.cwd, turn).apply())
+
+
+async def apply_if_patch(command: Command, turn: ToolTurn) -> ToolOutput | None:
+    """Apply the patch that a command is; None if it is none."""
+    match find_patch(command.argv):
+        case PatchCall(patch, workdir):
+            cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))
+            return command_tool_output(await PatchFlow(command.call_id, patch, cwd, turn).apply())
+        case ParseProblem(message):
+            raise ToolFailure(message)
+        case _:
+            return None

@@ -6,7 +6,6 @@ A tool is its name, what the model is told of it, and the module that serves its
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import Enum
 from importlib import import_module
 from typing import Final
 
@@ -28,62 +27,33 @@ Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
 """Serves the calls of the tools of one module."""
 
 COMMANDS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.commands").invoke)
-PATCH: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.apply_patch").invoke)
+PATCH: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.patching").invoke)
 READING: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.reading").invoke)
 USER: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.user").invoke)
 MCP: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.mcp").invoke)
 
 
-Condition = Callable[[Config, ModelFamily], bool]
+ALWAYS, NEVER = "always", "never"
+TERMINAL, LINE, VECTOR, PROVIDER = "a terminal", "a line", "a vector", "the provider's"
+"""The kinds of tools that run commands. A model is offered one of them."""
 
 
-def _always(config: Config, family: ModelFamily) -> bool:
-    return True
-
-
-def _never(config: Config, family: ModelFamily) -> bool:
-    return False
-
-
-class Shell(Enum):
-    """The tools that run commands. A model is offered one of them."""
-
-    TERMINAL = "terminal"
-    LINE = "line"
-    VECTOR = "vector"
-    PROVIDER = "provider"
-
-
-def _shell(config: Config, family: ModelFamily) -> Shell:
-    """Choose the shell: the user's features take precedence over the family's default."""
-    if config.features.enabled("unified_exec"):
-        return Shell.TERMINAL
-    if config.features.enabled("shell_command_tool"):
-        return Shell.LINE
-    return Shell.PROVIDER if family.shell_tool is ShellToolKind.LOCAL_SHELL else Shell.VECTOR
-
-
-def _patch(config: Config, family: ModelFamily) -> PatchToolKind | None:
+def _switches(config: Config, family: ModelFamily) -> frozenset[str]:
+    """Return the names under which tools are offered: the features that are on, the tools that the family lists, the
+    kind of shell and of patches. The user's features take precedence over the family's default.
+    """
+    features, more = config.features, {ALWAYS}
+    if features.enabled("unified_exec"):
+        more.add(TERMINAL)
+    elif features.enabled("shell_command_tool"):
+        more.add(LINE)
+    else:
+        more.add(PROVIDER if family.shell_tool is ShellToolKind.LOCAL_SHELL else VECTOR)
     if family.patch_tool is not None:
-        return family.patch_tool
-    return PatchToolKind.FREEFORM if config.features.enabled("apply_patch_freeform") else None
-
-
-def _where_shell_is(shell: Shell) -> Condition:
-    return lambda config, family: _shell(config, family) is shell
-
-
-def _where_patch_is(kind: PatchToolKind) -> Condition:
-    return lambda config, family: _patch(config, family) is kind
-
-
-def _where_named(name: str) -> Condition:
-    """Offer it for families that list it, or if a feature of the tool's name is enabled."""
-    return lambda config, family: name in config.features.names | family.extra_tools
-
-
-def _where_switched(feature: str) -> Condition:
-    return lambda config, family: config.features.enabled(feature)
+        more.add(family.patch_tool)
+    elif features.enabled("apply_patch_freeform"):
+        more.add(PatchToolKind.FREEFORM)
+    return features.names | family.extra_tools | more
 
 
 class BuiltinTool(Struct, frozen=True):
@@ -94,8 +64,8 @@ class BuiltinTool(Struct, frozen=True):
     """None: the provider serves them."""
     told: type[ToolArguments] | ToolSpec
     """Its arguments; or all that the model is told, where these are not checked here."""
-    offered: Condition = _always
-    """Whether the model's tool list has it."""
+    switch: str = ALWAYS
+    """The model's tool list has it if this is on."""
     accepted: bool = False
     """Also run if it is not offered: some models call it from training."""
     parallel: bool = False
@@ -140,7 +110,7 @@ FREEFORM_PATCH: Final = FreeformTool(
 )
 """For models that were trained on the format of patches."""
 
-ASKING: Final = BuiltinTool("request_user_input", USER, schemas.UserInputArguments, _never, accepted=True)
+ASKING: Final = BuiltinTool("request_user_input", USER, schemas.UserInputArguments, NEVER, accepted=True)
 """Offered in plan mode only. Otherwise a call is answered with that."""
 
 GOAL_TOOLS: Final = (
@@ -151,26 +121,24 @@ GOAL_TOOLS: Final = (
 """Offered in turns of APIs that know goals."""
 
 TOOLS: Final = (
-    BuiltinTool("exec_command", COMMANDS, schemas.ExecCommandArguments, _where_shell_is(Shell.TERMINAL)),
-    BuiltinTool("write_stdin", COMMANDS, schemas.WriteStdinArguments, _where_shell_is(Shell.TERMINAL)),
-    BuiltinTool("shell_command", COMMANDS, schemas.ShellCommandArguments, _where_shell_is(Shell.LINE), True),
-    BuiltinTool("local_shell", COMMANDS, LocalShellTool(), _where_shell_is(Shell.PROVIDER), True),
-    BuiltinTool("shell", COMMANDS, schemas.ShellArguments, _where_shell_is(Shell.VECTOR), True),
-    BuiltinTool("container.exec", COMMANDS, schemas.ShellArguments, _never, True),
+    BuiltinTool("exec_command", COMMANDS, schemas.ExecCommandArguments, TERMINAL),
+    BuiltinTool("write_stdin", COMMANDS, schemas.WriteStdinArguments, TERMINAL),
+    BuiltinTool("shell_command", COMMANDS, schemas.ShellCommandArguments, LINE, True),
+    BuiltinTool("local_shell", COMMANDS, LocalShellTool(), PROVIDER, True),
+    BuiltinTool("shell", COMMANDS, schemas.ShellArguments, VECTOR, True),
+    BuiltinTool("container.exec", COMMANDS, schemas.ShellArguments, NEVER, True),
     # Also without servers, as in codex 0.58, so that the list of tools is stable.
     BuiltinTool("list_mcp_resources", MCP, schemas.ListingArguments, parallel=True),
     BuiltinTool("list_mcp_resource_templates", MCP, schemas.TemplateArguments, parallel=True),
     BuiltinTool("read_mcp_resource", MCP, schemas.ReadingArguments, parallel=True),
     BuiltinTool("update_plan", USER, schemas.PlanArguments),
-    BuiltinTool("apply_patch", PATCH, FREEFORM_PATCH, _where_patch_is(PatchToolKind.FREEFORM)),
-    BuiltinTool("apply_patch", PATCH, schemas.PatchArguments, _where_patch_is(PatchToolKind.FUNCTION)),
-    BuiltinTool("grep_files", READING, schemas.GrepFilesArguments, _where_named("grep_files"), parallel=True),
-    BuiltinTool("read_file", READING, schemas.ReadFileArguments, _where_named("read_file"), parallel=True),
-    BuiltinTool("list_dir", READING, schemas.ListDirArguments, _where_named("list_dir"), parallel=True),
-    BuiltinTool("web_search", None, WebSearchTool(), _where_switched("web_search_request"), parallel=True),
-    BuiltinTool(
-        "view_image", READING, schemas.ViewImageArguments, _where_switched("view_image_tool"), parallel=True
-    ),
+    BuiltinTool("apply_patch", PATCH, FREEFORM_PATCH, PatchToolKind.FREEFORM),
+    BuiltinTool("apply_patch", PATCH, schemas.PatchArguments, PatchToolKind.FUNCTION),
+    BuiltinTool("grep_files", READING, schemas.GrepFilesArguments, "grep_files", parallel=True),
+    BuiltinTool("read_file", READING, schemas.ReadFileArguments, "read_file", parallel=True),
+    BuiltinTool("list_dir", READING, schemas.ListDirArguments, "list_dir", parallel=True),
+    BuiltinTool("web_search", None, WebSearchTool(), "web_search_request", parallel=True),
+    BuiltinTool("view_image", READING, schemas.ViewImageArguments, "view_image_tool", parallel=True),
     ASKING,
 )
 """Every other built-in tool, in the order of the tool list. A new tool needs one line here."""
@@ -210,7 +178,8 @@ def build_tools(
     """
     brought = dynamic_tools(client_tools)
     replaced = {tool.name for tool in brought}
-    tools: list[Tool] = [tool for tool in TOOLS if tool.offered(config, family)]
+    switches = _switches(config, family)
+    tools: list[Tool] = [tool for tool in TOOLS if tool.switch in switches]
     if goals:
         tools += GOAL_TOOLS
     if mode is TurnMode.PLAN:

@@ -14,16 +14,20 @@ from app_server.core.tools.arguments import ToolArguments
 from protocol.events.tools import StepStatus
 
 
-def says(description: str, *, ge: int | None = None) -> Meta:
-    """Describe an argument to the model; `ge` is the least value."""
-    return Meta(description=description, ge=ge)
+def says(description: str) -> Meta:
+    """Describe an argument to the model."""
+    return Meta(description=description)
+
+
+Amount = Annotated[float, Meta(ge=0)]
+Levels = Annotated[int, Meta(ge=0)]
 
 
 WORKDIR = says("Where to run it; relative to the working directory.")
-TIMEOUT = says("Milliseconds after which it is ended; 10000 by default.", ge=0)
+TIMEOUT = says("Milliseconds after which it is ended; 10000 by default.")
 ESCALATED = says("Ask the user to run it outside of the sandbox; give a justification.")
 JUSTIFICATION = says("One sentence for the user: why it must leave the sandbox.")
-SHOWN_TOKENS = says("How much of the output you want to see; 10000 by default.", ge=0)
+SHOWN_TOKENS = says("How much of the output you want to see; 10000 by default.")
 WAIT = "Milliseconds to wait for output before you are answered; {} by default."
 
 
@@ -31,10 +35,10 @@ WAIT = "Milliseconds to wait for output before you are answered; {} by default."
 class RunArguments(ToolArguments):
     """The arguments that `shell` and `shell_command` share."""
 
-    workdir: Annotated[str, WORKDIR] | None = None
-    timeout_ms: Annotated[float, TIMEOUT] | None = None
-    with_escalated_permissions: Annotated[bool, ESCALATED] | None = None
-    justification: Annotated[str, JUSTIFICATION] | None = None
+    workdir: Annotated[str | None, WORKDIR] = None
+    timeout_ms: Annotated[Amount | None, TIMEOUT] = None
+    with_escalated_permissions: Annotated[bool | None, ESCALATED] = None
+    justification: Annotated[str | None, JUSTIFICATION] = None
 
 
 class ShellArguments(RunArguments):
@@ -56,23 +60,23 @@ class ExecCommandArguments(ToolArguments):
         "you are given a session ID for `write_stdin`."
     )
     cmd: Annotated[str, says("A line for the shell.")]
-    workdir: Annotated[str, WORKDIR] | None = None
-    shell: Annotated[str, says("The shell's path; the user's shell by default.")] | None = None
-    login: Annotated[bool, says("Whether it is a login shell; it is by default.")] | None = None
-    yield_time_ms: Annotated[float, says(WAIT.format(10000), ge=0)] | None = None
-    max_output_tokens: Annotated[float, SHOWN_TOKENS] | None = None
-    with_escalated_permissions: Annotated[bool, ESCALATED] | None = None
-    justification: Annotated[str, JUSTIFICATION] | None = None
+    workdir: Annotated[str | None, WORKDIR] = None
+    shell: Annotated[str | None, says("The shell's path; the user's shell by default.")] = None
+    login: Annotated[bool | None, says("Whether it is a login shell; it is by default.")] = None
+    yield_time_ms: Annotated[Amount | None, says(WAIT.format(10000))] = None
+    max_output_tokens: Annotated[Amount | None, SHOWN_TOKENS] = None
+    with_escalated_permissions: Annotated[bool | None, ESCALATED] = None
+    justification: Annotated[str | None, JUSTIFICATION] = None
 
 
 class WriteStdinArguments(ToolArguments):
     told = "Types into a running session and returns what it says."
     session_id: Annotated[int, says("The session ID that `exec_command` gave.")]
-    chars: (
-        Annotated[str, says("What to type, control characters as they are; nothing, to read only.")] | None
-    ) = None
-    yield_time_ms: Annotated[float, says(WAIT.format(250), ge=0)] | None = None
-    max_output_tokens: Annotated[float, SHOWN_TOKENS] | None = None
+    chars: Annotated[
+        str | None, says("What to type, control characters as they are; nothing, to read only.")
+    ] = None
+    yield_time_ms: Annotated[Amount | None, says(WAIT.format(250))] = None
+    max_output_tokens: Annotated[Amount | None, SHOWN_TOKENS] = None
 
 
 class PatchArguments(ToolArguments):
@@ -89,42 +93,34 @@ class Mode(StrEnum):
 
 
 class BlockArguments(ToolArguments):
-    anchor_line: Annotated[int, says("A line of the block; the offset by default.")] | None = None
-    max_levels: (
-        Annotated[
-            int, says("How many enclosing blocks to go up from there; as far as it goes by default.", ge=0)
-        ]
-        | None
-    ) = None
-    include_siblings: (
-        Annotated[bool, says("Also what stands beside the block, indented like it; not by default.")] | None
-    ) = None
-    include_header: (
-        Annotated[bool, says("Also comments and attributes right above the block; they are by default.")]
-        | None
-    ) = None
-    max_lines: (
-        Annotated[int, says("How many lines at most, those nearest to the anchor; the limit by default.")]
-        | None
-    ) = None
+    anchor_line: Annotated[int | None, says("A line of the block; the offset by default.")] = None
+    max_levels: Annotated[
+        Levels | None, says("How many enclosing blocks to go up from there; as far as it goes by default.")
+    ] = None
+    include_siblings: Annotated[
+        bool | None, says("Also what stands beside the block, indented like it; not by default.")
+    ] = None
+    include_header: Annotated[
+        bool | None, says("Also comments and attributes right above the block; they are by default.")
+    ] = None
+    max_lines: Annotated[
+        int | None, says("How many lines at most, those nearest to the anchor; the limit by default.")
+    ] = None
 
 
 class ReadFileArguments(ToolArguments):
     told = "Reads lines of a text file; each comes with its number."
     file_path: Annotated[str, says("The file's absolute path.")]
-    offset: Annotated[int, says("The first line, counted from 1.")] | None = None
-    limit: Annotated[int, says("How many lines at most; 2000 by default.")] | None = None
-    mode: (
-        Annotated[
-            Mode,
-            Meta(
-                description="`slice`, the default, for the lines from offset on; `indentation` for the block that a "
-                "line belongs to."
-            ),
-        ]
-        | None
-    ) = None
-    indentation: Annotated[BlockArguments, says("What the block is, in the mode `indentation`.")] | None = (
+    offset: Annotated[int | None, says("The first line, counted from 1.")] = None
+    limit: Annotated[int | None, says("How many lines at most; 2000 by default.")] = None
+    mode: Annotated[
+        Mode | None,
+        says(
+            "`slice`, the default, for the lines from offset on; `indentation` for the block that a "
+            "line belongs to."
+        ),
+    ] = None
+    indentation: Annotated[BlockArguments | None, says("What the block is, in the mode `indentation`.")] = (
         None
     )
 
@@ -132,17 +128,17 @@ class ReadFileArguments(ToolArguments):
 class ListDirArguments(ToolArguments):
     told = "Lists a folder's entries: `/` marks folders, `@` links."
     dir_path: Annotated[str, says("The folder's absolute path.")]
-    offset: Annotated[int, says("The first entry, counted from 1.")] | None = None
-    limit: Annotated[int, says("How many entries at most; 25 by default.")] | None = None
-    depth: Annotated[int, says("How deep to go; 2 by default, 1 is the folder only.")] | None = None
+    offset: Annotated[int | None, says("The first entry, counted from 1.")] = None
+    limit: Annotated[int | None, says("How many entries at most; 25 by default.")] = None
+    depth: Annotated[int | None, says("How deep to go; 2 by default, 1 is the folder only.")] = None
 
 
 class GrepFilesArguments(ToolArguments):
     told = "Lists the files with a line that matches, the one changed last first."
     pattern: Annotated[str, says("A regular expression, tried on each line.")]
-    include: Annotated[str, says('Only files whose name fits, such as "*.{ts,tsx}".')] | None = None
-    path: Annotated[str, says("File or folder; the working directory by default.")] | None = None
-    limit: Annotated[int, says("How many files at most; 100 by default.")] | None = None
+    include: Annotated[str | None, says('Only files whose name fits, such as "*.{ts,tsx}".')] = None
+    path: Annotated[str | None, says("File or folder; the working directory by default.")] = None
+    limit: Annotated[int | None, says("How many files at most; 100 by default.")] = None
 
 
 class ViewImageArguments(ToolArguments):
@@ -153,10 +149,10 @@ class ViewImageArguments(ToolArguments):
 # --- resources of MCP servers
 class ListingArguments(ToolArguments):
     told = "Lists what MCP servers offer to read, such as files or schemas."
-    server: Annotated[str, says("The server's name; without it those of all servers are listed.")] | None = (
+    server: Annotated[str | None, says("The server's name; without it those of all servers are listed.")] = (
         None
     )
-    cursor: Annotated[str, says("Where to go on: the `nextCursor` of the page before.")] | None = None
+    cursor: Annotated[str | None, says("Where to go on: the `nextCursor` of the page before.")] = None
 
 
 class TemplateArguments(ListingArguments):
@@ -192,8 +188,8 @@ class UserInputInquiry(ToolArguments):
     question: Annotated[str, says("One sentence.")]
     options: Annotated[
         tuple[UserInputChoice, ...],
-        Meta(
-            description="Two or three answers that exclude each other, the recommended one first. "
+        says(
+            "Two or three answers that exclude each other, the recommended one first. "
             "The user can always write another one, so do not offer that."
         ),
     ]
@@ -215,9 +211,9 @@ class NewGoal(ToolArguments):
         "goal: an ordinary task is none. Fails where there is one that is not complete."
     )
     objective: Annotated[str, says("What is to be reached, concretely.")]
-    token_budget: (
-        Annotated[int, says("How many tokens may be used for it. Only where the user named a budget.")] | None
-    ) = None
+    token_budget: Annotated[
+        int | None, says("How many tokens may be used for it. Only where the user named a budget.")
+    ] = None
 
 
 class ReportedStatus(StrEnum):
@@ -232,8 +228,8 @@ class GoalReport(ToolArguments):
     told = "Says that the goal of this thread is complete, blocked or paused; no more turns begin then."
     status: Annotated[
         ReportedStatus,
-        Meta(
-            description="complete: every part is done and checked. blocked: nothing useful can be done without the "
+        says(
+            "complete: every part is done and checked. blocked: nothing useful can be done without the "
             "user. paused: the user asked for a pause."
         ),
     ]

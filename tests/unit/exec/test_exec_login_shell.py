@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.exec import login_shell
+from app_server.core.exec import shell_setup
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.exec.login_shell import FRESH_SECONDS, MAX_BYTES, LoginShells
+from app_server.core.exec.shell_setup import FRESH_SECONDS, MAX_BYTES, LoginShells
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 from protocol.structs import replace
 from tests.unit.exec.conftest import PATH, Bench
@@ -145,7 +145,7 @@ async def test_a_command_does_not_wait_for_a_recording_that_failed(shells: Shell
 
 
 async def test_a_command_waits_only_so_long(shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_shell, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(shell_setup, "WAIT_SECONDS", 0.01)
     spec = shells.spec("true")
     assert [shells.known.used(spec) for _ in range(2)] == [False, True]  # nobody records it
     await shells.known.recorded(spec)

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from app_server.core.errors import LaunchError
+from app_server.core.errors import CoreError, LaunchError
 from app_server.core.exec import streams
 from app_server.core.exec.command import CommandSpec, ExecResult, Stream
+from app_server.core.exec.lasting import PtySession
 from app_server.core.exec.process import Process, TerminalSize, hand_on
 from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
-from app_server.core.exec.terminal import PtySession
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
 from protocol.structs import replace
 from tests.support.waiting import until
@@ -227,8 +227,8 @@ async def test_closing_ends_the_command(bench: Bench) -> None:
 async def test_a_program_that_is_missing(bench: Bench) -> None:
     session = await bench.runner.open_session(bench.spec("no-such-program"))
     await session.wait_ended()
-    assert session.failure is not None
-    assert "NotFound" in session.failure
+    with pytest.raises(LaunchError, match="NotFound"):
+        session.check()
     await session.close()
 
 
@@ -269,7 +269,8 @@ async def test_it_is_so_on_a_terminal_and_without_namespaces(degraded: Bench, po
         await run(degraded, spec)
     session = await degraded.runner.open_session(spec)
     await session.wait_ended()
-    assert session.failure is not None
+    with pytest.raises(CoreError):
+        session.check()
     await session.close()
 
 

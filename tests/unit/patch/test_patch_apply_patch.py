@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.exec import provided_programs
-from app_server.core.exec.provided_programs import Programs, install
+from app_server.core.exec import shell_setup
+from app_server.core.exec.shell_setup import Programs, install
 from app_server.core.patch.patch_plan import program_command
 from tests.support.shortage import open_files
 
@@ -155,9 +155,9 @@ def test_what_somebody_put_in_its_place_is_replaced(tmp_path: Path) -> None:
     (folder / "apply_patch").symlink_to(victim)
     (folder / "applypatch").write_text("#!/bin/sh\necho gotcha\n")
     assert install(str(tmp_path), sys.executable) == str(folder)
-    for name in provided_programs.NAMES:
+    for name in shell_setup.NAMES:
         assert not (folder / name).is_symlink()
-        assert (folder / name).read_text() == provided_programs.script(sys.executable)
+        assert (folder / name).read_text() == shell_setup.script(sys.executable)
     assert victim.read_text() == "mine"
 
 

@@ -22,7 +22,7 @@ from app_server.core.patch.parse import (
 )
 from app_server.core.patch.patch_plan import Place
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Verdict, WriteScope, assess
-from app_server.core.patch.shell_forms import NotAPatch, ParseProblem, PatchCall, ShellForm, find_patch
+from app_server.core.patch.shell_forms import ParseProblem, PatchCall, ShellForm, find_patch
 from protocol.policy import AskForApproval
 from tests.unit.patch.worlds import wrap
 
@@ -197,30 +197,30 @@ def script(text: str, shell: str = "bash", flag: str = "-lc") -> list[str]:
         (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "/bin/zsh", "-c"), PatchCall(BODY)),
         (script("apply_patch '*** Begin Patch\n*** End Patch'"), PatchCall("*** Begin Patch\n*** End Patch")),
         (script("cd sub && apply_patch 'x'"), PatchCall("x", "sub")),
-        (script(f"apply_patch <<'EOF' > log\n{PATCH}\nEOF"), NotAPatch()),
-        (script("apply_patch 'x' > log"), NotAPatch()),
-        (["apply_patch"], NotAPatch()),
-        (["apply_patch", "a", "b"], NotAPatch()),
-        (["ls"], NotAPatch()),
-        ([], NotAPatch()),
-        (script("echo apply_patch"), NotAPatch()),
-        (script(f"cd sub; apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"cd a && cd b && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"cd - && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"cd && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF\necho hi"), NotAPatch()),
-        (script(f"apply_patch <<'EOF' && echo hi\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"apply_patch <<'EOF' > out\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"apply_patch <<'EOF' | tee out\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"apply_patch <<'EOF' &\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"! apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"X=1 apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script(f"echo x || apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
-        (script('apply_patch "$(cat p)"'), NotAPatch()),
-        (script("apply_patch < p"), NotAPatch()),
-        (script("apply_patch <<< 'x'"), NotAPatch()),
-        (script("apply_patch <<'EOF'\n\ud800\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' > log\n{PATCH}\nEOF"), None),
+        (script("apply_patch 'x' > log"), None),
+        (["apply_patch"], None),
+        (["apply_patch", "a", "b"], None),
+        (["ls"], None),
+        ([], None),
+        (script("echo apply_patch"), None),
+        (script(f"cd sub; apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script(f"cd a && cd b && apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script(f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script(f"cd - && apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script(f"cd && apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF\necho hi"), None),
+        (script(f"apply_patch <<'EOF' && echo hi\n{PATCH}\nEOF"), None),
+        (script(f"apply_patch <<'EOF' > out\n{PATCH}\nEOF"), None),
+        (script(f"apply_patch <<'EOF' | tee out\n{PATCH}\nEOF"), None),
+        (script(f"apply_patch <<'EOF' &\n{PATCH}\nEOF"), None),
+        (script(f"! apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script(f"X=1 apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script(f"echo x || apply_patch <<'EOF'\n{PATCH}\nEOF"), None),
+        (script('apply_patch "$(cat p)"'), None),
+        (script("apply_patch < p"), None),
+        (script("apply_patch <<< 'x'"), None),
+        (script("apply_patch <<'EOF'\n\ud800\nEOF"), None),
     ],
 )
 def test_patches_are_distinguished_from_other_commands(argv: list[str], form: ShellForm) -> None:

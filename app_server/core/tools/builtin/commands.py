@@ -15,17 +15,16 @@ from msgspec import Struct
 
 from app_server.core.approvals.consent import rights_of
 from app_server.core.context.text_for_model import estimate_tokens, shorten, within_tokens
-from app_server.core.errors import LaunchError
+from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, looks_denied
+from app_server.core.exec.lasting import SESSION_CAP
 from app_server.core.exec.streams import HeadTail
-from app_server.core.exec.terminal import SESSION_CAP
 from app_server.core.lazy import Lazy
 from app_server.core.tools.arguments import parse_arguments
-from app_server.core.tools.confinement import confinement
-from app_server.core.tools.consent import check_input, policy_rights
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
+from app_server.core.tools.rights import check_input, confinement, policy_rights
 from app_server.core.tools.schemas import (
     ExecCommandArguments,
     RunArguments,
@@ -42,9 +41,7 @@ MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 
 ApplyPatch = Callable[[Command, ToolTurn], Awaitable[ToolOutput | None]]
 
-_APPLY: Lazy[ApplyPatch] = Lazy(
-    lambda: import_module("app_server.core.tools.builtin.apply_patch").apply_if_patch
-)
+_APPLY: Lazy[ApplyPatch] = Lazy(lambda: import_module("app_server.core.tools.patching").apply_if_patch)
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
@@ -193,10 +190,13 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
             policy=policy,
         )
         snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms)
-        if snapshot.denied or pty.failure is not None:
+        try:
+            pty.check()
+        except CoreError:
             await turn.commands.terminals.forget(terminal.number)
-        if pty.failure is not None:
-            raise LaunchError(pty.failure)
+            raise
+        if snapshot.denied:
+            await turn.commands.terminals.forget(terminal.number)
         return snapshot
 
     snapshot = await run_with_approval(command, turn, execute)

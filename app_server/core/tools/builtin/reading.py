@@ -20,9 +20,9 @@ from app_server.core.files import model_reads
 from app_server.core.pictures import ImageUnreadable, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.arguments import parse_arguments
-from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
+from app_server.core.tools.rights import confinement
 from app_server.core.tools.schemas import (
     BlockArguments,
     GrepFilesArguments,

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from app_server.core.approvals.consent import EVERYTHING
+from app_server.core.exec.lasting import PtySession
 from app_server.core.exec.report import CommandRoot, ProcessUsage, usage_of
-from app_server.core.exec.terminal import PtySession
 from app_server.core.launcher import descendants
 from app_server.core.tools import terminals
 from app_server.core.tools.contract import ToolFailure
