@@ -88,7 +88,7 @@ PURE_MODULES = {
     },
     "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},
-    "app_server.inspector": {"analysis", "frames", "scenario", "session_records", "shapes", "subjects"},
+    "app_server.inspector": {"analysis", "scenario", "session_records", "shapes"},
     "app_server.transport": {"framing"},
     "app_server.core": {"bounds", "errors", "goals", "injected_messages", "lazy", "pictures", "remedies"},
     "app_server.core.diagnostics": {"machine", "settings"},
@@ -115,11 +115,11 @@ PURE_MODULES = {
     },
     "app_server.core.rollout": {
         *(
+            "pages",
             "record",
             "rollout_names",
             "stored_calls",
             "stored_events",
-            "thread_query",
             "turn_events",
             "turn_fold",
         ),
@@ -209,7 +209,7 @@ START = ("app_server.__main__", "app_server.cli", "app_server.startup", "app_ser
 
 NOT_LAZY = {
     "app_server.core.config.safe_file": "a module of the standard library, which its own cache loads once",
-    "app_server.core.rollout.locks": "the same",
+    "app_server.core.rollout.disk": "the same",
     "app_server.logs": "the same",
     "app_server.core.telemetry.export": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
@@ -262,8 +262,7 @@ VALUES = {
     *("app_server.core.errors", "app_server.core.goals", "app_server.core.auth.home_login"),
     *("app_server.core.config.features", "app_server.core.config.types", "app_server.core.exec.command"),
     *("app_server.core.exec.process", "app_server.core.exec.streams", "app_server.core.skills.skill"),
-    *("app_server.core.model.families", "app_server.core.rollout.thread_query"),
-    *("app_server.core.rollout.turn_query", "app_server.core.session.commands"),
+    *("app_server.core.model.families", "app_server.core.rollout.pages", "app_server.core.session.commands"),
     *("app_server.core.session.review_texts", "app_server.core.turn.items"),
 }
 """What is handed to a face or comes from it."""
@@ -316,7 +315,7 @@ OPENS_FILES = {
     "app_server.core.tools.patching": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
     "app_server.headless.output_schema": "named on the command line, read before there is a command",
-    "app_server.headless.message_file": "devices; a file goes by the opener",
+    "app_server.headless.exec_options": "devices; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
     "app_server.settings_reference": "a tool for building",
     "app_server.standard_streams": "/dev/null, stdout and stderr",

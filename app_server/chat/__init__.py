@@ -1,1 +1,0 @@
-"""`app-server chat`: a small reference frontend in the terminal, over the client library."""

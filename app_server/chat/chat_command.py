@@ -25,12 +25,12 @@ from app_server.client.command_line import (
 )
 from app_server.client.failures import AppServerError
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
-from app_server.demo.demo_model import demo_surroundings
+from app_server.demo.workspace import demo_surroundings
 from app_server.standard_streams import cancel_on_interrupt
 from protocol.structs import Json
 
 if TYPE_CHECKING:
-    from app_server.chat.chat_session import Frontend
+    from app_server.chat.conversation import Frontend
 
 MISSING_EXTRA = (
     "app-server chat needs prompt_toolkit and rich: pip install '.[chat]' in a clone of its repository"
@@ -58,7 +58,7 @@ async def _chat(args: argparse.Namespace) -> int:
     try:
         from rich.console import Console  # noqa: PLC0415  an extra
 
-        from app_server.chat.chat_session import chat_session  # noqa: PLC0415  needs it
+        from app_server.chat.conversation import chat_session  # noqa: PLC0415  needs it
 
         frontend = _frontend(terminal=terminal)
     except ImportError:

@@ -1,16 +1,19 @@
-"""Shows the events of a thread on a console: streamed Markdown, commands with folded output, patches in colour."""
+"""Shows the events of a thread on a console: streamed Markdown, commands with folded output, patches in colour; in
+columns of a terminal, where some characters are two wide and some text is not ours.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
+from rich.cells import chop_cells
 from rich.console import Console
 from rich.segment import Segment, SegmentLines
 from rich.syntax import Syntax
 from rich.text import Text
 
-from app_server.chat.cell_text import BAR, guttered, last_rows, question_rows
 from app_server.chat.markdown_blocks import MarkdownBlocks, ShownMarkdown, blocks_of
 from app_server.chat.open_questions import PendingQuestion
 from app_server.client.command_line import printable
@@ -41,6 +44,59 @@ from protocol.v2.turn import (
     TurnPlanUpdatedNotification,
     TurnStatus,
 )
+
+BAR: Final = "│ "
+"""Begins every row of what others say; no row of ours begins so."""
+
+OTHER_ROWS: Final = 3
+"""Of each part of a question but the first, where there is not room for all."""
+
+FEWEST_ROWS: Final = 3
+"""Of the first part, however low the terminal is."""
+
+
+def cut_to(text: str, columns: int) -> str:
+    """Cut a line to what fits; an ellipsis stands for the rest."""
+    line = Text(text)
+    line.truncate(columns, overflow="ellipsis")
+    return line.plain
+
+
+def last_rows(text: str, columns: int, rows: int, console: Console) -> str:
+    """Return the end of the text, wrapped between words."""
+    end = printable(text[-2 * columns * rows :]).strip("\n")
+    return "\n".join(line.plain for line in Text(end).wrap(console, columns)[-rows:])
+
+
+@lru_cache(maxsize=32)
+def guttered(text: str, columns: int | None = None, most: int | None = None) -> tuple[str, ...]:
+    """Set what others say in rows that begin with a bar, so that none of them can pass for a row of ours.
+
+    A run of empty rows is one. Of more than `most` rows the first and the last ones are left, and what is between is
+    counted. Without columns lines are not wrapped.
+    """
+    rows: list[str] = []
+    for line in printable(text).strip("\n").replace("\t", "    ").split("\n"):
+        for row in chop_cells(line, max(2, columns - len(BAR))) if columns is not None else [line]:
+            if row.strip() or (rows and rows[-1]):
+                rows.append(row.rstrip())
+    if most is None or len(rows) <= most:
+        return tuple(f"{BAR}{row}" for row in rows)
+    last = most // 3
+    head, tail = rows[: most - last - 1], rows[len(rows) - last :]
+    left_out = f"┆ {len(rows) - len(head) - len(tail)} rows are left out here"
+    return (*(f"{BAR}{row}" for row in head), left_out, *(f"{BAR}{row}" for row in tail))
+
+
+def question_rows(
+    parts: Sequence[tuple[str, str]], columns: int | None = None, rows: int | None = None
+) -> list[str]:
+    """Set a question in so many rows, or a few more: in each part our words, and below them what others say."""
+    others = [guttered(theirs, columns, rows and OTHER_ROWS) for _, theirs in parts[1:]]
+    left = rows and max(FEWEST_ROWS, rows - len(parts) - sum(map(len, others)))
+    blocks = [*(guttered(theirs, columns, left) for _, theirs in parts[:1]), *others]
+    return [row for (ours, _), block in zip(parts, blocks, strict=True) for row in (ours, *block)]
+
 
 SHOWN_LINES: Final = 12
 """Of a command's output, from its end."""

@@ -24,8 +24,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.patch_stdout import StdoutProxy
 
-from app_server.chat.cell_text import cut_to, question_rows
 from app_server.chat.conversation import ChatConversation
+from app_server.chat.event_view import cut_to, question_rows
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.slash_commands import COMMANDS, EnteredLines, Leave
 from app_server.chat.thread_picker import thread_picker

@@ -21,7 +21,7 @@ from prompt_toolkit.layout import (
 )
 from rich.cells import cell_len
 
-from app_server.chat.cell_text import cut_to
+from app_server.chat.event_view import cut_to
 from app_server.chat.slash_commands import ThreadChoices, title_of
 from app_server.client.command_line import printable
 from protocol.v2.thread import Thread

@@ -12,8 +12,7 @@ import anyio
 from app_server import __version__
 from app_server.client.answering import ApprovalHandler, RequestAnswerer
 from app_server.client.connection import ServerConnection
-from app_server.client.event_queue import EventQueue
-from app_server.client.event_stream import EventSubscription
+from app_server.client.event_stream import EventQueue, EventSubscription
 from app_server.client.events import ServerEvent
 from app_server.client.failures import ServerEnded
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning

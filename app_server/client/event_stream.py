@@ -1,16 +1,127 @@
-"""Streams of events, as users read them: `async for`, and `async with` where leaving early must end something."""
+"""Streams of events, as users read them (`async for`, and `async with` where leaving early must end something), and the
+queue between the reader of the connection and one of them. It is bounded, and putting never waits.
+
+A consumer that reads in time gets every event. Behind it, neighbouring deltas of a text become one delta; above
+`TEXT_LIMIT` deltas are left out and counted (`DeltasDropped`); above `EVENT_LIMIT` events the stream ends with
+`StreamOverflow`. So a consumer that does not read stops neither the other threads nor their approvals.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Self, TypeVar, cast
 
 import anyio
 
-from app_server.client.event_queue import EventQueue
-from app_server.client.events import ServerEvent, ThreadEvent
-from app_server.client.failures import HandlerFailed
+from app_server.client.events import DELTAS, Delta, DeltasDropped, ServerEvent, ThreadEvent, continues, joined
+from app_server.client.failures import HandlerFailed, StreamOverflow
 from app_server.client.turn_handle import TurnHandle, TurnResult
+
+EVENT_LIMIT = 4096
+"""Events that may wait, neighbouring deltas counted as one."""
+
+TEXT_LIMIT = 8 << 20
+"""Characters of waiting deltas."""
+
+
+class WaitingDelta:
+    """Neighbouring deltas of one text, which will be read as one."""
+
+    def __init__(self, first: Delta) -> None:
+        self.first, self.pieces = first, [first.delta]
+
+    def event(self) -> Delta:
+        return joined(self.first, self.pieces)
+
+
+class EventQueue:
+    """Events for one consumer."""
+
+    def __init__(self, *, events: int = EVENT_LIMIT, text: int = TEXT_LIMIT) -> None:
+        self._event_limit, self._text_limit = events, text
+        self._waiting: deque[ServerEvent | WaitingDelta] = deque()
+        self._text = 0
+        self._dropped = 0
+        self._error: Exception | None = None
+        self._closed = False
+        self._changed = anyio.Event()
+        self._consumer_waits = False
+        self._read_up = anyio.Event()
+
+    def put(self, event: ServerEvent) -> None:
+        if self._closed:
+            return
+        if isinstance(event, DELTAS):
+            self._put_delta(event)
+        elif len(self._waiting) < self._event_limit:
+            self._note_dropped()
+            self._waiting.append(event)
+        else:
+            self.close(StreamOverflow(f"more than {self._event_limit} events were not read"))
+        self._changed.set()
+
+    def _put_delta(self, delta: Delta) -> None:
+        if self._text + len(delta.delta) > self._text_limit or len(self._waiting) >= self._event_limit:
+            self._dropped += 1
+            return
+        self._note_dropped()
+        self._text += len(delta.delta)
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(last, WaitingDelta) and continues(last.first, delta):
+            last.pieces.append(delta.delta)
+        else:
+            self._waiting.append(WaitingDelta(delta))
+
+    def _note_dropped(self) -> None:
+        if self._dropped:
+            self._waiting.append(DeltasDropped(self._dropped))
+            self._dropped = 0
+
+    def close(self, error: Exception | None = None) -> None:
+        """Take no more events; those that wait can still be read, then `error` is raised once."""
+        if not self._closed:
+            self._note_dropped()
+            self._closed, self._error = True, error
+            self._changed.set()
+            self._read_up.set()
+
+    def waiting(self) -> Iterator[ServerEvent]:
+        """Return what waits, without taking it."""
+        return (each.event() if isinstance(each, WaitingDelta) else each for each in self._waiting)
+
+    async def read_up(self) -> None:
+        """Wait until the consumer has taken everything and asks for more, or takes no more."""
+        while not self._closed and (self._waiting or not self._consumer_waits):
+            if self._read_up.is_set():
+                self._read_up = anyio.Event()
+            await self._read_up.wait()
+
+    async def _wait(self) -> None:
+        self._changed = anyio.Event()
+        self._consumer_waits = True
+        self._read_up.set()
+        try:
+            await self._changed.wait()
+        finally:
+            self._consumer_waits = False
+
+    async def get(self) -> ServerEvent | None:
+        """Return the next event, None at the end. Raises what the queue was closed with."""
+        await anyio.lowlevel.checkpoint()
+        while not self._waiting:
+            if self._closed:
+                error, self._error = self._error, None
+                if error is not None:
+                    raise error
+                return None
+            await self._wait()
+        event = self._waiting.popleft()
+        if isinstance(event, WaitingDelta):
+            self._text -= sum(map(len, event.pieces))
+            return event.event()
+        return event
+
 
 E = TypeVar("E", bound=ServerEvent)
 

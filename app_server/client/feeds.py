@@ -12,7 +12,7 @@ from weakref import WeakSet
 import anyio
 
 from app_server.client.answering import ApprovalHandler, RequestAnswerer, Responder
-from app_server.client.event_queue import EventQueue
+from app_server.client.event_stream import EventQueue
 from app_server.client.events import ServerEvent, parse_event, thread_of, turn_of, warning_text
 from app_server.client.failures import ServerEnded, ThreadClosed
 from app_server.client.turn_handle import TurnProgress

@@ -9,13 +9,11 @@ from pydantic import BaseModel
 
 from app_server.client.answering import ApprovalHandler
 from app_server.client.connection import ServerConnection, chosen_fields
-from app_server.client.event_queue import EventQueue
-from app_server.client.event_stream import EventSubscription, TurnStream
+from app_server.client.event_stream import EventQueue, EventSubscription, TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.feeds import ServerFeeds
 from app_server.client.options import ForkOptions, Prompt, TurnOptions, parameters, parts_of
-from app_server.client.output_schema import OutputModel, parsed_json
-from app_server.client.turn_handle import TurnHandle, TurnResult
+from app_server.client.turn_handle import OutputModel, TurnHandle, TurnResult, parsed_json
 from protocol.structs import Json
 from protocol.v2.thread import Thread
 from protocol.v2.thread_open import (

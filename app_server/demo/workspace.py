@@ -14,7 +14,8 @@ from pathlib import Path
 import anyio
 
 from app_server.client.failures import AppServerError
-from app_server.demo.script import FILES
+from app_server.demo.script import FILES, DemoModel
+from app_server.demo.scripted_model import ScriptedModel
 from protocol.structs import Discreet
 
 MODEL = "demo-model"
@@ -116,3 +117,14 @@ async def _git(workspace: DemoWorkspace, *arguments: str) -> None:
         raise DemoSetupError(f"git {arguments[0]} took too long") from None
     if done.returncode:
         raise DemoSetupError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+
+
+@asynccontextmanager
+async def demo_surroundings(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
+    """Make a temporary folder whose settings name this model, which is served until the block is left.
+
+    Raises DemoSetupError.
+    """
+    async with temporary_workspace(environment) as workspace, ScriptedModel(DemoModel()).serving() as url:
+        workspace.configure(url)
+        yield workspace

@@ -1,1 +1,0 @@
-"""`app-server exec`: one prompt without a person, for scripts and CI."""

@@ -81,7 +81,7 @@ async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO
 
 
 def _load_demo() -> Callable[[Mapping[str, str]], AbstractAsyncContextManager[DemoWorkspace]]:
-    from app_server.demo.demo_model import demo_surroundings  # noqa: PLC0415  for --demo alone
+    from app_server.demo.workspace import demo_surroundings  # noqa: PLC0415  for --demo alone
 
     return demo_surroundings
 

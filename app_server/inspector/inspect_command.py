@@ -1,6 +1,10 @@
-"""The subcommand `inspect`: its arguments, and which of its tasks they ask for.
+"""`app-server inspect`: passes a server's stdio through, and shows or records what passes.
 
-It is the composition root of the inspector: only here the environment and the clock are read.
+Two processes. The one that the client started passes bytes and nothing else (`passthrough`, `tap`). The other, the
+observer, gets a copy of every chunk through a pipe and does whatever takes time. Nothing of the server is imported
+here: any server that speaks JSON-RPC over stdio, one message per line, can be inspected.
+
+This module is the composition root of the inspector: only here the environment and the clock are read.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from datetime import datetime
 
 import anyio
 
-from app_server.inspector.frames import FrameDecoder
-from app_server.inspector.session_records import Recorder, SessionHead
+from app_server.inspector.session_records import FrameDecoder, Recorder, SessionHead
 from app_server.inspector.store import EntryStore, Intake
 
 NICE = 15
@@ -51,9 +50,9 @@ async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, 
         store.end()
 
     # What serves the page is an extra.
-    sessions = importlib.import_module("app_server.inspector.shown_sessions")
+    page = importlib.import_module("app_server.inspector.page_server")
     serving = importlib.import_module("app_server.inspector.serving")
-    await serving.serve_page(sessions.ShownSessions(store, store.head.server, None), url_file, until)
+    await serving.serve_page(page.ShownSessions(store, store.head.server, None), url_file, until)
 
 
 def main(argv: Sequence[str]) -> int:

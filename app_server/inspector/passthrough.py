@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from app_server.inspector.frames import Source
+from app_server.inspector.session_records import Source
 from app_server.inspector.tap import Tap
 
 READ_SIZE = 1 << 16

@@ -13,10 +13,9 @@ from pprint import pformat
 
 from msgspec import Struct
 
-from app_server.inspector.frames import Source
+from app_server.inspector.analysis import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
 from app_server.inspector.rules.order import Requests, WireMessage
-from app_server.inspector.session_records import Record, SessionHead
-from app_server.inspector.subjects import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
+from app_server.inspector.session_records import Record, SessionHead, Source
 from protocol.structs import Json
 
 Key = tuple[str, str]

@@ -12,9 +12,8 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from app_server.inspector.page_server import new_guard, page_app
+from app_server.inspector.page_server import ShownSessions, fill, new_guard, page_app
 from app_server.inspector.session_records import new_private_file, read_session
-from app_server.inspector.shown_sessions import ShownSessions, fill
 from app_server.inspector.store import EntryStore
 
 GRACE = 10

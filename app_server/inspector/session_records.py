@@ -1,6 +1,6 @@
-"""What is kept of a session: what passed, when and from whom, with its secrets masked; also as a file.
-
-The file is JSON Lines, a head and then one record a line. Pure, but for the files that it writes.
+"""What is kept of a session: what passed, when and from whom, with its secrets masked; also as a file, which is JSON
+Lines, a head and then one record a line. And how the process that passes bytes sends them to the observer: in frames of
+a source, a time and data. Pure, but for the files that it writes.
 """
 
 from __future__ import annotations
@@ -9,17 +9,65 @@ import base64
 import errno
 import json
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from math import isfinite
 from typing import NoReturn
 
 from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
-from app_server.inspector.frames import Source
 from app_server.masking import is_suspicious, masked, masked_text
 from protocol.message_outline import may_nest_too_deeply, nested_too_deeply
 from protocol.structs import Json
+
+_HEAD = struct.Struct("!cQQ")
+
+
+class Source(Enum):
+    """Where data comes from, as a byte of a frame's head."""
+
+    CLIENT = b"c"
+    SERVER = b"s"
+    STDERR = b"e"
+    """Of the server."""
+    INSPECTOR = b"i"
+    """An event about the connection itself; its data is a JSON object."""
+
+
+class Frame(Struct, frozen=True):
+    source: Source
+    at: int
+    """Nanoseconds since the inspector started."""
+    data: bytes
+    """Empty: the source has ended."""
+
+
+def encode_frame(source: Source, at: int, data: bytes) -> bytes:
+    return _HEAD.pack(source.value, at, len(data)) + data
+
+
+class FrameDecoder:
+    """Takes frames out of a stream of bytes."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data` completes, in order."""
+        self._held += data
+        frames, at = [], 0
+        while len(self._held) - at >= _HEAD.size:
+            source, when, size = _HEAD.unpack_from(self._held, at)
+            end = at + _HEAD.size + size
+            if len(self._held) < end:
+                break
+            frames.append(Frame(Source(source), when, bytes(self._held[at + _HEAD.size : end])))
+            at = end
+        del self._held[:at]
+        return frames
+
 
 FROM = {
     Source.CLIENT: "client",

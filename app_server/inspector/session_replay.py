@@ -12,9 +12,8 @@ import anyio
 from anyio.abc import Process
 
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.frames import Frame, Source
 from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, steps_of, unmet
-from app_server.inspector.session_records import Recorder, SessionHead, decoded, read_session
+from app_server.inspector.session_records import Frame, Recorder, SessionHead, Source, decoded, read_session
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore, Intake
 from app_server.transport.framing import LineDecoder

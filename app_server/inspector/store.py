@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 import anyio
 
 from app_server.inspector.analysis import Analyzer, SessionEntry
-from app_server.inspector.frames import Frame, Source
-from app_server.inspector.session_records import Record, Recorder, SessionHead, record_of
+from app_server.inspector.session_records import Frame, Record, Recorder, SessionHead, Source, record_of
 from app_server.transport.framing import LineDecoder
 from protocol.structs import Json
 

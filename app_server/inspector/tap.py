@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from app_server.inspector.frames import Source, encode_frame
+from app_server.inspector.session_records import Source, encode_frame
 
 PIECE = 1 << 16
 """Bytes that are handed out at once."""

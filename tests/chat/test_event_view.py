@@ -14,9 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from app_server.chat.cell_text import cut_to
 from app_server.chat.chat_command import MISSING_EXTRA, run_chat
-from app_server.chat.event_view import EventView
+from app_server.chat.event_view import EventView, cut_to
 from app_server.chat.markdown_blocks import MarkdownBlocks
 from app_server.chat.slash_commands import ThreadChoices, title_of
 from app_server.client.events import ServerEvent, parse_event

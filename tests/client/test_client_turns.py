@@ -25,7 +25,7 @@ from app_server.client import (
     TurnFailed,
     image,
 )
-from app_server.client.output_schema import strict
+from app_server.client.turn_handle import strict
 from protocol.v2.item_events import AgentMessageDeltaNotification
 from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput
 from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem

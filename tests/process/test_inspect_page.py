@@ -136,7 +136,7 @@ def fifty_thousand() -> EntryStore:
 def served(store: EntryStore, url_file: Path) -> Iterator[str]:
     """The page of a session, served by a thread of this process."""
     serving = pytest.importorskip("app_server.inspector.serving")
-    shown_sessions = pytest.importorskip("app_server.inspector.shown_sessions")
+    shown_sessions = pytest.importorskip("app_server.inspector.page_server")
     known, over = threading.Event(), threading.Event()
 
     async def until() -> None:

@@ -18,8 +18,7 @@ from prompt_toolkit.application import get_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
-from app_server.chat.chat_session import chat_session
-from app_server.chat.conversation import ChatConversation
+from app_server.chat.conversation import ChatConversation, chat_session
 from app_server.chat.plain_chat import PlainChat, TypedLines
 from app_server.chat.terminal_chat import RawInput, TerminalChat
 from protocol.structs import Json

@@ -19,11 +19,10 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import RolloutNotFound, RolloutUnreadable
+from app_server.core.rollout.pages import InvalidCursor, ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
-from app_server.core.rollout.turn_query import InvalidCursor
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
 from protocol.engine.events import TurnRecord

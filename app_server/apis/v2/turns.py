@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
 from app_server.core.bounds import without_collector
-from app_server.core.rollout.thread_query import ThreadSummary
+from app_server.core.rollout.pages import ThreadSummary
 from protocol.engine.events import EndedItem, TurnRecord, TurnState
 from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.ids import SessionOrigin

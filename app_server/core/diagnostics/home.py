@@ -11,7 +11,7 @@ from pathlib import Path
 from app_server.core import remedies
 from app_server.core.auth.storage import AUTH_FILE
 from app_server.core.diagnostics.machine import FreeSpace
-from app_server.core.rollout.locks import history_lock, lines_lock
+from app_server.core.rollout.disk import history_lock, lines_lock
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from protocol.checks import Check, broken, ok, warning
 

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBusy, describe
-from app_server.core.rollout.disk import make_private_folders, open_for_reading
-from app_server.core.rollout.locks import lock_rollout, unlock_rollout
+from app_server.core.rollout.disk import lock_rollout, make_private_folders, open_for_reading, unlock_rollout
 from app_server.core.rollout.rollout_names import (
     ARCHIVED,
     SESSIONS,

@@ -21,14 +21,12 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from app_server.core.bounds import without_collector
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
-from app_server.core.rollout.journal import leftover_items
-from app_server.core.rollout.last_state import GOAL_KINDS, goal_in, usage_in
-from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.lines import GOAL_KINDS, goal_in, raw_lines, usage_in
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record
 from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.rollout.writer import RolloutWriter, leftover_items
 from protocol.engine.events import Goal
 from protocol.events.messages import (
     AgentMessageEvent,

@@ -23,12 +23,12 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import (
     REAL_DISK,
     append_line,
+    history_lock,
     make_private_folders,
     open_for_append,
     open_for_reading,
     replace_lines,
 )
-from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread
 from protocol.events.notices import HistoryEntry

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, source_word
 from app_server.core.rollout.rollout_names import RolloutName
 from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
-from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, source_word
 from protocol.ids import ConversationId
 from protocol.structs import escaped_json
 

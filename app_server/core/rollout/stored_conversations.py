@@ -14,22 +14,21 @@ from app_server.core.errors import RolloutNotFound
 from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.rollout import archive
-from app_server.core.rollout.last_state import last_goal, last_turn_context
+from app_server.core.rollout.lines import last_goal, last_turn_context
 from app_server.core.rollout.listing import find
+from app_server.core.rollout.pages import TurnCut
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.rollout.summary import read_stored_thread, summarise
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
-from app_server.core.rollout.turn_query import TurnCut
 from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
     from app_server.core.git.repository import Revision
+    from app_server.core.rollout.pages import ListRequest, SearchPage, ThreadPage, ThreadSummary, TurnCut
     from app_server.core.rollout.stored_items import StoredItems
     from app_server.core.rollout.thread_listing import ThreadLists
-    from app_server.core.rollout.thread_query import ListRequest, SearchPage, ThreadPage, ThreadSummary
-    from app_server.core.rollout.turn_query import TurnCut
     from protocol.engine.events import Goal, TurnRecord
     from protocol.ids import ConversationId
     from protocol.rollout import TurnContextItem

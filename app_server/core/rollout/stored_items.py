@@ -15,8 +15,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.core.rollout.disk import opened
-from app_server.core.rollout.last_state import usage_in
-from app_server.core.rollout.lines import counting_lines
+from app_server.core.rollout.lines import counting_lines, usage_in
 from app_server.core.rollout.record import StoredRecord, parse_object, read_record
 from app_server.core.rollout.stored_calls import (
     CALLS,

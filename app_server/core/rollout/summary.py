@@ -1,5 +1,6 @@
 """What is shown of a stored conversation beside its turns: where it came from and what it is about, from the head of
-its file; with which model it was used last, from its end; and what users said beside it. The rest is not read.
+its file; with which model it was used last, from its end; what users said beside it; and what was said in it, as one
+text for a search. Output of commands, tool calls and reasoning are not searched, nor are turns that were taken back.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import opened
-from app_server.core.rollout.last_state import turn_contexts
-from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.lines import counting_lines, raw_lines, turn_contexts
+from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.record import read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.thread_notes import NotedNow
-from app_server.core.rollout.thread_query import ThreadSummary
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import Json
 
@@ -204,3 +205,55 @@ def _seconds(timestamp: str, default: int) -> int:
         return int(datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp())
     except (ValueError, OverflowError):
         return default
+
+
+SEARCHED_CHARACTERS: Final = 256 * 1024
+"""Of one conversation; what was said later is not found."""
+BEFORE, AFTER = 48, 96
+"""Characters of a snippet around a match."""
+_MESSAGE: Final = b'_message"'
+
+
+def read_message_text(path: Path) -> str:
+    """Read the messages in their order, a line end between two. Raises `RolloutUnreadable`."""
+    texts, length = list[str](), 0
+    with opened(path, whole=True) as fd:
+        for raw in counting_lines(fd):
+            if _MESSAGE not in raw.data or (record := read_record(raw.data)) is None:
+                continue
+            match record.name if record.kind == "event_msg" else None, record.value():
+                case "user_message", {"message": str(words)}:
+                    texts.append(request_in(words))
+                case "agent_message", {"message": str(words)}:
+                    texts.append(words)
+                case _:
+                    continue
+            length += len(texts[-1]) + 1
+            if length >= SEARCHED_CHARACTERS:
+                break
+    return "\n".join(texts)[:SEARCHED_CHARACTERS]
+
+
+def snippet(text: str, term: str) -> str | None:
+    """Return the words around the first place where `text` has `term`, in whatever case; None where it is nowhere."""
+    wanted = term.casefold()
+    folded = text.casefold()
+    at = folded.find(wanted)
+    if at < 0:
+        return None
+    begin, end = at, at + len(wanted)
+    if len(folded) != len(text):
+        begin, end = _place(text, begin), _place(text, end)
+    first, last = max(0, begin - BEFORE), min(len(text), end + AFTER)
+    words = " ".join(text[first:last].split())
+    return f"{'…' if first > 0 else ''}{words}{'…' if last < len(text) else ''}"
+
+
+def _place(text: str, folded_place: int) -> int:
+    """Return where a place in `text.casefold()` is in `text`: some characters fold to several."""
+    folded = 0
+    for place, character in enumerate(text):
+        if folded >= folded_place:
+            return place
+        folded += len(character.casefold())
+    return len(text)

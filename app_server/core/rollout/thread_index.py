@@ -46,10 +46,15 @@ from app_server.core.rollout.listing import (
     folders,
     page_limit,
 )
-from app_server.core.rollout.message_text import read_message_text
+from app_server.core.rollout.pages import ListKey, ListRequest, ListStart
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
-from app_server.core.rollout.summary import FileState, StoredThread, read_stored_thread, state_values
-from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart
+from app_server.core.rollout.summary import (
+    FileState,
+    StoredThread,
+    read_message_text,
+    read_stored_thread,
+    state_values,
+)
 from protocol.ids import ConversationId
 
 RECENT_NS = 24 * 3600 * 10**9

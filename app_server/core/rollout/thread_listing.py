@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.listing import Bound, FolderNames, page_limit, walk
-from app_server.core.rollout.message_text import snippet
-from app_server.core.rollout.rollout_names import RolloutName
-from app_server.core.rollout.summary import StoredThread, read_stored_thread, summarise
-from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
-from app_server.core.rollout.thread_query import (
+from app_server.core.rollout.pages import (
     ListKey,
     ListRequest,
     ListStart,
@@ -32,6 +28,9 @@ from app_server.core.rollout.thread_query import (
     parse_list_cursor,
     source_word,
 )
+from app_server.core.rollout.rollout_names import RolloutName
+from app_server.core.rollout.summary import StoredThread, read_stored_thread, snippet, summarise
+from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
 from protocol.ids import ConversationId
 
 if TYPE_CHECKING:

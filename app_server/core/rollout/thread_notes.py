@@ -23,12 +23,12 @@ from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import (
     REAL_DISK,
     append_line,
+    lines_lock,
     open_for_append,
     open_for_reading,
     replace_lines,
 )
 from app_server.core.rollout.lines import raw_lines
-from app_server.core.rollout.locks import lines_lock
 from app_server.core.rollout.record import parse_object, text_of
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from msgspec import Struct
 from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.pages import TurnCut, TurnNotFound
 from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.rollout.turn_query import TurnCut, TurnNotFound
 from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
 from protocol.structs import Json, replace
 

@@ -17,12 +17,12 @@ from typing import Final
 from app_server.core.bounds import without_collector
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.pages import ItemRow, Page, PageRequest, choose, with_rows
 from app_server.core.rollout.record import MARK, TakenBack, read_record
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace, TurnPlaces
-from app_server.core.rollout.turn_query import ItemRow, Page, PageRequest, choose, with_rows
 from protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
 from protocol.engine.items import EnteredReview, UserMessage
 from protocol.structs import replace

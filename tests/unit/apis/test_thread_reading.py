@@ -13,8 +13,8 @@ from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides
+from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.rpc.errors import RpcError
 from protocol.engine.events import EndedItem, TurnRecord
 from protocol.engine.items import AgentMessage

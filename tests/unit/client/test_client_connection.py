@@ -20,7 +20,7 @@ from app_server.client import (
     UnexpectedAnswer,
     UserQuestionsRequest,
 )
-from app_server.client.event_queue import EventQueue
+from app_server.client.event_stream import EventQueue
 from app_server.client.events import DeltasDropped, ServerEvent
 from app_server.client.failures import StreamOverflow
 from protocol.structs import Json

@@ -39,7 +39,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_errors import connection_failed, missing_variable
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.remedies import Problem
-from app_server.core.rollout.locks import history_lock
+from app_server.core.rollout.disk import history_lock
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState, layers
 from app_server.doctor import as_json, as_text, exit_status, summary
 from protocol.checks import Check, CheckStatus, broken, ok, warning

@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from app_server.inspector.analysis import Analyzer, SessionEntry
-from app_server.inspector.frames import Source
-from app_server.inspector.session_records import Record, SessionHead, record_of, session_lines
+from app_server.inspector.session_records import Record, SessionHead, Source, record_of, session_lines
 from protocol.structs import Json
 
 THREAD, TURN = "thread-1", "turn-1"

@@ -5,12 +5,18 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.inspector.analysis import LONGEST_TEXT, Analyzer
-from app_server.inspector.frames import Source
+from app_server.inspector.analysis import (
+    DELTA,
+    ITEM_ENDS,
+    ITEM_STARTS,
+    LONGEST_TEXT,
+    TURN_ENDS,
+    TURN_STARTS,
+    Analyzer,
+)
 from app_server.inspector.scenario import Names, Receive, Send, as_test, steps_of
-from app_server.inspector.session_records import record_of
+from app_server.inspector.session_records import Source, record_of
 from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD
-from app_server.inspector.subjects import DELTA, ITEM_ENDS, ITEM_STARTS, TURN_ENDS, TURN_STARTS
 from protocol.structs import Json
 from tests.unit.inspector.recorded_turn import (
     CLIENT,

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.inspector.frames import Frame, FrameDecoder, Source, encode_frame
 from app_server.inspector.scenario import as_test
 from app_server.inspector.session_records import (
+    Frame,
+    FrameDecoder,
     NotASession,
     Record,
     SessionHead,
+    Source,
+    encode_frame,
     from_line,
     read_session,
     record_of,

@@ -17,7 +17,7 @@ from tests.unit.inspector.recorded_turn import HEAD, TURN_WITH_APPROVAL, analyse
 
 pytest.importorskip("starlette")
 page_server = pytest.importorskip("app_server.inspector.page_server")
-shown_sessions = pytest.importorskip("app_server.inspector.shown_sessions")
+shown_sessions = pytest.importorskip("app_server.inspector.page_server")
 
 GUARD = Guard("the-token", 4711)
 PAGE = f"http://127.0.0.1:{GUARD.port}/{GUARD.token}/"

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.summary import read_stored_thread, summarise
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import ThreadSummary
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import SessionEvent, TurnRenamed

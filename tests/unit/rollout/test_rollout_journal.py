@@ -20,7 +20,7 @@ from app_server.core.rollout.disk import (
     size_and_links,
 )
 from app_server.core.rollout.history_file import MessageHistory
-from app_server.core.rollout.journal import RolloutJournal, leftover_items
+from app_server.core.rollout.writer import RolloutJournal, leftover_items
 from protocol.events.notices import HistoryEntry
 from protocol.responses import ResponseItem
 from protocol.rollout import stored_line

@@ -10,10 +10,10 @@ import pytest
 from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBusy, RolloutUnreadable
 from app_server.core.rollout.archive import archive_rollout, delete_rollout, require_unused, unarchive_rollout
 from app_server.core.rollout.listing import find, walk
+from app_server.core.rollout.pages import ListRequest, ThreadFilter, ThreadPage
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import ListRequest, ThreadFilter, ThreadPage
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.ids import ConversationId
 from protocol.rollout import RolloutItem

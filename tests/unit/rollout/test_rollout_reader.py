@@ -21,9 +21,9 @@ from app_server.core.rollout.conversation import (
     read_rollout,
 )
 from app_server.core.rollout.lines import raw_lines
-from app_server.core.rollout.message_text import read_message_text
 from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.stored_items import read_stored_items
+from app_server.core.rollout.summary import read_message_text
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import open_history
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent

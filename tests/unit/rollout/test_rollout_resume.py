@@ -20,8 +20,7 @@ from app_server.core.rollout.conversation import (
     rebuild_history,
     reopen,
 )
-from app_server.core.rollout.last_state import last_turn_context
-from app_server.core.rollout.lines import BLOCK, MOST_KEPT, lines_from_the_end
+from app_server.core.rollout.lines import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
 from app_server.core.rollout.record import REVERTED, TakenBack, revert_line
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter

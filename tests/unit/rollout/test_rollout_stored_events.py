@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.last_state import goal_in
+from app_server.core.rollout.lines import goal_in
 from app_server.core.rollout.stored_events import (
     MARKER_ROOM,
     OUTPUT_CAP,

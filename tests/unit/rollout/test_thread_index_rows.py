@@ -27,10 +27,10 @@ from app_server.core.rollout.index_rows import (
     transaction,
     unread,
 )
+from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, ThreadFilter
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
 from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
 from app_server.core.rollout.thread_index import IndexChanges, file_state, find_changes
-from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, ThreadFilter
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id

@@ -18,12 +18,12 @@ from app_server.core.rollout import thread_index, thread_listing
 from app_server.core.rollout.archive import archive_rollout, delete_rollout, unarchive_rollout
 from app_server.core.rollout.index_file import FILE_NAME
 from app_server.core.rollout.listing import find, walk
+from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadPage
 from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
 from app_server.core.rollout.summary import read_stored_thread
 from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadPage
 from protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id, raw_line
 

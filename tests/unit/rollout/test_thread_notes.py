@@ -14,7 +14,7 @@ from app_server.core.git.repository import Revision
 from app_server.core.rollout import lines as raw
 from app_server.core.rollout import thread_notes
 from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.last_state import goal_in, last_goal
+from app_server.core.rollout.lines import goal_in, last_goal
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter

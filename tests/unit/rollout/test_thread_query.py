@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import message_text, thread_index
+from app_server.core.rollout import summary, thread_index
 from app_server.core.rollout.archive import archive_rollout
-from app_server.core.rollout.message_text import AFTER, BEFORE, read_message_text, snippet
-from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_listing import matches as is_wanted
-from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import (
+from app_server.core.rollout.pages import (
     InvalidListCursor,
     ListKey,
     ListRequest,
@@ -25,6 +20,18 @@ from app_server.core.rollout.thread_query import (
     parse_list_cursor,
     source_word,
 )
+from app_server.core.rollout.summary import (
+    AFTER,
+    BEFORE,
+    FileState,
+    StoredHead,
+    StoredThread,
+    read_message_text,
+    snippet,
+)
+from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.core.rollout.thread_listing import matches as is_wanted
+from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.ids import SessionOrigin
 from protocol.structs import Json
 from tests.unit.rollout.stored import answered, asked, conversation_id, raw_line, store, user
@@ -212,7 +219,7 @@ def test_turns_that_were_taken_back_are_not_searched(tmp_path: Path) -> None:
 def test_a_long_conversation_is_searched_up_to_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_text, "SEARCHED_CHARACTERS", 10)
+    monkeypatch.setattr(summary, "SEARCHED_CHARACTERS", 10)
     assert read_message_text(talk(tmp_path, 1, "123456", "789012", "x")) == "123456\n789"
 
 

@@ -15,6 +15,7 @@ from app_server.core.rollout import summary as summaries
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.lines import FIRST_BYTES
+from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.summary import (
     MAX_HEAD_LINES,
@@ -24,7 +25,6 @@ from app_server.core.rollout.summary import (
     read_stored_thread,
 )
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_query import ThreadSummary
 from protocol.ids import SessionOrigin
 from protocol.structs import Json
 from protocol.v2.thread import NotLoadedThreadStatus

@@ -11,6 +11,7 @@ import pytest
 from app_server.core.errors import ConversationError, RolloutUnreadable
 from app_server.core.rollout import turn_index
 from app_server.core.rollout.lines import counting_lines, raw_lines
+from app_server.core.rollout.pages import TurnCut, TurnNotFound
 from app_server.core.rollout.record import REVERTED, RawLine, TakenBack, find_reverts, read_record
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_index import (
@@ -21,7 +22,6 @@ from app_server.core.rollout.turn_index import (
     TurnPlaces,
     find_cut,
 )
-from app_server.core.rollout.turn_query import TurnCut, TurnNotFound
 from protocol.engine.items import ImageView, item_to_value
 from protocol.structs import Json
 

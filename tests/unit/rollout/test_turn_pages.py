@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.pages import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
 from app_server.core.rollout.record import REVERTED, StoredRecord, read_record
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
-from app_server.core.rollout.turn_query import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
 from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord, TurnState
 from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value
 from protocol.items import TextInput

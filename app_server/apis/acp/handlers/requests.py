@@ -25,9 +25,9 @@ from app_server.apis.router import HandlerResult, Route, route
 from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout
+from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.stored_items import StoredItems
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.threads import run_in_thread
 from protocol.acp.requests import (
     AUTHENTICATE,

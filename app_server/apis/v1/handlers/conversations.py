@@ -13,7 +13,7 @@ from app_server.conversations.manager import operation_numbers
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ArchiveRefused, ConversationError
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId, SessionOrigin

@@ -27,8 +27,8 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import operation_numbers
 from app_server.core.errors import describe
 from app_server.core.opening import Fork, Revert, StoredRollout
+from app_server.core.rollout.pages import PageRequest, TurnCut, TurnNotFound
 from app_server.core.rollout.rollout_names import parse_rollout_name
-from app_server.core.rollout.turn_query import PageRequest, TurnCut, TurnNotFound
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.ids import ConversationId

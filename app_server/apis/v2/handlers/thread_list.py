@@ -15,7 +15,7 @@ from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.core.config.settings import UserSettings
 from app_server.core.real_path import real_path
-from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import sound_path

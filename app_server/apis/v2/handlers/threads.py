@@ -27,8 +27,8 @@ from app_server.conversations.manager import ConversationManager, operation_numb
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, ConfigError, RolloutNotFound
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
+from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.turn_query import PageRequest
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.engine.events import TurnRecord
