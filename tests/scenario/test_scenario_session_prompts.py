@@ -431,6 +431,15 @@ async def test_init_asks_the_model_for_a_guide(world: MakeWorld) -> None:
         assert "AGENTS.md" in w.model.requests[0].texts()[0]
 
 
+async def test_words_do_not_overtake_a_prompt_that_looks_like_a_command(world: MakeWorld) -> None:
+    async with world(reply(says("one")), reply(says("two")), acp=True) as w:
+        editor, session = await opened(w)
+        prompts = [await editor.prompt(session, text) for text in ("/first of all", "then this")]
+        for prompt in prompts:
+            assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+        assert w.model.requests[-1].texts() == ["/first of all", "then this"]
+
+
 async def test_a_command_waits_for_the_turn_that_runs(world: MakeWorld) -> None:
     hold = Hold()
     replies = reply(begins_to_say(), hold, says("story")), reply(says("SUMMARY")), reply(says("after"))

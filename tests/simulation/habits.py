@@ -92,7 +92,7 @@ def draw_habits(draws: Draws) -> Habits:
     deeds = draws.pick("number of deeds", (1, 0, 2, 4))
     terminals = draws.chance("terminals", 0.25)
     return Habits(
-        api=draws.pick("api", ("v2", "v1", "acp"), (5, 3, 2)),
+        api=draws.pick("api", ("v2", "v1", "acp", "library"), (5, 3, 2, 2)),
         threads=draws.pick("threads", (1, 1, 2, 3)),
         turns=draws.pick("turns", (1, 2, 3, 6)),
         gaps=draws.pick("gaps", ((0.0,), (1.0,), (0.0, 0.02, 1.0), (20.0, 0.0))),

@@ -49,8 +49,7 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
     asked = [request for request in world.model.requests if word in _words(request.texts())]
     heard = _words(asked[0].texts()) if asked else []
     shown = [*(each for each in told if each.startswith("w")), word]
-    if person.api == "v1":  # whose clients are not shown words that join a turn
-        heard = [each for each in heard if each in shown]
+    heard = [each for each in heard if each in shown or each not in world.record.said_in_old_words]
     return [] if heard == shown else [f"{thread} shows the words {shown}, and the model got {heard}"]
 
 
@@ -87,7 +86,7 @@ def _whole_messages(path: Path | None) -> Iterator[str]:
 async def beginning(world: "SimWorld") -> None:
     """Cut a stored thread at any byte, often between two lines, and play one more turn behind that."""
     draws = world.draws
-    paths = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))
+    paths = [path for path in sorted(world.home.glob("sessions/**/rollout-*.jsonl")) if path.stat().st_size]
     if not paths:
         return
     path = draws.pick("thread that is cut", paths)

@@ -81,13 +81,18 @@ class SimLoop(asyncio.SelectorEventLoop):
         ] = []
         self._numbers = itertools.count()
         self._order = itertools.count()
-        self.set_task_factory(
-            lambda loop, coro, **named: SimTask(coro, loop=loop, number=next(self._numbers), **named)
-        )
+        self._new: set[int] = set()
+        """Tasks that have not begun: asyncio promises that they begin in the order in which they were made."""
+        self.set_task_factory(self._new_task)
         self.rounds = 0
         """Steps of tasks that have run."""
         self.before_round: dict[int, Callable[[], None]] = {}
         """What happens before a step, by its number."""
+
+    def _new_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **named: Any) -> SimTask:
+        number = next(self._numbers)
+        self._new.add(number)
+        return SimTask(coro, loop=loop, number=number, **named)
 
     def time(self) -> float:
         return self._clock.now
@@ -108,6 +113,9 @@ class SimLoop(asyncio.SelectorEventLoop):
             self.before_round.pop(self.rounds)()
         steps = self._steps
         at = self._draws.below("step", len(steps)) if len(steps) > 1 else 0
+        if steps[at][0] in self._new:
+            at = next(each for each, step in enumerate(steps) if step[0] in self._new)
+            self._new.discard(steps[at][0])
         _, _, context, callback, args = steps.pop(at)
         if context is None:
             callback(*args)

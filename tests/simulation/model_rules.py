@@ -103,4 +103,6 @@ def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
     """Tell whether the request may know less: turns were taken back, or the server before could not store all."""
     if request.thread in world.record.reverted:
         return True
+    if world.habits.disk_faults and world.habits.visitor:
+        return True  # a thread that one server could not store, another may have opened
     return before.server != request.server and (world.killed.is_set() or world.habits.disk_faults > 0)

@@ -36,6 +36,7 @@ SAID = re.compile(r"\b(w\d+) (?:please|again)")
 def violations(world: "SimWorld") -> list[str]:
     """Return what is wrong with the world, as texts."""
     broken = [f"{problem}" for person in world.people for problem in _wire(world, person)]
+    broken += [problem for person in world.people for problem in person.wrong]
     broken += _overtaken(world)
     if not world.habits.disk_faults:
         broken += [problem for person in world.people for problem in _shown_too_early(person)]

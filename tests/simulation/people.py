@@ -104,6 +104,8 @@ class Record:
     forks: list["Forked"] = field(default_factory=list)
     reverted: set[str] = field(default_factory=set)
     """Threads that were taken back to an earlier turn."""
+    said_in_old_words: set[str] = field(default_factory=set)
+    """Words over the conversation API: those that join a turn are not shown."""
     loosened: bool = False
     """A person changed the policy or the sandbox."""
     threads: list[str] = field(default_factory=list)
@@ -161,34 +163,39 @@ class Person:
         self._writing = anyio.Lock()
         self.asking = 0
         """Requests that are not answered."""
-        self._open: list[Json] = []
+        self.open_questions: list[Json] = []
         """Questions that are not answered."""
         self.shown: list[Shown] = []
+        self.wrong: list[str] = []
+        """What this person noticed that cannot be."""
         self._paths: dict[str, Path | None] = {}
 
     # --- the wire
     async def read(self) -> None:
         async for line in self.wire.lines():
-            if self.dead:
-                continue
-            try:
-                message = json.loads(line)
-            except ValueError:
-                self.garbage.append(line)
-                continue
-            self.log.append(Logged(False, message))
-            if "method" in message and "id" in message:
-                self._open.append(message)
-                self.tasks.start_soon(self._answer, message, name="an answer")
-            elif "method" in message:
-                self.told(message)
-            else:
-                self._answers[message.get("id")] = message
-            self._wake()
+            self.hear(line)
         self.closed = True
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def hear(self, line: bytes) -> None:
+        """Take a line of the server."""
+        if self.dead:
+            return
+        try:
+            message = json.loads(line)
+        except ValueError:
+            self.garbage.append(line)
+            return
+        self.log.append(Logged(False, message))
+        if "method" in message and "id" in message:
+            self.asked(message)
+        elif "method" in message:
+            self.told(message)
+        else:
+            self._answers[message.get("id")] = message
+        self.wake()
+
+    def wake(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -233,6 +240,9 @@ class Person:
     async def leave(self) -> None:
         """Close the connection and wait for the server's end of it."""
         await self.wire.close()
+        await self.until_closed()
+
+    async def until_closed(self) -> None:
         while not self.closed:
             await self._changed.wait()
 
@@ -252,25 +262,39 @@ class Person:
         shown = [message for message in self.received() if id is not None and _is_begin(message, id)]
         return set(MARK.findall(json.dumps([question, *shown[-1:]])))
 
-    async def _answer(self, question: Json) -> None:
+    def asked(self, question: Json) -> None:
+        """Begin to answer a question."""
+        self.open_questions.append(question)
+        self.tasks.start_soon(self._answer, question, name="an answer")
+
+    async def decide(self, question: Json) -> str:
+        """Think about a question; return the kind of its answer."""
         marks = self._shown_marks(question)
         kind = self.draws.pick("answer", self.habits.answers)
-        with anyio.move_on_after(self.draws.seconds("thinking", *self.habits.thinking)):
-            await self.world.calm.wait()
-        if kind == "never":
-            await self.world.calm.wait()
-            kind = "no"
-        if kind == "interrupt":
-            params = question["params"]
-            thread = next(params[name] for name in THREAD_NAMES if name in params)
-            await self._try(thread, "interrupt", params.get("turnId"))
-            kind = "yes"
-        if len(self._open) > 1:
+        if len(self.open_questions) > 1:
             self.world.model.note("two questions open at once")
-        self._open.remove(question)
+        try:
+            with anyio.move_on_after(self.draws.seconds("thinking", *self.habits.thinking)):
+                await self.world.calm.wait()
+            if kind == "never":
+                await self.world.calm.wait()
+                kind = "no"
+            if kind == "interrupt":
+                params = question["params"]
+                thread = next(params[name] for name in THREAD_NAMES if name in params)
+                await self._try(thread, "interrupt", params.get("turnId"))
+                kind = "yes"
+        finally:
+            self.open_questions.remove(question)
         if kind in ("yes", "session", "twice"):
             self.record.yes.update(marks)
             self.record.session_yes |= marks if kind == "session" else set()
+            if not self.busy():
+                self.world.model.note("a yes after its turn")
+        return kind
+
+    async def _answer(self, question: Json) -> None:
+        kind = await self.decide(question)
         answer: Json = {"id": question["id"]}
         if kind == "error":
             answer["error"] = {"code": -32000, "message": "no"}
@@ -278,8 +302,6 @@ class Person:
             answer["result"] = {"decision": 5}
         else:
             answer["result"] = self.decision(question, kind)
-        if kind in ("yes", "session") and not self.busy():
-            self.world.model.note("a yes after its turn")
         with suppress(Gone):
             await self.write(self._message(answer))
             if kind == "twice":
@@ -429,6 +451,8 @@ class ThreadPerson(Person):
     def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
         self._ends: dict[str, str] = {}
+        self._completed: dict[str, list[str]] = {}
+        """The items of each turn."""
         self._running: set[str] = set()
 
     def told(self, message: Json) -> None:
@@ -442,6 +466,7 @@ class ThreadPerson(Person):
         elif message["method"] == "item/completed":
             item = message["params"]["item"]
             id = item["id"]
+            self._completed.setdefault(message["params"]["turnId"], []).append(id)
             if item["type"] in STORED and id[14:15] != "5":  # a UUID made of the id of a review is not stored
                 engine_id = REPEATED.sub(r"\1", id)
                 stored_as = (f'"{name}":"{each}"' for name in ("item_id", "id") for each in (id, engine_id))
@@ -484,8 +509,7 @@ class ThreadPerson(Person):
         opened = await self.ask("thread/resume", {"threadId": thread})
         if "result" not in opened:
             return None
-        items = [item for turn in opened["result"]["thread"]["turns"] for item in turn["items"]]
-        return _marks(_text_of(item) for item in items if item["type"] in SAYINGS)
+        return marks_of(opened["result"]["thread"])
 
     async def do(self, thread: str, deed: str, turn: str | None) -> None:
         match deed:
@@ -508,6 +532,8 @@ class ThreadPerson(Person):
                     child = answer["result"]["thread"]["id"]
                     self.record.threads.append(child)
                     self.record.forks.append(Forked(child, thread, before))
+                    if thread in self.record.reverted:
+                        self.record.reverted.add(child)
             case "archive":
                 answer = await self.ask("thread/archive", {"threadId": thread})
                 if "result" in answer:
@@ -593,6 +619,7 @@ class ConversationPerson(Person):
         await self.ask("addConversationListener", {"conversationId": id, "experimentalRawEvents": False})
 
     async def say(self, thread: str, text: str) -> str | None:
+        self.record.said_in_old_words.add(text.split()[0])
         items = [{"type": "text", "data": {"text": text}}]
         before = len(self._ended.get(thread, ()))
         self._said[text.split()[0]] = thread
@@ -755,6 +782,12 @@ def _marks(texts: Iterable[str | None]) -> list[str]:
     return [found[0] for text in texts if text and (found := SAYING.match(text))]
 
 
+def marks_of(thread: Json) -> list[str]:
+    """Return the marks of what was said in a thread with its turns."""
+    items = [item for turn in thread["turns"] for item in turn["items"]]
+    return _marks(_text_of(item) for item in items if item["type"] in SAYINGS)
+
+
 def _text_of(item: Json) -> str:
     return "".join(part.get("text", "") for part in item["content"]) if "content" in item else item["text"]
 
@@ -772,4 +805,3 @@ def _words(text: str) -> list[Json]:
 
 
 APIS = ("v2", "v1", "acp")
-PEOPLE: dict[str, type[Person]] = {"v1": ConversationPerson, "v2": ThreadPerson, "acp": EditorPerson}

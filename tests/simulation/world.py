@@ -33,9 +33,10 @@ from tests.simulation.coverage import situations_of
 from tests.simulation.draws import Choices, Draws
 from tests.simulation.habits import Habits, draw_habits
 from tests.simulation.later import all_tell_the_same, beginning, second_server
+from tests.simulation.library_person import LibraryPerson
 from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_the_loop
 from tests.simulation.oracle import violations
-from tests.simulation.people import PEOPLE, Person, Record
+from tests.simulation.people import ConversationPerson, EditorPerson, Person, Record, ThreadPerson
 from tests.simulation.sim_commands import Commands, runner_of
 from tests.simulation.sim_disk import Writers, sim_disk
 from tests.simulation.sim_model import SimHttp, SimModel
@@ -47,6 +48,13 @@ EPOCH = 1_790_000_000
 
 ROOT = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
 """Where worlds have their files: in memory, where the system has such a folder."""
+
+PEOPLE: Mapping[str, type[Person]] = {
+    "v1": ConversationPerson,
+    "v2": ThreadPerson,
+    "acp": EditorPerson,
+    "library": LibraryPerson,
+}
 
 FIRST_PART = 900.0
 """Virtual seconds that people have."""

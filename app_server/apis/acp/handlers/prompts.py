@@ -96,34 +96,40 @@ async def steering(context: PromptContext, params: SteeringRequest) -> SteeringR
     return SteeringResponse(outcome=outcome)
 
 
+def _blocks(
+    command: BuiltinCommand | PromptCommand | None, blocks: tuple[ContentBlock, ...]
+) -> tuple[ContentBlock, ...]:
+    """Return what is said: the text that a command stands for in its place."""
+    match command:
+        case BuiltinCommand():
+            return (TextBlock(text=INIT_PROMPT), *blocks[1:])
+        case PromptCommand():
+            return (TextBlock(text=command.text), *blocks[1:])
+        case None:
+            return blocks
+
+
 async def _served(
     context: PromptContext, session: AcpSession, ticket: Ticket, params: PromptRequest
 ) -> StopReason:
     text = first_text(params.prompt)
-    if text is not None and text.lstrip().startswith("/"):
-        await _read_prompts(context, session)
-    command = None if text is None else session.commands.find(text)
-    blocks = params.prompt
-    match command:
-        case BuiltinCommand(name=Builtin.INIT):
-            blocks = (TextBlock(text=INIT_PROMPT), *blocks[1:])
-        case BuiltinCommand():
-            return await _builtin(context, session, ticket, command)
-        case PromptCommand():
-            blocks = (TextBlock(text=command.text), *blocks[1:])
-        case None:
-            pass
     async with session.turns.order:
-        words = await _words(session, blocks)
-        session.title_from(all_text(params.prompt))
-        turn = await session.turns.submit(ticket, words)
+        if text is not None and text.lstrip().startswith("/"):
+            await _read_prompts(context, session)
+        command = None if text is None else session.commands.find(text)
+        if not isinstance(command, BuiltinCommand) or command.name is Builtin.INIT:
+            words = await _words(session, _blocks(command, params.prompt))
+            session.title_from(all_text(params.prompt))
+            turn = await session.turns.submit(ticket, words)
+            command = None
+    if isinstance(command, BuiltinCommand):
+        return await _builtin(context, session, ticket, command)
     return await session.turns.stop_reason(turn)
 
 
 async def _read_prompts(context: PromptContext, session: AcpSession) -> None:
     """Read the user's prompts, which may have changed since the session began."""
-    async with session.turns.order:
-        prompts = await context.host.prompts()
+    prompts = await context.host.prompts()
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
         session.send("available_commands_update", availableCommands=session.commands.shown())

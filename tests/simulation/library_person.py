@@ -1,0 +1,162 @@
+"""A person who uses the client library (`app_server.client`). What goes over the wire is recorded, and what the library
+says of a turn has to be what the server said.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.client import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    AppServer,
+    CommandApprovalRequest,
+    PatchApprovalRequest,
+    RequestRefused,
+    ServerEnded,
+    ThreadClosed,
+    ThreadHandle,
+    TurnHandle,
+)
+from protocol.structs import Json
+from tests.simulation.people import Gone, ThreadPerson, World, marks_of
+from tests.support.client import Logged, MemoryWire
+
+
+class _RecordedLink:
+    """The client's end of a connection, as the library wants it."""
+
+    def __init__(self, person: "LibraryPerson") -> None:
+        self._person = person
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        async for line in self._person.wire.lines():
+            self._person.hear(line)
+            yield [line]
+
+    async def write(self, data: bytes) -> None:
+        if not self._person.dead:
+            for line in data.splitlines():
+                self._person.log.append(Logged(True, json.loads(line)))
+        await self._person.wire.write(data)
+
+    async def close(self) -> None:
+        await self._person.wire.close()
+
+    async def cause_of_end(self) -> str:
+        return "the server has ended"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["_RecordedLink"]:
+        yield self
+        await self.close()
+
+
+class LibraryPerson(ThreadPerson):
+    """Speaks to the server through the library."""
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+        super().__init__(world, wire, tasks, home)
+        self._server: AppServer | None = None
+        self._connected, self._leaves = anyio.Event(), anyio.Event()
+        self._handles: dict[str, ThreadHandle] = {}
+        self._turns: dict[str, TurnHandle] = {}
+
+    async def read(self) -> None:
+        link = _RecordedLink(self)
+        try:
+            async with AppServer.connect(link, on_approval=self._decide_for_library) as server:  # type: ignore[arg-type]
+                self._server = server
+                self._connected.set()
+                await self._leaves.wait()
+        except ServerEnded:
+            pass
+        finally:
+            self.closed = True
+            self._connected.set()
+            self.wake()
+
+    def asked(self, question: Json) -> None:
+        self.open_questions.append(question)
+
+    async def leave(self) -> None:
+        self._leaves.set()
+        await self.until_closed()
+
+    async def begin(self) -> None:
+        await self._connected.wait()
+
+    async def ask(self, method: str, params: Json) -> Json:
+        try:
+            return {"result": await self._alive().request_raw(method, params)}
+        except RequestRefused as refused:
+            return {"error": {"code": refused.code, "message": refused.message}}
+        except ServerEnded:
+            raise Gone from None
+
+    def _alive(self) -> AppServer:
+        if self._server is None or self.closed or self.left_early or self.dead:
+            raise Gone
+        return self._server
+
+    async def open(self) -> str:
+        try:
+            handle = await self._alive().start_thread(cwd=self.world.workspace)
+        except ServerEnded:
+            raise Gone from None
+        self._handles[handle.id] = handle
+        return handle.id
+
+    async def say(self, thread: str, text: str) -> str | None:
+        handle = self._handles.get(thread)
+        if handle is None:
+            return await super().say(thread, text)
+        self._alive()
+        try:
+            turn = await handle.start_turn(text)
+        except RequestRefused:
+            return None
+        except ServerEnded:
+            raise Gone from None
+        self._turns[turn.id] = turn
+        return turn.id
+
+    async def ended(self, thread: str, turn: str) -> str:
+        if turn not in self._turns:
+            return await super().ended(thread, turn)
+        try:
+            result = await self._turns[turn].result()
+        except (ServerEnded, ThreadClosed):
+            raise Gone from None
+        told = await super().ended(thread, turn)
+        if result.status != told:
+            self.wrong.append(f"the library says that {turn} is {result.status}, and the server {told}")
+        shown = [item.id for item in result.items]
+        if shown != [each for each in self._completed.get(turn, ()) if each in shown]:
+            self.wrong.append(f"the library has other items of {turn} than the server sent: {shown}")
+        return told
+
+    async def history(self, thread: str) -> list[str] | None:
+        try:
+            handle = await self._alive().resume_thread(thread)
+        except RequestRefused:
+            return None
+        except ServerEnded:
+            raise Gone from None
+        self._handles[thread] = handle
+        read = await self.ask("thread/read", {"threadId": thread, "includeTurns": True})
+        return marks_of(read["result"]["thread"]) if "result" in read else None
+
+    async def _decide_for_library(self, request: ApprovalRequest) -> ApprovalAnswer:
+        if not isinstance(request, CommandApprovalRequest | PatchApprovalRequest):
+            return False
+        item = request.params.item_id
+        question = next(each for each in self.open_questions if each["params"].get("itemId") == item)
+        kind = await self.decide(question)
+        if kind == "session":
+            return request.accept_for_thread()
+        return request.cancel() if kind == "abort" else kind in ("yes", "twice")
