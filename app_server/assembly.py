@@ -122,6 +122,8 @@ class EngineAdapters:
         self._mcp_tokens = Lazy(load_mcp_tokens)
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
         self._export: TelemetryExport | None = None
+        self._exports = False
+        """Whether the export was opened, also where none can be."""
         self._opening = anyio.Lock()
 
     def originator(self) -> str:
@@ -161,10 +163,13 @@ class EngineAdapters:
         if config.otel.exporter is OtelExporter.NONE:
             return NO_TELEMETRY
         async with self._opening:
-            if self._export is None:
+            if not self._exports:
                 self._export = await open_export(
                     config.otel, self._user_agent.version, self._wall_clock, self._environment
                 )
+                self._exports = True
+        if self._export is None:
+            return NO_TELEMETRY
         method, claims = self._auth.method(), self._auth.identity()
         return self._export.conversation(
             ConversationFacts(

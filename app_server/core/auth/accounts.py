@@ -6,7 +6,8 @@ It follows the settings, which may forbid logins. A new login cancels the pendin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio.abc import TaskGroup
 from msgspec import Struct
@@ -17,24 +18,22 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.lazy import Lazy
 
 if TYPE_CHECKING:
-    from app_server.core.auth.login import DeviceLoginFlow, LoginFlow
+    from app_server.core.auth.login import DeviceLoginFlow, LoginAttempt, LoginFlow
     from app_server.core.auth.mcp_login import McpLogins
+
+# Most servers are logged in already.
+_OPEN_LOGIN: Lazy[Callable[..., Awaitable[LoginFlow]]] = Lazy(
+    lambda: import_module("app_server.core.auth.login").open_login
+)
+_OPEN_DEVICE_LOGIN: Lazy[Callable[[AuthManager], Awaitable[DeviceLoginFlow]]] = Lazy(
+    lambda: import_module("app_server.core.auth.login").open_device_login
+)
 
 ACCOUNT = ""
 """The purpose of a login at the model's provider; others are named by whom they are for."""
 
 
-class PendingLogin(Protocol):
-    """One attempt, which is run once."""
-
-    async def run_login(self, limit_seconds: float = ...) -> LoginOutcome: ...
-
-    def cancel(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-Flow = TypeVar("Flow", bound=PendingLogin)
+Flow = TypeVar("Flow", bound="LoginAttempt")
 
 
 class OpenLogin(Struct, Generic[Flow], frozen=True):
@@ -59,7 +58,7 @@ class Accounts:
     ) -> None:
         self._auth, self._settings, self._mcp, self._background = auth, settings, mcp, background
         self._originator, self._new_id, self._random = originator, new_id, random
-        self._pending: dict[str, OpenLogin[PendingLogin]] = {}
+        self._pending: dict[str, OpenLogin[LoginAttempt]] = {}
 
     def needs_login(self) -> bool:
         """Return whether the configured provider wants a login. Raises ConfigError."""
@@ -147,31 +146,7 @@ class Accounts:
         limit_seconds: float | None,
     ) -> None:
         try:
-            flow = login.flow
-            outcome = await (flow.run_login() if limit_seconds is None else flow.run_login(limit_seconds))
+            outcome = await login.flow.run_login(limit_seconds)
         finally:
             self._pending.pop(login.id, None)
         on_finished(outcome)
-
-
-class _OpenBrowserLogin(Protocol):
-    async def __call__(
-        self, auth: AuthManager, *, random: Callable[[int], bytes], originator: str
-    ) -> LoginFlow: ...
-
-
-def _load_open_login() -> _OpenBrowserLogin:
-    """Load logins through the browser; most servers are logged in already."""
-    from app_server.core.auth.login import open_login  # noqa: PLC0415
-
-    return open_login
-
-
-def _load_open_device_login() -> Callable[[AuthManager], Awaitable[DeviceLoginFlow]]:
-    from app_server.core.auth.login import open_device_login  # noqa: PLC0415
-
-    return open_device_login
-
-
-_OPEN_LOGIN = Lazy(_load_open_login)
-_OPEN_DEVICE_LOGIN = Lazy(_load_open_device_login)

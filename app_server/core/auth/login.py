@@ -12,7 +12,7 @@ import hmac
 import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
@@ -42,9 +42,6 @@ from app_server.core.errors import AuthError, IssuerUnreachable
 PORTS = (1455, 1457, 0)
 """The issuer knows the first two; any free port is for issuers that accept it."""
 
-LIMIT_SECONDS = 600.0
-"""Timeout of a login that the user does not finish."""
-
 CONNECTION_SECONDS = 10.0
 """Timeout for a request; connections that a browser only keeps ready must not accumulate."""
 
@@ -54,8 +51,48 @@ NOT_FINISHED = "the login was not finished in time"
 logger = logging.getLogger(__name__)
 
 
-class LoginFlow:
-    """One attempt to log in."""
+class LoginAttempt:
+    """One attempt to log in. Its owner runs it once, or closes it."""
+
+    LIMIT_SECONDS: ClassVar[float]
+    """Timeout of a login that the user does not finish."""
+
+    def __init__(self) -> None:
+        self._scope = anyio.CancelScope()
+        self._outcome: LoginOutcome | None = None
+
+    async def run_login(self, limit_seconds: float | None = None) -> LoginOutcome:
+        """Wait until the login succeeds, fails, is cancelled or times out."""
+        limit = self.LIMIT_SECONDS if limit_seconds is None else limit_seconds
+        self._scope.deadline = anyio.current_time() + limit
+        try:
+            with self._scope:
+                await self._run()
+        finally:
+            await self.close()
+        return self._outcome or LoginOutcome(False, NOT_FINISHED)
+
+    def cancel(self) -> None:
+        """End the attempt without a login, from any task. A login that is already stored stays."""
+        self._decide(LoginOutcome(False, CANCELLED))
+        self._scope.cancel()
+
+    async def close(self) -> None:
+        """Release what an attempt holds that is never run; `run_login` releases it itself."""
+
+    async def _run(self) -> None:
+        raise NotImplementedError
+
+    def _decide(self, outcome: LoginOutcome) -> None:
+        """Record the first outcome."""
+        if self._outcome is None:
+            self._outcome = outcome
+
+
+class LoginFlow(LoginAttempt):
+    """A login in the browser of this machine."""
+
+    LIMIT_SECONDS = 600.0
 
     def __init__(
         self,
@@ -66,36 +103,23 @@ class LoginFlow:
         redeem: Callable[[Granted], Awaitable[None]],
     ) -> None:
         """Take what makes a stored login of what the browser brings: `redeem`, which raises AuthError."""
+        super().__init__()
         self.auth_url = auth_url
         self.port = port
-        self._listener = listener
-        self._state = state
-        self._redeem = redeem
-        self._outcome: LoginOutcome | None = None
+        self._listener, self._state, self._redeem = listener, state, redeem
         self._ended = anyio.Event()
         self._claimed = False
 
-    async def run_login(self, limit_seconds: float = LIMIT_SECONDS) -> LoginOutcome:
-        """Serve the callback until the login succeeds, fails, is cancelled or times out."""
-        try:
-            with anyio.move_on_after(limit_seconds):
-                async with anyio.create_task_group() as connections:
-                    connections.start_soon(self._listener.serve, self._serve)
-                    await self._ended.wait()
-                    connections.cancel_scope.cancel()
-        finally:
-            await self.close()
-        return self._outcome or LoginOutcome(False, NOT_FINISHED)
-
-    def cancel(self) -> None:
-        """End the flow without a login, from any task. A login that is already stored stays."""
-        self._decide(LoginOutcome(False, CANCELLED))
-        self._ended.set()
-
     async def close(self) -> None:
-        """Release the port of a flow that is never run; `run_login` releases it itself."""
         with anyio.CancelScope(shield=True):
             await self._listener.aclose()
+
+    async def _run(self) -> None:
+        """Serve the callback."""
+        async with anyio.create_task_group() as connections:
+            connections.start_soon(self._listener.serve, self._serve)
+            await self._ended.wait()
+            connections.cancel_scope.cancel()
 
     async def _serve(self, stream: SocketStream) -> None:
         async with stream:
@@ -137,11 +161,6 @@ class LoginFlow:
             return page(HTTPStatus.BAD_GATEWAY, f"The login failed: {error}")
         self._decide(LoginOutcome(True))
         return page(HTTPStatus.OK, "You are logged in. You may close this window.")
-
-    def _decide(self, outcome: LoginOutcome) -> None:
-        """Record the first outcome; the flow ends after the response to the browser."""
-        if self._outcome is None:
-            self._outcome = outcome
 
 
 async def open_login(
@@ -186,38 +205,25 @@ async def _read_head(stream: SocketStream) -> bytes:
     return head
 
 
-CODE_SECONDS = 900.0
-"""So long the code is valid at the issuer."""
+class DeviceLoginFlow(LoginAttempt):
+    """A login with a code that the user types elsewhere. `open_device_login` creates it."""
 
-
-class DeviceLoginFlow:
-    """One attempt to log in. `open_device_login` creates it."""
+    LIMIT_SECONDS = 900.0
+    """So long the code is valid at the issuer."""
 
     def __init__(self, auth: AuthManager, code: DeviceCode) -> None:
+        super().__init__()
         self.verification_url = auth.issuer.device_page
         self.user_code = code.user_code
         self._auth, self._code = auth, code
-        self._scope = anyio.CancelScope()
-        self._cancelled = False
 
-    async def run_login(self, limit_seconds: float = CODE_SECONDS) -> LoginOutcome:
-        """Ask the issuer until the user has agreed, the login is cancelled or the time is up."""
-        self._scope.deadline = anyio.current_time() + limit_seconds
-        with self._scope:
-            try:
-                await self._finish(await self._granted())
-            except AuthError as error:
-                return LoginOutcome(False, str(error))
-            return LoginOutcome(True)
-        return LoginOutcome(False, CANCELLED if self._cancelled else NOT_FINISHED)
-
-    def cancel(self) -> None:
-        """End the flow without a login, from any task. A login that is already stored stays."""
-        self._cancelled = True
-        self._scope.cancel()
-
-    async def close(self) -> None:
-        """Release nothing: there is no port."""
+    async def _run(self) -> None:
+        """Ask the issuer until the user has agreed."""
+        try:
+            await self._finish(await self._granted())
+        except AuthError as error:
+            self._decide(LoginOutcome(False, str(error)))
+        self._decide(LoginOutcome(True))
 
     async def _granted(self) -> DeviceGrant:
         while True:

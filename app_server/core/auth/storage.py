@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from app_server.core import remedies
 from app_server.core.config.safe_file import (
     UnreadableFileError,
@@ -20,12 +22,14 @@ from app_server.core.config.safe_file import (
     write_file_atomically,
 )
 from app_server.core.errors import AuthError
-from protocol.structs import Discreet
+from protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
     from protocol.structs import Json
 
 AUTH_FILE = "auth.json"
+API_KEY = "OPENAI_API_KEY"
+"""The field of the file that is always there."""
 FILE_MODE = 0o600
 MAX_BYTES = 1024 * 1024
 
@@ -36,13 +40,13 @@ class Tokens(Discreet, frozen=True, kw_only=True):
     """The tokens of a ChatGPT login."""
 
     HIDDEN = ("id_token", "access_token", "refresh_token")
-    id_token: str
+    id_token: str = ""
     access_token: str
-    refresh_token: str
+    refresh_token: str = ""
     account_id: str | None = None
 
 
-class StoredAuth(Discreet, frozen=True, kw_only=True):
+class StoredAuth(Discreet, frozen=True, kw_only=True, rename={"api_key": API_KEY}):
     """The content of auth.json."""
 
     HIDDEN = ("api_key",)
@@ -93,56 +97,22 @@ def delete_auth(home: Path) -> bool:
 
 
 def _decode(raw: Json) -> StoredAuth:
-    if not isinstance(raw, dict):
+    """Read the content of the file. Raises ValueError."""
+    known = filled(raw)
+    if "tokens" in known:
+        known["tokens"] = filled(known["tokens"])
+    stored = msgspec.convert(known, StoredAuth)
+    time = stored.last_refresh
+    return stored if time is None or time.tzinfo else replace(stored, last_refresh=time.replace(tzinfo=UTC))
+
+
+def filled(table: Json) -> dict[str, Json]:
+    """Return the fields of stored credentials that say something: neither null nor an empty text. Raises ValueError."""
+    if not isinstance(table, dict):
         raise ValueError("not an object")
-    tokens = raw.get("tokens")
-    return StoredAuth(
-        api_key=_optional(raw.get("OPENAI_API_KEY")),
-        tokens=None if tokens is None else _decode_tokens(tokens),
-        last_refresh=_decode_time(raw.get("last_refresh")),
-    )
-
-
-def _decode_tokens(raw: Json) -> Tokens:
-    if not isinstance(raw, dict):
-        raise ValueError("tokens: not an object")
-    texts = [_optional(raw.get(key)) for key in ("id_token", "access_token", "refresh_token")]
-    id_token, access_token, refresh_token = texts
-    if access_token is None:
-        raise ValueError("tokens: no access token")
-    return Tokens(
-        id_token=id_token or "",
-        access_token=access_token,
-        refresh_token=refresh_token or "",
-        account_id=_optional(raw.get("account_id")),
-    )
-
-
-def _decode_time(raw: Json) -> datetime | None:
-    text = _optional(raw)
-    if text is None:
-        return None
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return {key: value for key, value in table.items() if value not in (None, "")}
 
 
 def _encode(auth: StoredAuth) -> dict[str, Json]:
-    """Return the content of the file: always with the field of the API key, with the others only if known."""
-    raw: dict[str, Json] = {"OPENAI_API_KEY": auth.api_key}
-    if auth.tokens is not None:
-        raw["tokens"] = {
-            "id_token": auth.tokens.id_token,
-            "access_token": auth.tokens.access_token,
-            "refresh_token": auth.tokens.refresh_token,
-            "account_id": auth.tokens.account_id,
-        }
-    if auth.last_refresh is not None:
-        time = auth.last_refresh.astimezone(UTC)
-        raw["last_refresh"] = time.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return raw
-
-
-def _optional(value: Json) -> str | None:
-    if value is None or isinstance(value, str):
-        return value or None
-    raise ValueError("not a string")
+    raw = msgspec.to_builtins(auth)
+    return {key: value for key, value in raw.items() if value is not None or key == API_KEY}

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.config.types import OtelConfig, OtelExporter
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.telemetry.telemetry_events import (
-    NO_TELEMETRY,
     Attribute,
     ConversationFacts,
     ConversationTelemetry,
-    EventTelemetry,
+    Reporting,
 )
 from app_server.core.threads import run_in_thread
 
@@ -28,72 +28,52 @@ log = logging.getLogger(__name__)
 CLOSE_SECONDS = 3.0
 
 
-class TelemetryExport(Protocol):
-    """One per process."""
-
-    def conversation(self, facts: ConversationFacts) -> ConversationTelemetry: ...
-
-    async def close(self) -> None:
-        """Send the remaining events, within a time limit."""
-
-
-class NoExport:
-    """Off."""
-
-    __slots__ = ()
-
-    def conversation(self, facts: ConversationFacts) -> ConversationTelemetry:
-        return NO_TELEMETRY
-
-    async def close(self) -> None:
-        pass
-
-
 class _Provider(Protocol):
     def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None: ...
 
     def shutdown(self) -> None: ...
 
 
-class OtelExport:
-    """On: events of every conversation go to one collector."""
+class TelemetryExport(Struct, frozen=True):
+    """Sends events of every conversation to one collector. One per process."""
 
-    def __init__(self, provider: _Provider, clock: Callable[[], float], *, log_user_prompt: bool) -> None:
-        self._provider = provider
-        self._clock = clock
-        self._log_user_prompt = log_user_prompt
+    provider: _Provider
+    clock: Callable[[], float]
+    log_user_prompt: bool
 
     def conversation(self, facts: ConversationFacts) -> ConversationTelemetry:
-        return EventTelemetry(self._provider.emit, facts, self._clock, self._log_user_prompt)
+        return ConversationTelemetry(Reporting(self.provider.emit, facts, self.clock, self.log_user_prompt))
 
     async def close(self) -> None:
+        """Send the remaining events, within a time limit."""
         with anyio.move_on_after(CLOSE_SECONDS, shield=True) as scope:
-            await run_in_thread(self._provider.shutdown, abandon_on_cancel=True)
+            await run_in_thread(self.provider.shutdown, abandon_on_cancel=True)
         if scope.cancelled_caught:
             log.warning("the last telemetry could not be sent in time")
 
 
 async def open_export(
     config: OtelConfig, version: str, clock: Callable[[], float], env: Mapping[str, str]
-) -> TelemetryExport:
-    """Return what the table `[otel]` asks for. `clock` gives seconds since 1970; `env` is the user's environment,
-    which names proxies and certificates. Never raises; a failure is logged.
+) -> TelemetryExport | None:
+    """Return what the table `[otel]` asks for; None is nothing. Never raises; a failure is logged.
+
+    `clock` gives seconds since 1970; `env` is the user's environment, which names proxies and certificates.
     """
     if config.exporter is OtelExporter.NONE:
-        return NoExport()
+        return None
     if not config.endpoint:
         log.warning("telemetry is off: the table [otel] names no endpoint")
-        return NoExport()
+        return None
     try:
         provider = await run_in_thread(_provider, config, version, env)
     except ImportError as error:
         missing = f"{error.name} is not installed (it comes with the extra `otel`)" if error.name else error
         log.warning("telemetry is off: %s", missing)
-        return NoExport()
+        return None
     except (TrustUnavailable, ValueError) as error:
         log.warning("telemetry is off: %s", error)
-        return NoExport()
-    return OtelExport(provider, clock, log_user_prompt=config.log_user_prompt)
+        return None
+    return TelemetryExport(provider, clock, config.log_user_prompt)
 
 
 def _provider(config: OtelConfig, version: str, env: Mapping[str, str]) -> _Provider:

@@ -1,8 +1,8 @@
 """What a session reports as telemetry, and the events that are built of it. Pure; a sink exports them.
 
-The session calls the methods of `ConversationTelemetry` unconditionally; `EventTelemetry` builds and sends. Names and
-attributes are those of codex 0.58, which dashboards know. Attributes without a value are omitted. Events contain the
-text of a prompt only if the user's settings allow it.
+The session calls the methods of `ConversationTelemetry` unconditionally. Names and attributes are those of codex 0.58,
+which dashboards know. Attributes without a value are omitted. Events contain the text of a prompt only if the user's
+settings allow it.
 """
 
 from __future__ import annotations
@@ -10,47 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from app_server.core.config.types import Config
 from protocol.events.turn import TokenUsage
 from protocol.structs import Discreet
-
-
-class ConversationTelemetry:
-    """The events of one conversation. No method blocks or raises."""
-
-    __slots__ = ()
-
-    def conversation_starts(self, config: Config) -> None: ...
-
-    def api_request(
-        self,
-        attempt: int,
-        duration_ms: int,
-        *,
-        status: int | None = None,
-        error: str | None = None,
-        cf_ray: str | None = None,
-    ) -> None:
-        """Record one HTTP request to the model; `error` where it failed."""
-
-    def sse_event(self, kind: str, duration_ms: int, *, error: str | None = None) -> None:
-        """Record one event of the model's stream, and how long it was waited for."""
-
-    def response_completed(self, usage: TokenUsage) -> None:
-        """Record the last event of a stream, with what the response cost."""
-
-    def user_prompt(self, prompt: str) -> None: ...
-
-    def tool_decision(self, tool_name: str, call_id: str, decision: str, source: str) -> None:
-        """Record approved, approved_for_session, denied or abort; `source` is config or user."""
-
-    def tool_result(
-        self, tool_name: str, call_id: str, arguments: str, duration_ms: int, *, success: bool, output: str
-    ) -> None: ...
-
-
-NO_TELEMETRY = ConversationTelemetry()
-
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024
@@ -77,13 +41,21 @@ class ConversationFacts(Discreet, frozen=True, kw_only=True):
     account_email: str | None = None
 
 
-class EventTelemetry(ConversationTelemetry):
-    """Builds the events of one conversation and passes them to a sink."""
+class Reporting(Struct, frozen=True):
+    """Where the events of one conversation go, and what all of them have."""
 
-    def __init__(
-        self, sink: Sink, facts: ConversationFacts, clock: Callable[[], float], log_user_prompt: bool = False
-    ) -> None:
-        self.sink, self.facts, self.clock, self.log_user_prompt = sink, facts, clock, log_user_prompt
+    sink: Sink
+    facts: ConversationFacts
+    clock: Callable[[], float]
+    """Gives seconds since 1970."""
+    log_user_prompt: bool = False
+
+
+class ConversationTelemetry:
+    """Builds the events of one conversation, where they are reported. No method blocks or raises."""
+
+    def __init__(self, to: Reporting | None) -> None:
+        self._to = to
 
     def conversation_starts(self, config: Config) -> None:
         effort = config.model.effort
@@ -112,6 +84,7 @@ class EventTelemetry(ConversationTelemetry):
         error: str | None = None,
         cf_ray: str | None = None,
     ) -> None:
+        """Record one HTTP request to the model; `error` where it failed."""
         self._emit(
             "codex.api_request",
             {
@@ -124,11 +97,13 @@ class EventTelemetry(ConversationTelemetry):
         )
 
     def sse_event(self, kind: str, duration_ms: int, *, error: str | None = None) -> None:
+        """Record one event of the model's stream, and how long it was waited for."""
         self._emit(
             "codex.sse_event", {"event.kind": kind, "duration_ms": duration_ms, "error.message": error}
         )
 
     def response_completed(self, usage: TokenUsage) -> None:
+        """Record the last event of a stream, with what the response cost."""
         self._emit(
             "codex.sse_event",
             {
@@ -142,10 +117,11 @@ class EventTelemetry(ConversationTelemetry):
         )
 
     def user_prompt(self, prompt: str) -> None:
-        shown = prompt if self.log_user_prompt else REDACTED
+        shown = prompt if self._to is not None and self._to.log_user_prompt else REDACTED
         self._emit("codex.user_prompt", {"prompt_length": len(prompt), "prompt": shown})
 
     def tool_decision(self, tool_name: str, call_id: str, decision: str, source: str) -> None:
+        """Record approved, approved_for_session, denied or abort; `source` is config or user."""
         self._emit(
             "codex.tool_decision",
             {"tool_name": tool_name, "call_id": call_id, "decision": decision, "source": source},
@@ -167,7 +143,9 @@ class EventTelemetry(ConversationTelemetry):
         )
 
     def _emit(self, name: str, own: Mapping[str, Attribute | None]) -> None:
-        now, facts = self.clock(), self.facts
+        if self._to is None:
+            return
+        now, facts = self._to.clock(), self._to.facts
         attributes: dict[str, Attribute | None] = {
             "event.name": name,
             "event.timestamp": timestamp(now),
@@ -181,7 +159,12 @@ class EventTelemetry(ConversationTelemetry):
             "slug": facts.slug,
             **own,
         }
-        self.sink(name, now, {key: _bounded(value) for key, value in attributes.items() if value is not None})
+        self._to.sink(
+            name, now, {key: _bounded(value) for key, value in attributes.items() if value is not None}
+        )
+
+
+NO_TELEMETRY = ConversationTelemetry(None)
 
 
 def timestamp(seconds: float) -> str:

@@ -50,7 +50,7 @@ def test_a_time_with_nanoseconds_is_read(tmp_path: Path) -> None:
     )
     stored = read_auth(tmp_path)
     assert stored is not None
-    assert stored.last_refresh == datetime(2025, 11, 20, 10, 11, 12, 123456, UTC)
+    assert stored.last_refresh == datetime(2025, 11, 20, 10, 11, 12, 123457, UTC)
 
 
 def test_a_readable_file_becomes_private_when_written(tmp_path: Path) -> None:

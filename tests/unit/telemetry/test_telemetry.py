@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,12 +20,12 @@ from app_server.core.config.types import (
     OtelProtocol,
     ProviderConfig,
 )
-from app_server.core.telemetry.export import NoExport, open_export
+from app_server.core.telemetry.export import TelemetryExport, open_export
 from app_server.core.telemetry.telemetry_events import (
     NO_TELEMETRY,
     ConversationFacts,
     ConversationTelemetry,
-    EventTelemetry,
+    Reporting,
     timestamp,
 )
 from protocol.events.turn import TokenUsage
@@ -57,6 +58,12 @@ def config() -> Config:
         mcp_servers=MappingProxyType({"two": server, "one": replace(server, name="one")}),
         profile="mine",
     )
+
+
+async def opened(settings: OtelConfig, env: Mapping[str, str]) -> TelemetryExport:
+    export = await open_export(settings, "1.2.3", lambda: NOW, env)
+    assert export is not None
+    return export
 
 
 def report_everything(telemetry: ConversationTelemetry) -> None:
@@ -98,7 +105,7 @@ async def test_a_collector_finds_every_event_of_the_catalogue(protocol: OtelProt
             headers={"x-token": "t"},
             protocol=protocol,
         )
-        export = await open_export(settings, "1.2.3", lambda: NOW, {})
+        export = await opened(settings, {})
         report_everything(export.conversation(FACTS))
         await export.close()
 
@@ -189,14 +196,16 @@ def test_a_prompt_is_given_away_only_where_the_user_allowed_it() -> None:
     told: list[Json] = []
     for allowed in (False, True):
         sink = lambda name, seconds, attributes: told.append(attributes["prompt"])  # noqa: E731
-        EventTelemetry(sink, FACTS, lambda: NOW, allowed).user_prompt("words")
+        ConversationTelemetry(Reporting(sink, FACTS, lambda: NOW, allowed)).user_prompt("words")
     assert told == ["[REDACTED]", "words"]
 
 
 def test_a_long_text_is_cut() -> None:
     told: list[Json] = []
     sink = lambda name, seconds, attributes: told.append(attributes["output"])  # noqa: E731
-    EventTelemetry(sink, FACTS, lambda: NOW).tool_result("t", "c", "{}", 1, success=True, output="x" * 10**6)
+    ConversationTelemetry(Reporting(sink, FACTS, lambda: NOW)).tool_result(
+        "t", "c", "{}", 1, success=True, output="x" * 10**6
+    )
     assert len(told[0]) < 100_000
 
 
@@ -205,13 +214,9 @@ def test_times_are_utc_to_the_millisecond() -> None:
 
 
 async def test_without_an_exporter_no_telemetry_is_sent(caplog: pytest.LogCaptureFixture) -> None:
-    export = await open_export(OtelConfig(), "1", lambda: NOW, {})
-    assert export.conversation(FACTS) is NO_TELEMETRY
-    report_everything(export.conversation(FACTS))
-    await export.close()
-    assert isinstance(
-        await open_export(OtelConfig(exporter=OtelExporter.OTLP_HTTP), "1", lambda: NOW, {}), NoExport
-    )
+    assert await open_export(OtelConfig(), "1", lambda: NOW, {}) is None
+    report_everything(NO_TELEMETRY)
+    assert await open_export(OtelConfig(exporter=OtelExporter.OTLP_HTTP), "1", lambda: NOW, {}) is None
     assert "names no endpoint" in caplog.text
 
 
@@ -234,7 +239,7 @@ async def test_without_the_extra_there_is_a_warning_and_no_telemetry(
     settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint="http://127.0.0.1:9")
     with caplog.at_level(logging.WARNING):
         export = await open_export(settings, "1", lambda: NOW, {})
-    assert isinstance(export, NoExport)
+    assert export is None
     assert "extra `otel`" in caplog.text
 
 
@@ -250,7 +255,7 @@ async def test_events_go_the_way_that_the_users_environment_names(
     with collector.running() as endpoint:
         for url, env in ((endpoint, {}), ("http://collector.test/v1/logs", {"HTTP_PROXY": endpoint})):
             settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=url, protocol=protocol)
-            export = await open_export(settings, "1", lambda: NOW, env)
+            export = await opened(settings, env)
             export.conversation(FACTS).sse_event("x", 1)
             await export.close()
     assert [headers["host"] for headers in collector.headers] == [
@@ -266,7 +271,7 @@ async def test_certificates_that_cannot_be_read_turn_it_off(
     pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
     settings = OtelConfig(exporter=exporter, endpoint="https://collector.test/v1/logs")
     export = await open_export(settings, "1", lambda: NOW, {"SSL_CERT_FILE": "/nowhere/at/all"})
-    assert isinstance(export, NoExport)
+    assert export is None
     assert "SSL_CERT_FILE names no file" in caplog.text
 
 
@@ -278,7 +283,7 @@ async def test_a_failing_collector_loses_only_its_events(protocol: OtelProtocol)
     collector = Collector(status=400)
     with collector.running() as endpoint:
         settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint, protocol=protocol)
-        export = await open_export(settings, "1", lambda: NOW, {})
+        export = await opened(settings, {})
         report_everything(export.conversation(FACTS))
         await export.close()
     assert len(collector.headers) == 1
@@ -291,7 +296,7 @@ async def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
     released = threading.Event()
     with Collector(hang=released).running() as endpoint:
         settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint)
-        export = await open_export(settings, "1", lambda: NOW, {})
+        export = await opened(settings, {})
         report_everything(export.conversation(FACTS))
         await export.close()
         assert not released.is_set()
