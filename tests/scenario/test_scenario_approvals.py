@@ -197,34 +197,6 @@ async def test_a_question_may_be_answered_by_an_operation(world: MakeWorld) -> N
         assert (w.workspace / "made.txt").exists()
 
 
-async def test_asking_for_more_than_the_sandbox_gives_asks_with_the_reason(world: MakeWorld) -> None:
-    call = script("echo made > made.txt", with_escalated_permissions=True, justification="it has to be")
-    config = {"approval_policy": "on-request", "sandbox_mode": "read-only"}
-    async with world(reply(call), reply(says("ok")), config=config) as w:
-        w.client.decide("execCommandApproval", "approved")
-        turn = await w.client.turn(await w.open())
-        assert (w.workspace / "made.txt").exists()
-    assert [e["reason"] for e in turn.of("exec_approval_request")] == ["it has to be"]
-
-
-async def test_with_the_policy_never_more_is_refused_without_asking(world: MakeWorld) -> None:
-    call = script("echo made > made.txt", with_escalated_permissions=True, justification="please")
-    async with world(reply(call), reply(says("ok")), config={"sandbox_mode": "read-only"}) as w:
-        turn = await w.client.turn(await w.open())
-        assert not (w.workspace / "made.txt").exists()
-    assert "exec_approval_request" not in turn.kinds()
-    assert "policy" in w.model.requests[1].outputs()["c1"]
-
-
-async def test_what_the_sandbox_refused_asks_on_failure(world: MakeWorld) -> None:
-    config = {"approval_policy": "on-failure", "sandbox_mode": "read-only"}
-    async with world(reply(MAKE), reply(says("ok")), config=config) as w:
-        w.client.decide("execCommandApproval", "approved")
-        turn = await w.client.turn(await w.open())
-        assert (w.workspace / "made.txt").read_text() == "made\n"
-    assert turn.kinds().count("exec_approval_request") == 1
-
-
 @pytest.mark.parametrize(("word", "made"), [("approved", True), ("denied", False)])
 async def test_a_run_without_the_sandbox_is_a_second_question(
     world: MakeWorld, word: str, made: bool
@@ -237,21 +209,6 @@ async def test_a_run_without_the_sandbox_is_a_second_question(
     asked = [(event["call_id"], event.get("reason")) for event in turn.of("exec_approval_request")]
     assert asked == [("c1", None), ("c1", "command failed; retry without sandbox?")]
     assert len(turn.of("exec_command_begin")) == len(turn.of("exec_command_end")) == 1
-
-
-async def test_consent_for_the_session_ends_with_the_policy_that_it_was_given_under(world: MakeWorld) -> None:
-    config = {"approval_policy": "untrusted", "sandbox_mode": "danger-full-access"}
-    replies = [reply(MAKE), reply(says("ok")), reply(MAKE), reply(says("ok"))]
-    async with world(*replies, config=config) as w:
-        w.client.decide("execCommandApproval", "approved_for_session", "denied")
-        conversation = await w.open()
-        await w.client.turn(conversation)
-        (w.workspace / "made.txt").unlink()
-        policy = {"type": "override_turn_context", "sandbox_policy": {"mode": "read-only"}}
-        await w.client.submit(conversation, policy)
-        second = await w.client.turn(conversation)
-        assert len(second.of("exec_approval_request")) == 1
-        assert not (w.workspace / "made.txt").exists()
 
 
 @pytest.mark.parametrize(("word", "applied"), [("approved", True), ("denied", False), ("decline", False)])

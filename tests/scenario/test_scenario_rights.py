@@ -8,7 +8,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.client import Refused
-from tests.support.editor import Editor
+from tests.support.editor import Editor, opened
 from tests.support.scripted_model import Reply, failure, patches, reply, says, script
 from tests.support.thread_client import ended, say, start, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
@@ -367,10 +367,9 @@ async def talk(w: World, api: str) -> None:
             w.client.decide("item/fileChange/requestApproval", {"decision": "decline"})
             await say(w.client, await start(w.client, cwd=str(w.workspace)))
         case _:
-            editor = Editor(w)
-            await editor.start()
+            editor, session = await opened(w)
             editor.permit("reject_once")
-            await editor.ends(await editor.session())
+            await editor.ends(session)
 
 
 def told(w: World) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.client import Matcher
-from tests.support.editor import EVERYTHING, Editor, diffs, opened
+from tests.support.editor import EVERYTHING, Editor, diffs, loaded, opened
 from tests.support.scripted_model import (
     Hold,
     Reply,
@@ -375,9 +375,7 @@ async def test_moved_and_deleted_files_have_their_kinds_and_both_sides(world: Ma
         assert [moved["status"], deleted["status"]] == ["completed", "completed"]
         live = editor.calls()
     async with world(acp=True) as w:
-        again = Editor(w)
-        await again.start()
-        await w.client.call("session/load", again.opening(sessionId=session))
+        again, _ = await loaded(w, session)
         for id, call in again.calls().items():
             assert [call[key] for key in ("kind", "title", "status", "locations")] == [
                 live[id][key] for key in ("kind", "title", "status", "locations")

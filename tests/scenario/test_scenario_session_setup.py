@@ -13,7 +13,7 @@ from app_server.apis.acp.handlers import requests
 from protocol.structs import Json
 from tests.process.test_accounts import browse
 from tests.scenario.test_scenario_session_prompts import PNG, mcp_server
-from tests.support.editor import EVERYTHING, Editor, opened
+from tests.support.editor import EVERYTHING, Editor, loaded, opened
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, patches, reply, says, script
 from tests.support.world import MakeWorld
 from tests.unit.auth.oauth_issuer import ScriptedIssuer, scripted_issuer
@@ -179,9 +179,7 @@ async def test_a_replay_shows_what_was_live(world: MakeWorld) -> None:
         await editor.ends(session, "look at this", picture, "please")
         live, said = editor.calls(), (editor.text(), editor.text("agent_thought_chunk"))
     async with world(acp=True) as w:
-        again = Editor(w, {"_meta": {"terminal_output": True}})
-        await again.start()
-        await w.client.call("session/load", again.opening(sessionId=session))
+        again, _ = await loaded(w, session, {"_meta": {"terminal_output": True}})
         told = again.calls()
         assert {id: [call.get(key) for key in kept] for id, call in told.items()} == {
             id: [call.get(key) for key in kept] for id, call in live.items()
@@ -209,9 +207,7 @@ async def test_a_call_whose_end_was_never_stored_is_told_as_failed(world: MakeWo
     lines = [line for line in path.read_text().splitlines() if "function_call_output" not in line]
     path.write_text("\n".join(lines) + "\n")
     async with world(acp=True) as w:
-        again = Editor(w)
-        await again.start()
-        await w.client.call("session/load", again.opening(sessionId=session))
+        again, _ = await loaded(w, session)
         assert [call["seen"] for call in again.calls().values()] == [["failed"]]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.client import Refused
-from tests.support.editor import EVERYTHING, Editor, diffs, opened
+from tests.support.editor import EVERYTHING, Editor, diffs, loaded, opened
 from tests.support.scripted_model import (
     Hold,
     begins_to_say,
@@ -35,9 +35,8 @@ async def test_commands_are_announced_with_the_session_and_never_before_its_id(w
 
 async def test_a_command_is_one_call_with_its_output(world: MakeWorld) -> None:
     async with world(reply(script("echo out; exit 3")), reply(says("done")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        assert await editor.ends(await editor.session()) == "end_turn"
+        editor, session = await opened(w)
+        assert await editor.ends(session) == "end_turn"
         (call,) = editor.calls().values()
         assert call["seen"] == ["pending", "in_progress", "failed"]
         assert (call["kind"], call["title"], call["rawOutput"]) == (
@@ -51,9 +50,8 @@ async def test_a_command_is_one_call_with_its_output(world: MakeWorld) -> None:
 
 async def test_clients_that_show_terminals_get_the_output_as_it_comes(world: MakeWorld) -> None:
     async with world(reply(script("echo out")), reply(says("done")), acp=True) as w:
-        editor = Editor(w, {"_meta": {"terminal_output": True}})
-        await editor.start()
-        await editor.ends(await editor.session())
+        editor, session = await opened(w, {"_meta": {"terminal_output": True}})
+        await editor.ends(session)
         metas = [each["_meta"] for each in editor.updates() if "_meta" in each]
         assert [next(iter(meta)) for meta in metas] == ["terminal_info", "terminal_output", "terminal_exit"]
         assert metas[1]["terminal_output"]["data"] == "out\n"
@@ -71,10 +69,9 @@ async def test_clients_that_show_terminals_get_the_output_as_it_comes(world: Mak
 )
 async def test_permission_is_asked(world: MakeWorld, option: str, end: str, made: bool, status: str) -> None:
     async with world(reply(script("echo > made")), reply(says("done")), config=ASKS, acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
+        editor, session = await opened(w)
         editor.permit(option)
-        assert await editor.ends(await editor.session()) == end
+        assert await editor.ends(session) == end
         assert (w.workspace / "made").exists() is made
         (call,) = editor.calls().values()
         assert (call["seen"][0], call["seen"][-1]) == ("pending", status)
@@ -89,10 +86,9 @@ async def test_the_reason_and_the_whole_command_are_shown(world: MakeWorld) -> N
         config={"approval_policy": "on-request", "sandbox_mode": "read-only"},
         acp=True,
     ) as w:
-        editor = Editor(w)
-        await editor.start()
+        editor, session = await opened(w)
         editor.permit("decline")
-        assert await editor.ends(await editor.session()) == "end_turn"
+        assert await editor.ends(session) == "end_turn"
         call = (await editor.asked())["params"]["toolCall"]
         text = "\n".join(each["content"]["text"] for each in call["content"])
         assert "because of the network" in text
@@ -105,9 +101,8 @@ async def test_a_patch_shows_whole_texts_and_where_it_changes_them(world: MakeWo
     async with world(
         reply(patches(text)), reply(says("done")), files={"old.txt": "1\n2\nkeep\na\n5\n6\n"}, acp=True
     ) as w:
-        editor = Editor(w)
-        await editor.start()
-        await editor.ends(await editor.session())
+        editor, session = await opened(w)
+        await editor.ends(session)
         (call,) = editor.calls().values()
         assert (call["kind"], call["title"]) == ("edit", "Edit 2 files")
         assert diffs(call) == {
@@ -156,10 +151,8 @@ async def test_a_session_is_told_again_and_goes_on(world: MakeWorld) -> None:
         await editor.ends(session, "please")
         live = editor.calls()
     async with world(reply(says("more")), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        loaded = await w.client.call("session/load", editor.opening(sessionId=session))
-        assert loaded["modes"]["currentModeId"] == "agent-full-access"
+        editor, answer = await loaded(w, session)
+        assert answer["modes"]["currentModeId"] == "agent-full-access"
         assert (editor.text("user_message_chunk"), editor.text()) == ("please", "hellodone")
         told = editor.calls()
         assert told.keys() == live.keys()
@@ -227,10 +220,8 @@ async def test_options_are_chosen_and_come_back(world: MakeWorld) -> None:
         body = w.model.requests[0].body
         assert (body["model"], body["reasoning"]["effort"]) == ("gpt-5.1-codex", "high")
     async with world(acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        loaded = await w.client.call("session/load", editor.opening(sessionId=session))
-        now = {each["id"]: each["currentValue"] for each in loaded["configOptions"]}
+        editor, answer = await loaded(w, session)
+        now = {each["id"]: each["currentValue"] for each in answer["configOptions"]}
         assert now == {"mode": "read-only", "model": "gpt-5.1-codex", "reasoning_effort": "high"}
 
 
@@ -293,12 +284,11 @@ async def test_unsaved_text_is_patched_through_the_editor_once_allowed(
     replies = reply(patches(UPDATE.format("unsaved"))), reply(says("done"))
     config = {"approval_policy": "on-request", "sandbox_mode": "read-only"}
     async with world(*replies, config=config, files={"open.txt": "saved\n"}, acp=True) as w:
-        editor = Editor(w, EVERYTHING)
-        await editor.start()
+        editor, session = await opened(w, EVERYTHING)
         editor.permit("allow_once" if allowed else "decline")
         w.client.decide("fs/read_text_file", {"content": "unsaved\nrest\n"})
         w.client.decide("fs/write_text_file", {})
-        assert await editor.ends(await editor.session()) == "end_turn"
+        assert await editor.ends(session) == "end_turn"
         (call,) = editor.calls().values()
         path = str(w.workspace / "open.txt")
         assert diffs(call)[path] == ("unsaved\nrest\n", "patched\nrest\n")
@@ -315,10 +305,9 @@ async def test_the_editor_is_not_asked_for_a_file_outside_before_the_user_is(wor
     replies = reply(patches(patch)), reply(says("done"))
     async with world(*replies, config=config, tables=table, acp=True) as w:
         (w.root / "outside.txt").write_text("old\n")
-        editor = Editor(w, EVERYTHING)
-        await editor.start()
+        editor, session = await opened(w, EVERYTHING)
         editor.permit("decline")
-        assert await editor.ends(await editor.session()) == "end_turn"
+        assert await editor.ends(session) == "end_turn"
         methods = [m["method"] for m in w.client.received() if "method" in m]
         assert "session/request_permission" in methods
         assert "fs/read_text_file" not in methods
@@ -347,9 +336,8 @@ async def test_an_editor_that_fails_is_done_without(world: MakeWorld) -> None:
 async def test_a_client_that_announced_no_files_is_asked_for_none(world: MakeWorld) -> None:
     replies = reply(patches(UPDATE.format("saved"))), reply(says("done"))
     async with world(*replies, files={"open.txt": "saved\n"}, acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        await editor.ends(await editor.session())
+        editor, session = await opened(w)
+        await editor.ends(session)
         methods = {m["method"] for m in w.client.received() if "method" in m}
         assert methods == {"session/update"}
 
@@ -387,9 +375,8 @@ async def test_a_prompt_that_was_written_meanwhile_is_a_command(world: MakeWorld
 async def test_an_answer_that_was_cut_is_a_stop_reason(world: MakeWorld, why: str, reason: str) -> None:
     cut = {"type": "response.incomplete", "response": {"incomplete_details": {"reason": why}}}
     async with world(reply(cut), acp=True) as w:
-        editor = Editor(w)
-        await editor.start()
-        assert await editor.ends(await editor.session()) == reason
+        editor, session = await opened(w)
+        assert await editor.ends(session) == reason
 
 
 async def test_a_session_that_codex_058_stored_is_listed_and_told(world: MakeWorld) -> None:

@@ -97,3 +97,10 @@ async def opened(w: World, capabilities: Json = None, **more: Json) -> tuple[Edi
     editor = Editor(w, capabilities or {})
     await editor.start()
     return editor, await editor.session(**more)
+
+
+async def loaded(w: World, session: str, capabilities: Json = None) -> tuple[Editor, Json]:
+    """An editor that goes on with a stored session, and the answer."""
+    editor = Editor(w, capabilities or {})
+    await editor.start()
+    return editor, await w.client.call("session/load", editor.opening(sessionId=session))

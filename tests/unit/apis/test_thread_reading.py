@@ -187,19 +187,6 @@ async def test_threads_that_are_not_there(tmp_path: Path, method: str) -> None:
     assert no_id.message.startswith("invalid thread id: ")
 
 
-async def test_turns_of_ephemeral_threads_are_not_kept(tmp_path: Path) -> None:
-    context = reader(tmp_path, Live({OTHER: summary(OTHER, ephemeral=True)}))
-    thread = await read(context, threadId=OTHER)
-    assert (thread["ephemeral"], thread["path"]) == (True, None)
-    for method, more, text in (
-        ("read", {"includeTurns": True}, "includeTurns"),
-        ("turns", {}, "thread/turns/list"),
-        ("items", {}, "thread/items/list"),
-    ):
-        refused = await refusal(context, method, threadId=OTHER, **more)
-        assert refused.message == f"ephemeral threads do not support {text}"
-
-
 @pytest.mark.parametrize("cursor", ["zzz", {"type": "item", "itemId": "gone"}])
 async def test_bad_cursors(tmp_path: Path, cursor: Json) -> None:
     store(tmp_path, conversation())

@@ -13,17 +13,16 @@ import httpx
 import pytest
 
 from benchmarks import replies
-from benchmarks.aggregate import part_of, shares
+from benchmarks.aggregate import shares
 from benchmarks.bench import Benchmark
 from benchmarks.chart import svg
 from benchmarks.compare import OURS, REFERENCE, Samples, once, rows, sides
-from benchmarks.figures import BY_NAME, Unit, written
+from benchmarks.figures import Unit, written
 from benchmarks.growing import table
 from benchmarks.growth import GROWTHS, Point
 from benchmarks.model import PreparedModel
 from benchmarks.processes import cpu_seconds, descendants, footprint
-from benchmarks.report import as_json, comparison, insert, markdown, plain
-from benchmarks.stored import store, store_one
+from benchmarks.report import as_json, insert
 from benchmarks.turns import start
 
 
@@ -68,14 +67,6 @@ async def test_nothing_but_requests_for_a_reply_is_answered() -> None:
     assert model.requests == 0
 
 
-def test_stored_conversations_are_as_many_and_as_long_as_asked(tmp_path: Path) -> None:
-    store(tmp_path, 30, exchanges=2)
-    paths = list(tmp_path.rglob("rollout-*.jsonl"))
-    assert len(paths) == 30
-    assert {len(path.read_text().splitlines()) for path in paths} == {9}
-    assert store_one(tmp_path, 5) not in paths
-
-
 def test_a_profile_is_summed_up_by_part_and_built_ins_count_for_their_caller() -> None:
     profiler = cProfile.Profile()
     profiler.enable()
@@ -86,20 +77,6 @@ def test_a_profile_is_summed_up_by_part_and_built_ins_count_for_their_caller() -
     found = shares(profiler)
     assert {"json", "benchmarks.replies"} <= {name for name, _ in found.parts}
     assert sum(share for _, share in found.parts) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("file", "part"),
-    [
-        ("app_server/core/session/turn.py", "app_server.core.session"),
-        ("app_server/rpc/outgoing.py", "app_server.rpc"),
-        ("protocol/v1/turn.py", "protocol"),
-        (".venv/lib/python3.12/site-packages/httpx/_client.py", "httpx"),
-    ],
-)
-def test_files_belong_to_a_folder_of_ours_or_to_a_library(file: str, part: str) -> None:
-    root = Path(replies.__file__).parent.parent
-    assert part_of(str(root / file)) == part
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -134,22 +111,6 @@ def test_the_ratio_is_the_median_of_the_rounds_not_of_the_sides() -> None:
     assert turn.spread == pytest.approx((0.1, 0.5))
 
 
-def test_figures_come_in_the_order_of_their_list_whatever_came_first() -> None:
-    assert [row.figure.name for row in rows(BOTH)] == ["start_s", "turn_s", "rss_100_mb"]
-
-
-def test_a_side_that_failed_leaves_a_gap_and_no_ratio() -> None:
-    row = rows(BOTH)[-1]
-    assert math.isnan(row.ratio)
-    assert comparison([row, rows(BOTH)[0]])[1][1:] == ("60.0 MiB", "–", "–", "–")
-
-
-def test_without_a_reference_the_table_has_one_side() -> None:
-    alone = rows({"turn_s": {OURS: [0.01]}})
-    assert comparison(alone) == [("", "ours"), ("short turn, median", "10.0 ms")]
-    assert svg(alone).count("<rect") == 1
-
-
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
@@ -179,29 +140,10 @@ def test_a_result_replaces_its_place_and_nothing_else(tmp_path: Path) -> None:
     assert text.endswith("between\n<!-- begin b -->\n<!-- end b -->\n")
 
 
-def test_a_page_without_the_place_gets_the_result_at_its_end(tmp_path: Path) -> None:
-    insert(tmp_path / "new.md", "a", "result\n")
-    insert(tmp_path / "new.md", "b", "more\n")
-    assert (tmp_path / "new.md").read_text() == "result\n\nmore\n"
-
-
-def test_a_table_is_the_same_for_eyes_and_for_pages() -> None:
-    cells = comparison(rows(BOTH))
-    assert len(plain(cells).splitlines()) == len(cells)
-    assert len(markdown(cells).splitlines()) == len(cells) + 1
-    assert {line.count("|") for line in markdown(cells).splitlines()} == {6}
-
-
 def test_json_has_null_where_nothing_was_measured() -> None:
     found = json.loads(as_json(rows(BOTH), {"machine": "this"}))
     assert found["machine"] == {"machine": "this"}
     assert found["figures"]["rss_100_mb"]["ratio"] is None
-
-
-def test_the_picture_is_xml_with_a_bar_for_every_ratio() -> None:
-    picture = ElementTree.fromstring(svg(rows(BOTH)))
-    kinds = [each.get("class") for each in picture.iter("{http://www.w3.org/2000/svg}rect")]
-    assert kinds == ["paper", "more", "less"]
 
 
 def test_bars_to_the_left_are_shorter_than_one_and_begin_at_equality() -> None:
@@ -220,7 +162,3 @@ def test_growth_says_what_one_more_costs() -> None:
         ("10", "4.00 ms", "50.0 MiB"),
         ("110", "5.00 ms (+10.0 µs)", "51.0 MiB (+10.2 KiB)"),
     ]
-
-
-def test_every_figure_has_a_name_of_its_own() -> None:
-    assert all(BY_NAME[name].name == name for name in BY_NAME)

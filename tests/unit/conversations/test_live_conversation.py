@@ -151,20 +151,6 @@ async def place() -> AsyncIterator[Place]:
             await outgoing.finish()
 
 
-async def test_events_wait_for_a_subscriber() -> None:
-    async with place() as p:
-        p.session.say("a", "b")
-        assert await p.heard() == []
-        p.live.subscribe("s", One, raw=False)
-        assert await p.heard() == ["7 a", "7 b"]
-        assert p.live.subscriptions.remove("s")
-        assert not p.live.subscriptions.remove("s")
-        p.session.say("c")
-        assert await p.heard() == []
-        p.live.subscribe("t", One, raw=False)
-        assert await p.heard() == ["7 c"]
-
-
 async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
     async with place() as p:
         seen = [p.live.idle]
@@ -174,26 +160,6 @@ async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
         seen.append(p.live.idle)
         p.session.busy = True
         assert [*seen, p.live.idle] == [True, False, True, False]
-
-
-async def test_an_api_receives_each_event_once_however_many_subscribe() -> None:
-    async with place() as p:
-        for id in ("a", "b"):
-            p.live.subscribe(id, One, raw=id == "b")
-        p.live.subscribe("c", Other, raw=False)
-        p.session.say("hi")
-        assert await p.heard() == ["7 hi", "other hi"]
-        p.live.subscriptions.remove("b")
-        p.session.say("ho")
-        assert await p.heard() == ["7 ho", "other ho"]
-        p.live.subscriptions.remove("a")
-        p.session.say("hu")
-        assert await p.heard() == ["other hu"]
-        p.live.subscribe("d", One, raw=False)
-    [one], [other] = One.made, Other.made
-    assert one.conversation_id == "c"
-    assert one.raw[:2] == [True, False]
-    assert not any(other.raw)
 
 
 async def test_the_client_is_asked_once_in_the_words_of_the_api_that_was_subscribed_to_last() -> None:

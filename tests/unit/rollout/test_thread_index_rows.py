@@ -13,19 +13,14 @@ from hypothesis import strategies as st
 from app_server.core.rollout import index_file
 from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
 from app_server.core.rollout.index_rows import (
-    HIDDEN,
     SEARCHED_CHARACTERS,
-    SHOWN,
     UNREAD,
     IndexQuery,
     clean,
     columns,
-    forget,
     from_summary,
     note,
     to_summary,
-    transaction,
-    unread,
 )
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, ThreadFilter
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
@@ -130,46 +125,11 @@ def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
     database.close()
 
 
-def test_clean_text_stays_as_it_is() -> None:
-    assert clean("aé\n☃") == "aé\n☃"
-    assert clean("a\0b\ud800") == "a b?"
-
-
 def test_the_columns_that_are_searched() -> None:
     head = thread(source={"subagent": "review"}, provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000)
     source, provider, cwd, text = columns(head)
     assert (source, provider, cwd, text[:2]) == ("subagent_review", "p ", "/a/b", "äb")
     assert len(text) == SEARCHED_CHARACTERS
-
-
-def test_threads_are_noted_and_forgotten(database: sqlite3.Connection) -> None:
-    put(database, 1, thread(1))
-    put(database, 2, None)
-    assert rows(database) == [(conversation_id(1), SHOWN), (conversation_id(2), HIDDEN)]
-    assert rows(database, "id FROM summaries") == [(conversation_id(1),)]
-    assert rows(database, "inode, size, changed, moved FROM threads")[0] == STATE.values
-    note(database, key(1), STATE, thread(1, preview="other"))
-    [(summary,)] = rows(database, "summary FROM summaries")
-    found = from_summary(str(summary), PATH, STATE)
-    assert found is not None
-    assert found.head.preview == "other"
-    forget(database, [key(1)])
-    assert (rows(database), rows(database, "id FROM summaries")) == ([(conversation_id(2), HIDDEN)], [])
-
-
-def forget_and_fail(database: sqlite3.Connection) -> None:
-    forget(database, [key(1)])
-    raise KeyError
-
-
-def test_a_transaction_that_fails_changes_nothing(database: sqlite3.Connection) -> None:
-    put(database, 1, thread(1))
-    with pytest.raises(KeyError), transaction(database):
-        forget_and_fail(database)
-    assert len(rows(database)) == 1
-    with transaction(database):
-        forget(database, [key(1)])
-    assert rows(database) == []
 
 
 # --- queries
@@ -187,74 +147,10 @@ def listed(
     return [int(entry.name.conversation_id[-12:]) for entry in query.fetch(database, start, count)]
 
 
-def test_a_query_finds_what_matches_and_what_was_not_read_yet(database: sqlite3.Connection) -> None:
-    put(database, 1, thread(1, cwd="/a", preview="Needle"))
-    put(database, 2, thread(2, cwd="/b", source=SessionOrigin.EXEC))
-    put(database, 3, thread(3, cwd="/a", provider=""))
-    put(database, 4, None)
-    put(database, 5, thread(5), archived=1)
-    IndexChanges(new=[(*key(6), UNREAD, 1, 2, 3, 4)]).store(database)
-    assert listed(database) == [6, 3, 1]
-    assert listed(database, sources=frozenset({"cli", "exec"})) == [6, 3, 2, 1]
-    assert listed(database, providers=frozenset({"default"})) == [6, 3]
-    assert listed(database, providers=frozenset({"mock"})) == [6, 1]
-    assert listed(database, cwds=frozenset({"/b"})) == [6]
-    assert listed(database, cwds=frozenset({"/a"}), search="needle") == [6, 1]
-    assert listed(database, search="NEEDLE") == [6, 1]
-    assert listed(database, search="nothing", named=(conversation_id(3),)) == [6, 3]
-    assert listed(database, excluded=frozenset({conversation_id(6), conversation_id(1)})) == [3]
-    assert listed(database, request={"archived": True}) == [5]
-    assert listed(database, count=2) == [6, 3]
-
-
-@pytest.mark.parametrize("newest_first", [True, False])
-@pytest.mark.parametrize("included", [True, False])
-def test_a_query_goes_on_from_a_place_in_either_order(
-    database: sqlite3.Connection, newest_first: bool, included: bool
-) -> None:
-    for n in range(6):
-        changed = 1000 - n // 2  # two each changed at one time
-        put(database, n, thread(n, state=FileState(1, 2, changed, 4)))
-
-    def behind(order: list[int]) -> list[int]:
-        at = order.index(3)
-        return order[at + (not included) :]
-
-    by_name = ListStart(ListKey(stamp(3), conversation_id(3)), included)
-    names = sorted(range(6), reverse=newest_first)
-    request = {"newest_first": newest_first}
-    assert listed(database, start=by_name, request=request) == behind(names)
-    by_change = ListStart(ListKey.of_change(1000 - 3 // 2, conversation_id(3)), included)
-    changes = sorted(range(6), key=lambda n: (-(n // 2), n), reverse=newest_first)
-    request = {"newest_first": newest_first, "by_change": True}
-    assert listed(database, start=by_change, request=request) == behind(changes)
-
-
 def test_a_place_beyond_all_times_is_no_error(database: sqlite3.Connection) -> None:
     put(database, 1, thread(1))
     start = ListStart(ListKey("9" * 20, conversation_id(1)), included=False)
     assert listed(database, start=start, request={"by_change": True}) == [1]
-
-
-def test_a_row_has_what_was_noted(database: sqlite3.Connection) -> None:
-    put(database, 1, thread(1))
-    wanted = ThreadFilter(sources=frozenset({"cli"}), default_provider="p")
-    [entry] = IndexQuery.of(ListRequest(filter=wanted), []).fetch(database, None, 9)
-    assert (entry.name, entry.known, entry.state) == (
-        RolloutName(stamp(1), ConversationId(conversation_id(1))),
-        SHOWN,
-        STATE,
-    )
-    assert entry.summary == to_summary(thread(1))
-
-
-def test_what_was_not_read_yet_begins_with_the_newest(database: sqlite3.Connection) -> None:
-    IndexChanges(
-        new=[(*key(n, int(n == 4)), UNREAD, 1, 2, 3, 4) for n in range(5)],
-    ).store(database)
-    note(database, key(2), STATE, None)
-    assert [int(entry.name.conversation_id[-12:]) for entry in unread(database, 2)] == [3, 1]
-    assert len(unread(database, 100)) == 3
 
 
 # --- what changed on the disk
@@ -348,15 +244,6 @@ def test_a_file_without_a_message_that_was_used_lately_is_looked_at(
     lately.unlink()
     settle(lately.parent)
     assert changes(database, tmp_path) == [], "a file that is gone is none that changed"
-
-
-def test_only_rollouts_in_the_folder_of_their_day_count(database: sqlite3.Connection, tmp_path: Path) -> None:
-    folder = rollout(tmp_path, 1).parent
-    (folder / RolloutName(stamp(11), ConversationId(conversation_id(11))).file_name).touch()
-    (folder / RolloutName(stamp(2), ConversationId(conversation_id(2))).file_name).mkdir()
-    (folder / RolloutName(stamp(3), ConversationId(conversation_id(3))).file_name).symlink_to("/etc/passwd")
-    (folder / ("x" * len(RolloutName(stamp(3), ConversationId(conversation_id(3))).file_name))).touch()
-    assert changes(database, tmp_path) == [1]
 
 
 def test_the_state_of_a_file(tmp_path: Path) -> None:

@@ -16,8 +16,6 @@ from app_server.core.session.commands import (
     Command,
     Compact,
     Interrupt,
-    NoActiveTurn,
-    OtherTurnActive,
     Review,
     RunShell,
     StartTurn,
@@ -168,21 +166,6 @@ def scene() -> Scene:
     return Scene()
 
 
-async def test_without_a_turn_there_is_nothing_to_steer_or_to_interrupt(scene: Scene) -> None:
-    assert (scene.turns.current_id, scene.turns.any_to_come) == (None, False)
-    with pytest.raises(NoActiveTurn, match="to steer"):
-        scene.turns.steer("turn-0", WORDS)
-    with pytest.raises(NoActiveTurn, match="to interrupt"):
-        scene.turns.interrupt("i", None)
-
-
-async def test_words_join_the_turn_that_runs(scene: Scene) -> None:
-    active = scene.runs("running")
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == "running"
-    assert active.take_input() == [WORDS]
-    assert [type(op) for op in scene.waiting()] == [ChangeSettings], "the settings still change"
-
-
 async def test_words_join_a_turn_that_has_not_begun(scene: Scene) -> None:
     assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
     assert scene.turns.current_id == "turn-0"
@@ -203,14 +186,6 @@ async def test_a_task_that_takes_no_words_lets_the_next_turn_wait(scene: Scene) 
     assert active.take_input() == []
 
 
-async def test_steering_names_the_turn_that_runs(scene: Scene) -> None:
-    active = scene.runs("running")
-    with pytest.raises(OtherTurnActive, match="`other` but found `running`"):
-        scene.turns.steer("other", WORDS)
-    assert scene.turns.steer("running", WORDS) == "running"
-    assert active.take_input() == [WORDS]
-
-
 async def test_a_compaction_to_come_takes_no_words(scene: Scene) -> None:
     scene.runs("running")
     scene.queue.submit("c", Compact())
@@ -229,12 +204,6 @@ async def test_an_interrupt_ends_the_turn_that_runs_or_the_named_one(
     scene.queue.done()
     scene.turns.interrupt("i", named)
     assert scene.waiting() == [Interrupt(ended)]
-
-
-async def test_an_interrupt_of_an_unknown_turn_is_refused(scene: Scene) -> None:
-    scene.runs("running")
-    with pytest.raises(OtherTurnActive):
-        scene.turns.interrupt("i", "turn-9")
 
 
 async def test_a_task_that_ends_is_no_turn_that_runs(scene: Scene) -> None:

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from app_server.apis.v2.items import NO_REVIEW
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
 from app_server.core.turn.emitter import TurnEmitter
@@ -14,7 +13,6 @@ from protocol.engine.events import (
     AttemptFailed,
     CommandOutput,
     OutputStream,
-    PatchWriting,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
     ReasoningTextDelta,
@@ -27,9 +25,6 @@ from protocol.engine.events import (
 from protocol.engine.items import (
     AgentMessage,
     CommandSource,
-    ContextCompaction,
-    EnteredReview,
-    ExitedReview,
     ItemStatus,
     McpToolCall,
     Plan,
@@ -38,12 +33,10 @@ from protocol.engine.items import (
 )
 from protocol.events import notices
 from protocol.events.commands import (
-    ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     TurnDiffEvent,
     UnknownCommand,
 )
-from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import RateLimitSnapshot, RawResponseItemEvent, TokenCountEvent, TurnAbortReason
 from protocol.items import TextInput
 from protocol.mcp import McpInvocation
@@ -59,8 +52,15 @@ from tests.unit.apis.v2.recorded import (
     Recording,
     check_laws,
     command,
-    patch,
 )
+
+
+def begun(*, subscribed: bool = True) -> tuple[Recording, TurnEmitter]:
+    """A turn that has begun."""
+    seen = Recording(subscribed=subscribed)
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    return seen, turn
 
 
 def say(turn: TurnEmitter, *texts: str, id: str = "msg-1") -> None:
@@ -130,47 +130,8 @@ def test_a_short_turn() -> None:
     assert seen.params("account/rateLimits/updated")[0]["rateLimits"]["primary"]["usedPercent"] == 13
 
 
-def test_a_command_with_a_question() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
-    turn.start(command())
-    question(turn, "call-1")
-    asked = seen.adapter.question(seen.emitted[-1])
-    assert asked is not None
-    assert json.loads(asked.params)["itemId"] == "call-1"
-    assert seen.adapter.question_closed(0, answered=True)[0].startswith(b'{"method":"serverRequest/resolved"')
-    turn.emit(CommandOutput("call-1", OutputStream.STDOUT, b"a\n"))
-    turn.complete(command(status=ItemStatus.FAILED, output="a\n", exit_code=2, seconds=0.5))
-    turn.start(patch())
-    turn.emit(ApplyPatchApprovalRequestEvent(call_id="call-2", changes={}))
-    turn.emit(PatchWriting(patch(), asked=True))
-    turn.emit(CommandOutput("call-2", OutputStream.STDOUT, b"Success"))
-    turn.complete(patch(status=ItemStatus.COMPLETED))
-    turn.emit(TurnDiffEvent(unified_diff="diff"))
-    turn.start(command("call-3"))
-    turn.complete(command("call-3", status=ItemStatus.DECLINED, output="refused"))
-    turn.turn_ended(TurnStatus.COMPLETED)
-    assert seen.short() == [
-        "turn/started",
-        "item/started commandExecution inProgress",
-        "item/commandExecution/outputDelta",
-        "item/completed commandExecution failed",
-        "item/started fileChange inProgress",
-        "item/completed fileChange completed",
-        "turn/diff/updated",
-        "item/started commandExecution inProgress",
-        "item/completed commandExecution declined",
-        "turn/completed completed",
-    ]
-    check_laws(seen.messages)
-    assert seen.params("turn/completed")[0]["turn"]["itemsView"] == "notLoaded"
-
-
 def test_an_interrupt_ends_what_is_open() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     turn.start(AgentMessage("m", ()), partial=lambda: AgentMessage("m", ("half",)))
     turn.emit(AgentMessageDelta("m", "half"))
     turn.start(command())
@@ -189,9 +150,7 @@ def test_an_interrupt_ends_what_is_open() -> None:
 
 
 def test_a_retry_ends_the_broken_message_first() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     turn.start(AgentMessage("m1", ()))
     turn.emit(AgentMessageDelta("m1", "bro"))
     turn.cut_text()
@@ -215,70 +174,10 @@ def test_a_retry_ends_the_broken_message_first() -> None:
     assert [each["text"] for each in seen.params("turn/completed")[0]["turn"]["items"]] == ["whole"]
 
 
-def test_a_failed_turn_says_why_twice_in_the_same_words() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
-    turn.start(command())
-    turn.turn_ended(TurnStatus.FAILED, error=TurnError("no", ErrorClass.UNAUTHORIZED, 401, "details"))
-    assert seen.short()[-3:] == [
-        "item/completed commandExecution failed",
-        "error final",
-        "turn/completed failed",
-    ]
-    expected = {"message": "no", "codexErrorInfo": "unauthorized", "additionalDetails": "details"}
-    assert seen.params("error")[0]["error"] == seen.params("turn/completed")[0]["turn"]["error"] == expected
-
-
 def test_a_turn_that_fails_without_a_reason_still_has_an_error() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     turn.turn_ended(TurnStatus.FAILED)
     assert seen.params("turn/completed")[0]["turn"]["error"]["codexErrorInfo"] == "other"
-
-
-@pytest.mark.parametrize("output", [ReviewOutputEvent(overall_explanation="Well done."), None])
-def test_a_review_has_one_turn_and_says_what_it_found(output: ReviewOutputEvent | None) -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REVIEW, None)
-    turn.show(EnteredReview("e", "prompt", "current changes"))
-    turn.show(ExitedReview("x", output))
-    joined = seen.adapter.running_turn()
-    turn.turn_ended(TurnStatus.COMPLETED)
-    assert seen.short() == [
-        "turn/started",
-        "item/started enteredReviewMode",
-        "item/completed enteredReviewMode",
-        "item/started exitedReviewMode",
-        "item/completed exitedReviewMode",
-        "item/started agentMessage",
-        "item/completed agentMessage",
-        "turn/completed completed",
-    ]
-    check_laws(seen.messages)
-    assert {each["turnId"] for each in seen.params("item/started")} == {TURN}
-    ids = [each["item"]["id"] for each in seen.params("item/completed")]
-    assert joined is not None
-    assert [each["id"] for each in joined.to_value()["items"]] == ids, "the same live and read again"
-    said = [each["text"] for each in seen.params("turn/completed")[0]["turn"]["items"]]
-    assert said == ["Well done." if output else NO_REVIEW]
-
-
-def test_a_compaction_is_an_item() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.COMPACT, None)
-    turn.start(ContextCompaction("c"))
-    turn.emit(TokenCountEvent(info=USAGE))
-    turn.complete(ContextCompaction("c"))
-    turn.turn_ended(TurnStatus.COMPLETED)
-    assert seen.short()[1:4] == [
-        "item/started contextCompaction",
-        "thread/tokenUsage/updated",
-        "item/completed contextCompaction",
-    ]
 
 
 def test_a_terminal_outlives_its_turn() -> None:
@@ -317,9 +216,7 @@ def test_a_turn_that_ended_before_it_started_is_both_started_and_completed() -> 
 
 # --- pieces
 def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     turn.start(command())
     for stream, chunk in (
         (OutputStream.STDOUT, "é".encode()[:1]),
@@ -337,9 +234,7 @@ def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
 
 @pytest.mark.parametrize("text", ["a" * 20_000, "é" * 20_000, "\0" * 9_000])
 def test_output_comes_in_pieces_that_a_line_can_hold(text: str) -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     turn.start(command())
     turn.emit(CommandOutput("call-1", OutputStream.STDOUT, text.encode()))
     pieces = [each["delta"] for each in seen.params("item/commandExecution/outputDelta")]
@@ -348,9 +243,7 @@ def test_output_comes_in_pieces_that_a_line_can_hold(text: str) -> None:
 
 
 def test_reasoning_has_parts_and_raw_text() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     turn.start(Reasoning("r", ()))
     turn.emit(ReasoningSummaryPart("r", 0))
     turn.emit(ReasoningSummaryDelta("r", 0, "think"))
@@ -375,17 +268,13 @@ def test_reasoning_has_parts_and_raw_text() -> None:
 
 
 def test_a_text_that_is_no_unicode_is_still_a_line() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     say(turn, "a\ud800b")
     assert seen.params("item/agentMessage/delta")[0]["delta"] == "a\ud800b"
 
 
 def test_only_news_are_told_of() -> None:
-    seen = Recording()
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun()
     turn.emit(TurnDiffEvent(unified_diff=""))
     for _ in range(2):
         turn.emit(TurnDiffEvent(unified_diff="d"))
@@ -435,9 +324,7 @@ def test_it_is_what_a_live_conversation_asks_for() -> None:
 
 
 def test_without_a_subscriber_only_the_status_is_told() -> None:
-    seen = Recording(subscribed=False)
-    turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    seen, turn = begun(subscribed=False)
     turn.start(AgentMessage("m", ()))
     turn.emit(AgentMessageDelta("m", "half"))
     assert seen.messages == []

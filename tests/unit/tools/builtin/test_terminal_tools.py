@@ -19,7 +19,7 @@ from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
 from protocol.engine.items import CommandExecution
-from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandBeginEvent, ExecCommandEndEvent
+from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -61,21 +61,6 @@ async def test_the_end_of_a_command_is_reported_at_once(live: MakeLive) -> None:
     assert len(scene.turn.commands.terminals) == 0
 
 
-async def test_a_session_is_typed_into_until_it_ends(live: MakeLive) -> None:
-    scene = live()
-    number = await opened(scene, "echo ready; while read line; do echo got:$line; done; exit 7", "ready")
-    assert not ends(scene)
-    assert "got:hello" in await run(WRITE, scene, session_id=number, chars="hello\n", yield_time_ms=500)
-    said = await run(WRITE, scene, session_id=number, chars="\x04", yield_time_ms=60_000)
-    assert "Process exited with code 7" in said
-    [end] = ends(scene)
-    assert end.call_id == "c1"
-    assert "ready" in end.aggregated_output
-    assert "got:hello" in end.aggregated_output
-    with pytest.raises(ToolFailure, match=f"no session {number}"):
-        await run(WRITE, scene, session_id=number, chars="more\n")
-
-
 async def test_numbers_are_given_to_what_goes_on(live: MakeLive) -> None:
     scene = live()
     assert await opened(scene, "cat", "") == 0
@@ -91,17 +76,6 @@ async def test_long_output_is_shortened_and_marked(live: MakeLive) -> None:
     assert "tokens truncated" in said
     assert said.endswith("50000\r\n")
     assert len(said) < 500
-
-
-async def test_what_the_user_denies_is_not_run(live: MakeLive) -> None:
-    scene = live(AskForApproval.UNTRUSTED, answers=[ReviewDecision.DENIED])
-    with pytest.raises(ToolFailure, match="rejected by user"):
-        await run(EXEC, scene, cmd="echo > made", **SHORT)
-    assert not (scene.ws / "made").exists()
-    [question] = scene.questions()
-    [begin] = [event for event in scene.said if isinstance(event, ExecCommandBeginEvent)]
-    assert question.command == ("/bin/sh", "-c", "echo > made")  # type: ignore[union-attr]
-    assert begin.command == ("echo > made",)
 
 
 async def test_a_session_is_confined_like_a_command(live: MakeLive) -> None:
@@ -227,17 +201,6 @@ async def test_under_never_nothing_is_typed_into_what_the_user_let_out_of_the_sa
     with pytest.raises(ToolFailure, match="nothing was typed"):
         await run(WRITE, scene, session_id=number, chars="echo > made\n")
     assert f"session ID {number}" in await run(WRITE, scene, session_id=number), "it may be read"
-
-
-async def test_closing_ends_every_session(live: MakeLive) -> None:
-    scene = live()
-    numbers = [await opened(scene, "trap '' HUP TERM; echo up; sleep 1000", "up") for _ in range(2)]
-    ptys = [terminal.pty for number in numbers if (terminal := scene.turn.commands.terminals.find(number))]
-    with anyio.CancelScope() as interrupted:
-        interrupted.cancel()
-        await scene.turn.commands.terminals.close()
-    assert [pty.exit_code for pty in ptys] == [137, 137]
-    assert len(scene.turn.commands.terminals) == 0
 
 
 async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -> None:
