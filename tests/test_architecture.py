@@ -167,6 +167,7 @@ LATE_IMPORTS = {
     "app_server.core.shell.safe_commands": "the same",
     "app_server.core.tools.builtin": "with the first call of a tool of the module",
     "app_server.core.tools.patching": "the same",
+    "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
     "app_server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",

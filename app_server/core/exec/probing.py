@@ -16,7 +16,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import anyio
 from msgspec import Struct
@@ -26,16 +28,14 @@ from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, Sand
 from app_server.core.exec import process
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess
+from app_server.core.lazy import Lazy
 from app_server.core.sandbox import macos, probe
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.threads import run_in_thread
 from protocol.structs import replace
 
-try:
-    import landlock
-except ImportError:  # another system
-    landlock = None
+_LANDLOCK: Lazy[Any] = Lazy(lambda: import_module("landlock"))
 
 TCP_ABI = 4
 TCP_BIND_CONNECT = 0b11
@@ -47,7 +47,9 @@ SIZES = {1: 8, 4: 16, 6: 24}
 
 def landlock_abi() -> int:
     """Return the kernel's Landlock version; 0 where there is none."""
-    if landlock is None:
+    try:
+        landlock = _LANDLOCK.get()
+    except ImportError:  # another system
         return 0
     ctypes.set_errno(0)  # the package takes an old error of this thread for its own
     try:
@@ -62,9 +64,9 @@ def landlock_rights(*, network: bool, version: int) -> dict[str, int] | None:
 
     Reading and executing are not handled: everything may be read. Devices are never made.
     """
-    if landlock is None or version < 1:
+    if version < 1:
         return None
-    access = landlock.FSAccess
+    access = _LANDLOCK.get().FSAccess
     everything = access.all()
     handled = everything & ~(access.EXECUTE | access.READ_FILE | access.READ_DIR)
     granted = handled & ~(access.MAKE_CHAR | access.MAKE_BLOCK | access.IOCTL_DEV)

@@ -15,17 +15,11 @@ from app_server.core.sandbox.confine import namespaces, seccomp
 from app_server.core.sandbox.confine.light import Any, Callable, suppress
 from app_server.core.sandbox.confine.namespaces import ShownHome
 from app_server.core.sandbox.confine.seccomp import AHEAD, REST, Filter
-from app_server.core.sandbox.confine.syscalls import (
-    PR_CAP_AMBIENT,
-    PR_CAPBSET_DROP,
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    PR_SET_NO_NEW_PRIVS,
-    PR_SET_SECUREBITS,
-    call,
-    prctl,
-)
+from app_server.core.sandbox.confine.syscalls import call, prctl
 from protocol.light_dataclasses import dataclass, replace
+
+PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER = 4, 24, 28, 36
+PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 38, 47
 
 CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63

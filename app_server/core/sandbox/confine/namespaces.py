@@ -10,41 +10,62 @@ so what is opened is still the folder that was granted. A root that cannot be op
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
 import time
 
 from app_server.core.sandbox.confine.light import Any, suppress
-from app_server.core.sandbox.confine.syscalls import (
-    AT_EMPTY_PATH,
-    AT_RECURSIVE,
-    AT_SYMLINK_NOFOLLOW,
-    ATTR_NODEV,
-    ATTR_NOSUID,
-    ATTR_RDONLY,
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    CLONE_NEWUSER,
-    CLONE_NEWUTS,
-    MNT_DETACH,
-    MS_NODEV,
-    MS_NOEXEC,
-    MS_NOSUID,
-    MS_PRIVATE,
-    MS_RDONLY,
-    MS_REC,
-    attach,
-    attach_at,
-    call,
-    mount,
-    open_place,
-    open_tree,
-    set_attributes,
-)
+from app_server.core.sandbox.confine.syscalls import AT_FDCWD, CLONE_NEWNET, call, open_place
 from protocol.light_dataclasses import dataclass
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
+MNT_DETACH = 2
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH, AT_RECURSIVE = 0x100, 0x1000, 0x8000
+OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 0x04, 0x40
+
+
+class Attributes(ctypes.Structure):
+    """struct mount_attr"""
+
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def mount(source: bytes, target: bytes, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
+    call("mount", source, target, kind, flags, data)
+
+
+def set_attributes(path: bytes, *, add: int = 0, clear: int = 0, flags: int = 0, at: int = AT_FDCWD) -> None:
+    """Call mount_setattr(2) on the mount at `path`, or on the one that the descriptor `at` stands for."""
+    attributes = Attributes(add, clear, 0, 0)
+    call("mount_setattr", at, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
+
+
+def open_tree(path: bytes, flags: int = 0, at: int = AT_FDCWD) -> int:
+    """Return a detached copy of the mount at `path`, from the folder `at` where it is relative; as a descriptor."""
+    return call("open_tree", at, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | flags)
+
+
+def attach(tree: int, place: bytes | int) -> None:
+    """Mount a detached tree at a path, a last link not followed, or on what a descriptor stands for, and close it."""
+    try:
+        if isinstance(place, int):
+            call("move_mount", tree, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
+        else:
+            call("move_mount", tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH)
+    finally:
+        os.close(tree)
+
 
 MAX_ENTRIES = 200
 """Each entry costs every command a mount."""
@@ -274,7 +295,7 @@ def _make_writable(root: int) -> None:
     except PermissionError:
         # A mount below is read-only on the host and stays so; only the root itself becomes writable.
         set_attributes(b"", clear=ATTR_RDONLY, flags=AT_EMPTY_PATH, at=tree)
-    attach_at(tree, root)
+    attach(tree, root)
 
 
 def pin(path: bytes, *, protected: bool) -> None:
@@ -289,7 +310,7 @@ def pin(path: bytes, *, protected: bool) -> None:
         tree = open_tree(b"", AT_RECURSIVE | AT_EMPTY_PATH, place)
         if protected:
             set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
-        attach_at(tree, place)
+        attach(tree, place)
     except FileNotFoundError:
         if os.fstat(place).st_nlink:  # otherwise it was removed at this moment
             raise

@@ -13,7 +13,7 @@ import ctypes
 import struct
 
 from app_server.core.sandbox.confine.light import Iterable
-from app_server.core.sandbox.confine.syscalls import MACHINE, PR_SET_SECCOMP, X86_64, call
+from app_server.core.sandbox.confine.syscalls import MACHINE, X86_64, call
 from protocol.light_dataclasses import dataclass
 
 LOAD, AND, JUMP, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x06
@@ -124,6 +124,7 @@ def _op(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes
 
 ARCHITECTURES = {X86_64: 0xC000003E, "aarch64": 0xC00000B7}
 EPERM, ENOSYS = 1, 38
+PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
 SECCOMP_SET_MODE_FILTER = 1
 NEW_LISTENER = 1 << 3
