@@ -7,7 +7,8 @@ the session. It waits neither for the network nor for MCP servers or git.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +47,16 @@ from protocol.rollout import CompactedItem, GitInfo, SessionMetaLine
 
 OPENING_ID = "auto-compact-0"
 """The id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
+
+
+@contextmanager
+def _closed_on_failure(writer: RolloutWriter | NoRollout) -> Iterator[None]:
+    """Let the file go where the conversation is not opened after all: who asked for it may have given up."""
+    try:
+        yield
+    except BaseException:
+        writer.close()
+        raise
 
 
 class Engine:
@@ -88,9 +99,10 @@ class Engine:
         ephemeral: bool = False,
     ) -> Session:
         setup, writer = self._new_rollout(config, client_tools, ephemeral=ephemeral)
-        session = await self._session(setup, writer)
-        items = given if given is not None else self._opening(config, setup.instructions)
-        session.begin_with(OPENING_ID, items)
+        with _closed_on_failure(writer):
+            session = await self._session(setup, writer)
+            items = given if given is not None else self._opening(config, setup.instructions)
+            session.begin_with(OPENING_ID, items)
         return session
 
     async def _fork(self, config: Config, origin: Fork) -> tuple[Session, StoredConversation]:
@@ -99,11 +111,14 @@ class Engine:
         setup, writer = self._new_rollout(
             config, stored.meta.client_tools or (), ephemeral=origin.ephemeral, forked_from=stored.meta.id
         )
-        if isinstance(writer, RolloutWriter):
-            await run_in_thread(copy_lines, stored, writer)
-        session = await self._session(setup, writer)
-        items = rebuild_history((*stored.items, *stored.leftover), self._rebuild(config, setup.instructions))
-        session.restore(items, None, stored.usage)
+        with _closed_on_failure(writer):
+            if isinstance(writer, RolloutWriter):
+                await run_in_thread(copy_lines, stored, writer)
+            session = await self._session(setup, writer)
+            items = rebuild_history(
+                (*stored.items, *stored.leftover), self._rebuild(config, setup.instructions)
+            )
+            session.restore(items, None, stored.usage)
         return session, stored
 
     async def _resume(self, config: Config, origin: StoredRollout) -> tuple[Session, StoredConversation]:
@@ -112,19 +127,20 @@ class Engine:
         read = partial(reopen, messages=origin.messages, turns=origin.turns)
         reopened = await run_in_thread(read, origin.path, self._process.now, self._process.disk, line)
         stored, writer = reopened.stored, reopened.writer
-        setup = ConversationSetup(
-            id=stored.meta.id,
-            config=config,
-            instructions=self._instructions(config),
-            rollout_path=writer.path,
-            client_tools=stored.meta.client_tools or (),
-        )
-        session = await self._session(setup, writer)
-        items = rebuild_history(stored.items, self._rebuild(config, setup.instructions))
-        usage = stored.usage if origin.keeps_usage else None
-        session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
-        if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
-            session.warn(OPENING_ID, _other_model(stored.last_model, config.model.name))
+        with _closed_on_failure(writer):
+            setup = ConversationSetup(
+                id=stored.meta.id,
+                config=config,
+                instructions=self._instructions(config),
+                rollout_path=writer.path,
+                client_tools=stored.meta.client_tools or (),
+            )
+            session = await self._session(setup, writer)
+            items = rebuild_history(stored.items, self._rebuild(config, setup.instructions))
+            usage = stored.usage if origin.keeps_usage else None
+            session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
+            if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
+                session.warn(OPENING_ID, _other_model(stored.last_model, config.model.name))
         return session, stored
 
     # --- parts of a session

@@ -2,10 +2,13 @@
 once."""
 
 import base64
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.writer import RolloutWriter
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
@@ -188,3 +191,18 @@ async def test_of_two_apis_the_one_that_began_the_turn_is_asked(world: MakeWorld
         ]
         assert ends == ["userMessage", "commandExecution", "agentMessage"]
         assert len(w.client.events("exec_command_end")) == len(w.client.events("agent_message")) == 1
+
+
+async def test_a_fork_that_fails_lets_its_file_go(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(stored: object, writer: RolloutWriter) -> None:
+        copies.append(writer)
+        raise RolloutUnreadable("it is gone")
+
+    copies: list[RolloutWriter] = []
+    monkeypatch.setattr("app_server.core.engine.copy_lines", unreadable)
+    async with world(reply(says("hello"))) as w:
+        thread = await start(w.client)
+        await ended(w.client, await turn(w.client, thread))
+        with pytest.raises(Refused, match="it is gone"):
+            await w.client.call("thread/fork", {"threadId": thread})
+        RolloutWriter.resume(copies[0].path, lambda: datetime.now(UTC)).close()

@@ -88,6 +88,12 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
         if request.is_compaction:
             if before is not None:
                 before.done.clear()
+            # A command may have ended before the request, and the client have been told of it after.
+            own = [
+                each
+                for each in own
+                if each.after_requests > request.number + 1 or each.thread != request.thread
+            ]
             continue
         words = set(_said(world, request))
         done = request.called_marks() | {word for word in record.own_commands if word in str(request.texts())}
