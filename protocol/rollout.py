@@ -9,7 +9,6 @@ from msgspec import Struct
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, omit_none
 from protocol.engine.questions import ClientTool
 from protocol.events.msg import EVENTS, EventMsg
 from protocol.fields import StoredSandboxPolicy
@@ -21,7 +20,7 @@ from protocol.policy import (
     TurnMode,
 )
 from protocol.responses import ResponseItem
-from protocol.structs import Json
+from protocol.structs import EngineStruct, Json, shown
 
 
 class SubAgentKind(StrEnum):
@@ -29,29 +28,29 @@ class SubAgentKind(StrEnum):
     COMPACT = "compact"
 
 
-class OtherSubAgent(EngineModel):
+class OtherSubAgent(EngineStruct):
     other: str
 
 
 SubAgentSource = TypeAliasType("SubAgentSource", SubAgentKind | OtherSubAgent)
 
 
-class SubagentSessionSource(EngineModel):
+class SubagentSessionSource(EngineStruct):
     subagent: SubAgentSource
 
 
 SessionSource = TypeAliasType("SessionSource", SessionOrigin | SubagentSessionSource)
 
 
-class GitInfo(EngineModel):
+class GitInfo(EngineStruct, omit_defaults=True):
     """Where the working directory's repository stood when the conversation began."""
 
-    commit_hash: str | None = omit_none()
-    branch: str | None = omit_none()
-    repository_url: str | None = omit_none()
+    commit_hash: str | None = None
+    branch: str | None = None
+    repository_url: str | None = None
 
 
-class SessionMeta(EngineModel):
+class SessionMeta(EngineStruct, omit_defaults=True):
     """Who began the conversation, where and with what."""
 
     id: ConversationId
@@ -59,45 +58,45 @@ class SessionMeta(EngineModel):
     cwd: str
     originator: str
     cli_version: str
-    instructions: str | None = None
-    source: SessionSource = SessionOrigin.VSCODE
-    model_provider: str | None = None
-    client_tools: tuple[ClientTool, ...] | None = omit_none()
+    instructions: str | None = shown(None)
+    source: SessionSource = shown(SessionOrigin.VSCODE)
+    model_provider: str | None = shown(None)
+    client_tools: tuple[ClientTool, ...] | None = None
     """Tools that the client brought, for the model of this conversation."""
 
 
-class SessionMetaLine(SessionMeta):
+class SessionMetaLine(SessionMeta, omit_defaults=True):
     """The first line of a stored conversation: the meta data, with git's where there is a repository."""
 
-    git: GitInfo | None = omit_none()
-    forked_from_id: str | None = omit_none()
+    git: GitInfo | None = None
+    forked_from_id: str | None = None
     """The conversation that it began as a copy of."""
 
 
-class CompactedItem(EngineModel):
+class CompactedItem(EngineStruct, omit_defaults=True):
     """The history before this line was replaced by a summary (or, where given, by these items)."""
 
     message: str
-    replacement_history: tuple[ResponseItem, ...] | None = omit_none()
+    replacement_history: tuple[ResponseItem, ...] | None = None
 
 
-class TurnContextItem(EngineModel):
+class TurnContextItem(EngineStruct, omit_defaults=True):
     """The settings that a request to the model was made with."""
 
     cwd: str
     approval_policy: AskForApproval
-    granular: QuestionKinds | None = omit_none()
+    granular: QuestionKinds | None = None
     """Of `on-request`: which kinds of its questions reach the user."""
-    permission_profile: str | None = omit_none()
+    permission_profile: str | None = None
     """The name under which the sandbox policy was chosen."""
     sandbox_policy: StoredSandboxPolicy
     model: str
-    effort: str | None = omit_none()
-    further_effort: SkipJsonSchema[str | None] = omit_none()
+    effort: str | None = None
+    further_effort: SkipJsonSchema[str | None] = None
     """The effort in the client's word, where codex 0.58 has none for it."""
-    summary: ReasoningSummary = ReasoningSummary.AUTO
-    mode: TurnMode | None = omit_none()
-    mode_instructions: str | None = omit_none()
+    summary: ReasoningSummary = shown(ReasoningSummary.AUTO)
+    mode: TurnMode | None = None
+    mode_instructions: str | None = None
     """The client's own for the mode."""
 
     @property

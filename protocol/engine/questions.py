@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from protocol.base import EngineModel, omit_none
 from protocol.responses import FunctionCallOutputContentItem
-from protocol.structs import Json
+from protocol.structs import EngineStruct, Json
 
 
 class ToolCallQuestion(Struct, frozen=True, kw_only=True):
@@ -68,11 +67,11 @@ class AllowFiles(Struct, frozen=True):
     """The patch is approved, and so is every later one of the session that changes none but its files."""
 
 
-class ClientTool(EngineModel):
+class ClientTool(EngineStruct, omit_defaults=True):
     """As the model is offered it, and as a conversation stores it."""
 
     name: str
-    namespace: str | None = omit_none()
+    namespace: str | None = None
     """Groups tools. The model knows the tool by both names."""
     description: str
     input_schema: Json

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -83,10 +84,10 @@ def test_a_damaged_item_is_kept_as_it_is(kind: str, value: Json) -> None:
 
 
 PAYLOADS: Mapping[str, Callable[[Json], Json]] = {
-    "session_meta": SessionMetaLine.model_validate,
+    "session_meta": partial(read, SessionMetaLine),
     "response_item": parse_response_item,
-    "compacted": CompactedItem.model_validate,
-    "turn_context": TurnContextItem.model_validate,
+    "compacted": partial(read, CompactedItem),
+    "turn_context": partial(read, TurnContextItem),
     "event_msg": parse_event_msg,
 }
 
@@ -154,7 +155,7 @@ def test_a_line_knows_its_type_by_its_payload() -> None:
 
 def test_a_conversation_of_a_later_version_stays_readable() -> None:
     payload = {**META, "source": "hologram", "memory": {"new": 1}}
-    assert SessionMetaLine.model_validate(payload).source is SessionOrigin.UNKNOWN
+    assert read(SessionMetaLine, payload).source is SessionOrigin.UNKNOWN
 
 
 def test_an_operation_survives_a_round_trip() -> None:

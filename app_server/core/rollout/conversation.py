@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Final, TypeVar, get_args
 
 from msgspec import Struct
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from app_server.core.bounds import without_collector
 from app_server.core.errors import RolloutUnreadable
@@ -38,6 +38,7 @@ from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
 from protocol.events.notices import UndoCompletedEvent
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
+from protocol.reading import read
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -79,7 +80,7 @@ LINES_AT_ONCE: Final = 256
 
 HistoryLine = ResponseItem | CompactedItem
 Kind = TypeVar("Kind")
-ModelKind = TypeVar("ModelKind", bound=BaseModel)
+LineKind = TypeVar("LineKind", CompactedItem, SessionMetaLine)
 
 Rebuild = Callable[[Sequence[ResponseItem], CompactedItem], Sequence[ResponseItem]]
 """The history after a compaction, from the history before it and its stored line."""
@@ -123,7 +124,7 @@ def read_rollout(
             raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
         return StoredConversation(
             path=path,
-            meta=found.meta.model_copy(update={"id": conversation_of(path.name, found.meta.id)}),
+            meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
             items=tuple(found.items),
             leftover=tuple(leftover_items(journal_path(path), fd)) if keeps is None else (),
             last_model=found.last_model(),
@@ -240,9 +241,9 @@ def _all_of(adapter: TypeAdapter[list[Kind]], records: Sequence[StoredRecord]) -
     return values if len(values) == len(records) else None
 
 
-def _validated(model: type[ModelKind], record: StoredRecord) -> ModelKind | None:
+def _validated(kind: type[LineKind], record: StoredRecord) -> LineKind | None:
     try:
-        return model.model_validate(record.value())
+        return read(kind, record.value())
     except ValidationError:
         return None
 

@@ -18,6 +18,7 @@ from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from protocol.engine.events import Goal, GoalStatus
 from protocol.events.turn import TokenUsageInfo
 from protocol.reading import read
+from protocol.reading import read
 from protocol.rollout import TurnContextItem
 from protocol.structs import Json
 
@@ -143,7 +144,7 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
     with opened(path) as fd:
         for value in turn_contexts(fd):
             try:
-                return TurnContextItem.model_validate(value)
+                return read(TurnContextItem, value)
             except ValidationError:
                 continue
         return None

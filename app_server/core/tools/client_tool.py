@@ -113,7 +113,7 @@ def checked_tools(tools: Sequence[ClientTool], reserved: Iterable[str]) -> tuple
     for name, count in counted.items():
         if count > 1:
             raise ConversationError(f"duplicate dynamic tool name: {name}")
-    return tuple(tool.model_copy(update={"input_schema": _schema(tool)}) for tool in tools)
+    return tuple(replace(tool, input_schema=_schema(tool)) for tool in tools)
 
 
 def _check_name(name: str, what: str) -> None:

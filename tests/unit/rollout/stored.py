@@ -15,6 +15,7 @@ from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import SessionEvent, TurnRenamed
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.ids import ConversationId
+from protocol.reading import read
 from protocol.responses import FunctionCall, InputText, MessageItem, OutputText
 from protocol.rollout import RolloutItem, SessionMetaLine
 from protocol.structs import Json
@@ -39,7 +40,7 @@ def meta(number: int = 1, **over: Json) -> SessionMetaLine:
         "cli_version": "1.0.0",
         "model_provider": "mock",
     }
-    return SessionMetaLine.model_validate({**fields, **over})
+    return read(SessionMetaLine, {**fields, **over})
 
 
 def user(text: str) -> MessageItem:

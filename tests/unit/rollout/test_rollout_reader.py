@@ -27,6 +27,7 @@ from app_server.core.rollout.summary import read_message_text
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import open_history
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
+from protocol.reading import read
 from protocol.responses import MessageItem
 from protocol.rollout import CompactedItem, TurnContextItem
 from protocol.structs import Json
@@ -41,7 +42,7 @@ def stored(tmp_path: Path) -> Path:
 ALL = ["q0", "a0", "q1", "a1"]
 
 
-def read(path: Path, content: bytes) -> StoredConversation:
+def read_file(path: Path, content: bytes) -> StoredConversation:
     path.write_bytes(content)
     return read_rollout(path, messages=True)
 
@@ -66,21 +67,22 @@ def test_what_was_written_is_read(stored: Path) -> None:
 def test_lines_spelled_otherwise_are_read_in_their_place(stored: Path) -> None:
     first, *rest = stored.read_bytes().splitlines(keepends=True)
     spaced = raw_line("response_item", user("spaced").to_value())
-    found = read(stored, first + b"".join(rest[:4]) + spaced + b"".join(rest[4:]))
+    found = read_file(stored, first + b"".join(rest[:4]) + spaced + b"".join(rest[4:]))
     assert texts(found.items) == ["q0", "a0", "spaced", "q1", "a1"]
 
 
 def test_a_compaction_keeps_its_place_among_the_items(stored: Path) -> None:
     content = stored.read_bytes() + raw_line("compacted", {"message": "summary"})
     content += raw_line("response_item", user("after").to_value())
-    kinds = [type(item) for item in read(stored, content).items]
+    kinds = [type(item) for item in read_file(stored, content).items]
     assert kinds == [MessageItem] * 4 + [CompactedItem, MessageItem]
 
 
 def test_the_model_of_the_last_turn_is_known(tmp_path: Path) -> None:
     turns = [
-        TurnContextItem.model_validate(
-            {"cwd": "/", "approval_policy": "never", "sandbox_policy": {"mode": "read-only"}, "model": model}
+        read(
+            TurnContextItem,
+            {"cwd": "/", "approval_policy": "never", "sandbox_policy": {"mode": "read-only"}, "model": model},
         )
         for model in ("first", "second")
     ]
@@ -110,14 +112,14 @@ def test_the_model_of_the_last_turn_is_known(tmp_path: Path) -> None:
     ids=lambda value: "spoiled",
 )
 def test_damage_affects_only_the_damaged_line(stored: Path, spoiled: Callable[[bytes], bytes]) -> None:
-    found = read(stored, spoiled(stored.read_bytes()))
+    found = read_file(stored, spoiled(stored.read_bytes()))
     assert texts(found.items) == ALL
 
 
 def test_a_record_that_was_glued_to_a_torn_one_is_found(stored: Path) -> None:
     whole = stored.read_bytes()
     glued = raw_line("response_item", assistant("glued").to_value())
-    found = read(stored, whole + b'{"timestamp":"2026-' + glued)
+    found = read_file(stored, whole + b'{"timestamp":"2026-' + glued)
     assert texts(found.items) == [*ALL, "glued"]
 
 
@@ -126,7 +128,7 @@ def test_an_endless_line_is_skipped_without_being_held(stored: Path, monkeypatch
     monkeypatch.setattr(raw, "CHUNK_BYTES", 64)
     monkeypatch.setattr(raw, "FIRST_BYTES", 64)
     first, rest = stored.read_bytes().split(b"\n", 1)
-    found = read(stored, first + b"\n" + b"x" * 5000 + b"\n" + rest)
+    found = read_file(stored, first + b"\n" + b"x" * 5000 + b"\n" + rest)
     assert texts(found.items) == ALL
 
 
@@ -163,7 +165,7 @@ def test_any_bytes_among_the_lines_neither_raise_nor_hide_a_line(
     for piece in junk:
         at = data.draw(st.integers(1, len(lines)))
         lines.insert(at, piece + b"\n")
-    found = read(stored, b"".join(lines))
+    found = read_file(stored, b"".join(lines))
     assert [text for text in texts(found.items) if text in ALL] == ALL
     stored.write_bytes(whole)
 
@@ -179,7 +181,7 @@ def test_a_file_torn_anywhere_with_anything_behind_keeps_its_whole_lines(
     complete = sum(
         line.endswith(b"}}") and f'"{text}"}}]'.encode() in line for line in kept.splitlines() for text in ALL
     )
-    found = read(stored, kept + b"\n" + tail)
+    found = read_file(stored, kept + b"\n" + tail)
     assert texts(found.items)[:complete] == ALL[:complete]
     stored.write_bytes(whole)
 
@@ -225,7 +227,7 @@ def test_a_batch_with_a_damaged_line_has_its_other_lines(stored: Path) -> None:
     broken = [
         line.replace(b'"message":"q1"', b'"message":5').replace(b'"text":"a0"', b'"text":5') for line in lines
     ]
-    found = read(stored, first + b"".join(broken))
+    found = read_file(stored, first + b"".join(broken))
     assert texts(found.items) == ["q0", "q1", "a1"]
     assert [getattr(event, "message", None) for event in found.messages] == ["q0", "a0", "a1"]
 
@@ -244,7 +246,7 @@ def test_events_of_turns_and_items_are_passed_over(stored: Path) -> None:
         raw_line("event_msg", {"type": "turn_item"}).replace(b": ", b":").replace(b", ", b","),
         raw_line("event_msg", {"type": "exec_command_end"}).replace(b": ", b":").replace(b", ", b","),
     ]
-    found = read(stored, stored.read_bytes() + b"".join(more))
+    found = read_file(stored, stored.read_bytes() + b"".join(more))
     assert texts(found.items) == ALL
     assert len(found.messages) == 4
 
@@ -253,7 +255,7 @@ def test_messages_in_another_form_are_read_in_their_place(stored: Path) -> None:
     first, *lines = stored.read_bytes().splitlines(keepends=True)
     spaced = raw_line("event_msg", {"type": "user_message", "message": "spaced"})
     deltas = raw_line("event_msg", {"type": "agent_message_delta", "delta": "x"})
-    found = read(stored, first + b"".join(lines[:2]) + spaced + deltas + b"".join(lines[2:]))
+    found = read_file(stored, first + b"".join(lines[:2]) + spaced + deltas + b"".join(lines[2:]))
     assert [getattr(event, "message", None) for event in found.messages] == [
         "q0",
         "spaced",
@@ -265,7 +267,7 @@ def test_messages_in_another_form_are_read_in_their_place(stored: Path) -> None:
 
 def test_the_first_metadata_counts(stored: Path) -> None:
     second = raw_line("session_meta", {**meta(5).to_value(), "cwd": "/second"})
-    assert read(stored, stored.read_bytes() + second).meta.cwd == "/work"
+    assert read_file(stored, stored.read_bytes() + second).meta.cwd == "/work"
 
 
 @pytest.mark.parametrize("form", [b"", b" "])
@@ -278,14 +280,14 @@ def test_settings_are_read_in_any_form(stored: Path, form: bytes) -> None:
         "summary": "auto",
     }
     line = raw_line("turn_context", fields).replace(b": ", b":" + form).replace(b", ", b"," + form)
-    assert read(stored, stored.read_bytes() + line).last_model == "m"
+    assert read_file(stored, stored.read_bytes() + line).last_model == "m"
 
 
 def test_settings_without_a_model_say_none(stored: Path) -> None:
     content = stored.read_bytes()
     for payload in (b"{}", b'{"model":5}', b"{x}"):
         line = b'{"timestamp":"t","type":"turn_context","payload":' + payload + b"}\n"
-        assert read(stored, content + line).last_model is None
+        assert read_file(stored, content + line).last_model is None
 
 
 def test_a_file_that_is_too_large_is_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
