@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+import protocol
 from protocol.events.commands import FileChange as ChangedFile
 from protocol.events.commands import ParsedCommand
 from protocol.events.review import ReviewOutputEvent
 from protocol.items import SentInput, UserInput
-from protocol.mcp import McpInvocation, McpResult
 from protocol.responses import WebSearchAction
 from protocol.structs import Discreet, EngineStruct, Json, model_of
+
+if TYPE_CHECKING:
+    import protocol.mcp
 
 
 class ItemStatus(StrEnum):
@@ -123,9 +126,9 @@ class FileChange(Discreet, frozen=True, kw_only=True):
 
 class McpToolCall(Struct, frozen=True, kw_only=True):
     id: str
-    invocation: McpInvocation
+    invocation: protocol.mcp.McpInvocation
     status: ItemStatus = ItemStatus.IN_PROGRESS
-    result: McpResult | None = None
+    result: protocol.mcp.McpResult | None = None
     seconds: float | None = None
 
 

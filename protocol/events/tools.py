@@ -1,22 +1,18 @@
 """Tools that are no command: the plan, searches that the provider runs, and MCP: calls, lists, elicitations."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
+import protocol
 from protocol.base import EngineModel
 from protocol.events.commands import Duration
-from protocol.mcp import (
-    McpAuthStatus,
-    McpInvocation,
-    McpResult,
-    McpToolDefinition,
-    Resource,
-    ResourceTemplate,
-)
 from protocol.structs import EngineStruct, Json
+
+if TYPE_CHECKING:
+    import protocol.mcp
 
 
 class StepStatus(StrEnum):
@@ -61,7 +57,7 @@ class McpToolCallBeginEvent(EngineStruct):
 
     type: Literal["mcp_tool_call_begin"] = "mcp_tool_call_begin"
     call_id: str
-    invocation: McpInvocation
+    invocation: "protocol.mcp.McpInvocation"
 
 
 class McpToolCallEndEvent(EngineStruct):
@@ -69,9 +65,9 @@ class McpToolCallEndEvent(EngineStruct):
 
     type: Literal["mcp_tool_call_end"] = "mcp_tool_call_end"
     call_id: str
-    invocation: McpInvocation
+    invocation: "protocol.mcp.McpInvocation"
     duration: Duration
-    result: McpResult
+    result: "protocol.mcp.McpResult"
 
 
 class McpListToolsResponseEvent(EngineStruct):
@@ -79,10 +75,10 @@ class McpListToolsResponseEvent(EngineStruct):
     (tools) or by server (the rest)."""
 
     type: Literal["mcp_list_tools_response"] = "mcp_list_tools_response"
-    tools: dict[str, McpToolDefinition]
-    resources: dict[str, tuple[Resource, ...]]
-    resource_templates: dict[str, tuple[ResourceTemplate, ...]]
-    auth_statuses: dict[str, McpAuthStatus]
+    tools: "dict[str, protocol.mcp.McpToolDefinition]"
+    resources: "dict[str, tuple[protocol.mcp.Resource, ...]]"
+    resource_templates: "dict[str, tuple[protocol.mcp.ResourceTemplate, ...]]"
+    auth_statuses: "dict[str, protocol.mcp.McpAuthStatus]"
 
 
 class ElicitationRequestEvent(EngineModel):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from importlib import import_module
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -19,6 +20,7 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
+from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure, rate_limits, refuses_usage, request_failure
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
@@ -36,7 +38,6 @@ from app_server.core.model.prompt import ClientIdentity, ModelEvent, Prompt, Rat
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body
 from app_server.core.model.stream import EventStream
-from app_server.masking import MASK, is_secret_name, masked_text
 from protocol.engine.errors import ErrorClass
 from protocol.structs import replace
 
@@ -251,14 +252,19 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     return RequestFailure(error, again=not useless)
 
 
+_MASKING = Lazy(lambda: import_module("app_server.masking"))
+
+
 def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
     """Return an answer without the credentials of the request that it may quote."""
+    masking = _MASKING.get()
     text = answer.decode("utf-8", "replace")
     query = parse_qsl(urlsplit(target.url).query)
     for name, value in (("token", target.secret or ""), *target.headers.items(), *query):
-        if len(value) >= SHORTEST_SECRET and is_secret_name(name):
-            text = text.replace(value, MASK)
-    return masked_text(text).encode()
+        if len(value) >= SHORTEST_SECRET and masking.is_secret_name(name):
+            text = text.replace(value, masking.MASK)
+    masked: str = masking.masked_text(text)
+    return masked.encode()
 
 
 async def _beginning(answer: HttpResponse) -> bytes:
