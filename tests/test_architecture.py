@@ -169,7 +169,6 @@ LATE_IMPORTS = {
     "app_server.core.tools.patching": "the same",
     "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
-    "landlock": "with the first command",
     "protocol.mcp": "for who reads what MCP servers answered",
     "app_server.masking": "with the first request to a model that fails",
     "app_server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",

@@ -18,7 +18,6 @@ from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from protocol.engine.events import Goal, GoalStatus
 from protocol.events.turn import TokenUsageInfo
 from protocol.reading import read
-from protocol.reading import read
 from protocol.rollout import TurnContextItem
 from protocol.structs import Json
 
