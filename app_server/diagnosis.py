@@ -21,13 +21,16 @@ from app_server.core.auth.home_login import Credentials
 from app_server.core.auth.storage import read_auth
 from app_server.core.config.load import load_config
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig, RequestOverrides
-from app_server.core.diagnostics.home import check_credentials_file, check_home, check_locks, free_space
 from app_server.core.diagnostics.machine import (
+    check_credentials_file,
     check_disk,
     check_git,
+    check_home,
+    check_locks,
     check_python,
     check_sandbox,
     check_system,
+    free_space,
 )
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
 from app_server.core.diagnostics.settings import Redaction, check_config

@@ -194,9 +194,9 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
     environment = settings.environment
 
     def load_issuer() -> Issuer:
-        from app_server.core.auth import authorize, issuer  # noqa: PLC0415 - only for logins
+        from app_server.core.auth import browser, issuer  # noqa: PLC0415 - only for logins
 
-        return issuer.Issuer(environment.get(authorize.ISSUER_VARIABLE), environment)
+        return issuer.Issuer(environment.get(browser.ISSUER_VARIABLE), environment)
 
     return AuthManager(
         settings.home,

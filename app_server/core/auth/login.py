@@ -18,22 +18,20 @@ import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
 
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.authorize import (
+from app_server.core.auth.browser import (
     DEFAULT_ORIGINATOR,
-    authorize_url,
-    code_challenge,
-    new_login_secrets,
-    redirect_uri,
-)
-from app_server.core.auth.callback import (
     HEAD_END,
     MAX_HEAD_BYTES,
     CancelRequested,
     Granted,
     Ignored,
     Refused,
+    authorize_url,
+    code_challenge,
+    new_login_secrets,
     page,
     read_callback,
+    redirect_uri,
 )
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant

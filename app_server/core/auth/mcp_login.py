@@ -12,19 +12,17 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
-from app_server.core.auth.authorize import CALLBACK_PATH, is_safe_url, new_login_secrets
-from app_server.core.auth.callback import Granted
+from app_server.core.auth.browser import CALLBACK_PATH, Granted, is_safe_url, new_login_secrets
 from app_server.core.auth.login import LoginFlow, listen_for_browser
+from app_server.core.auth.mcp_tokens import McpTokens, tokens_of, write_mcp_tokens
 from app_server.core.auth.oauth_client import (
     browser_url,
     exchange,
     find_authorization_server,
     find_resource,
     register,
-    tokens_of,
 )
 from app_server.core.auth.oauth_http import OAuthHttp
-from app_server.core.auth.oauth_tokens import McpTokens, write_mcp_tokens
 from app_server.core.errors import AuthError
 
 OPEN_SECONDS = 60.0

@@ -14,11 +14,10 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
 
-from app_server.core.auth.authorize import LoginSecrets, is_safe_url
+from app_server.core.auth.browser import LoginSecrets, is_safe_url
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
-from app_server.core.auth.oauth_tokens import McpTokens
 from app_server.core.errors import AuthError
-from protocol.structs import Discreet, Json, replace
+from protocol.structs import Discreet, Json
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
@@ -140,7 +139,6 @@ def _origin(url: str) -> str:
 
 CLIENT_NAME = "app-server"
 MAX_TOKEN = 64 * 1024
-LONGEST_SECONDS = 10 * 365 * 24 * 3600
 
 
 class McpLoginOver(AuthError):
@@ -216,27 +214,5 @@ async def exchange(
     return answer
 
 
-def tokens_of(answer: OAuthAnswer, before: McpTokens, now: float) -> McpTokens:
-    """Return the login with what the answer says. `now`: seconds since 1970."""
-    scope, refresh = answer.text("scope"), answer.text("refresh_token")
-    return replace(
-        before,
-        access_token=answer.text("access_token") or "",
-        refresh_token=refresh if refresh and len(refresh) <= MAX_TOKEN else before.refresh_token,
-        expires_at_ms=_expiry(answer.fields.get("expires_in"), now),
-        scopes=before.scopes if scope is None else tuple(scope.split()),
-    )
-
-
 def is_header_safe(token: str) -> bool:
     return token.isascii() and token.isprintable() and " " not in token and len(token) <= MAX_TOKEN
-
-
-def _expiry(seconds: Json, now: float) -> int | None:
-    if (
-        isinstance(seconds, bool)
-        or not isinstance(seconds, int | float)
-        or not 0 <= seconds <= LONGEST_SECONDS
-    ):
-        return None
-    return int((now + seconds) * 1000)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import anyio
 
-from app_server.core.auth.authorize import MAX_URL, is_safe_url
+from app_server.core.auth.browser import MAX_URL, is_safe_url
 from app_server.core.errors import AuthError, IssuerUnreachable
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, HttpResponse

@@ -20,10 +20,18 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.core.client_files import inotify
-from app_server.core.client_files.inotify import NOWHERE, Inotify, InotifyEvent, WatchPlace, find_place
+from app_server.core.client_files import path_changes
 from app_server.core.client_files.opening import FileRefused
-from app_server.core.client_files.path_snapshot import PathSnapshot, changed_paths, take_snapshot
+from app_server.core.client_files.path_changes import (
+    NOWHERE,
+    Inotify,
+    InotifyEvent,
+    PathSnapshot,
+    WatchPlace,
+    changed_paths,
+    find_place,
+    take_snapshot,
+)
 from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
@@ -187,23 +195,23 @@ class FileWatcher:
 
     def _take(self, event: InotifyEvent) -> set[Watch]:
         """Note what changed; returns the watches whose path may lead elsewhere now."""
-        if event.mask & inotify.OVERFLOW:
+        if event.mask & path_changes.OVERFLOW:
             for watch in self._watches.values():
                 watch.changed = {watch.path}
             return set(self._watches.values())
         moved: set[Watch] = set()
         users = self._users.get(event.descriptor, ())
-        if event.mask & inotify.IGNORED:
+        if event.mask & path_changes.IGNORED:
             self._users.pop(event.descriptor, None)
         for watch in users:
-            if event.mask & inotify.ITSELF:
+            if event.mask & path_changes.ITSELF:
                 moved.add(watch)
             elif event.descriptor == watch.place.inside and event.name:
                 watch.add(os.path.join(watch.path, event.name))
             if event.descriptor == watch.place.above and event.name == watch.place.component:
                 if watch.place.exists:
                     watch.add(watch.path)
-                if event.mask & inotify.NAMES:
+                if event.mask & path_changes.NAMES:
                     moved.add(watch)
         return moved
 

@@ -32,7 +32,7 @@ _WRITE_WORKTREE: Lazy[Callable[..., Awaitable[WorktreeSnapshot]]] = Lazy(
     lambda: import_module("app_server.core.git.snapshot").write_worktree
 )
 _MOVE_OBJECTS: Lazy[Callable[[Beneath, Beneath], None]] = Lazy(
-    lambda: import_module("app_server.core.git.blobs").move_objects
+    lambda: import_module("app_server.core.git.worktree_files").move_objects
 )
 
 NOT_A_REPOSITORY = "Snapshots disabled: current directory is not a Git repository."

@@ -1,11 +1,12 @@
-"""Reads a git repository's files without running git: its location, HEAD and references, what a conversation's metadata
-say of it, and the folders of a project.
+"""Reads a git repository's files without running git: its location, settings, HEAD and references, what a
+conversation's metadata say of it, and the folders of a project.
 
 It executes nothing of a repository and does not trust its files: it reads only regular files up to a maximum size, and
-follows only names that git itself would write. It ignores bare repositories, because a folder in a working tree can
-imitate one. Files for the agent are looked for only where, as for git, `.git` belongs to the user or to root, and so do
-the files: otherwise anybody could instruct the model through a shared folder such as /tmp. Write permissions do not
-count, because on some file systems everybody has them.
+follows only names that git itself would write; of settings neither includes nor what is behind a syntax error. It
+ignores bare repositories, because a folder in a working tree can imitate one. Files for the agent are looked for only
+where, as for git, `.git` belongs to the user or to root, and so do the files: otherwise anybody could instruct the
+model through a shared folder such as /tmp. Write permissions do not count, because on some file systems everybody has
+them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,73 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath, read_named
 from app_server.core.config.trust import confirmed_git_dir
-from app_server.core.git.config_file import parse_git_config
 from app_server.core.real_path import real_path
+
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]')
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=)?[ \t]*")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
+
+
+def parse_git_config(text: str) -> Mapping[str, str]:
+    """Return the last value of each key, under names such as `remote.origin.url` (section and key in lower case)."""
+    values: dict[str, str] = {}
+    section = ""
+    at = 0
+    while (at := _skip_blank(text, at)) < len(text):
+        if text[at] == "[":
+            match = _SECTION.match(text, at)
+            if match is None:
+                break
+            name = match[2]
+            section = match[1].lower() + ("" if name is None else "." + re.sub(r"\\(.)", r"\1", name))
+        else:
+            match = _KEY.match(text, at)
+            if match is None or not section:
+                break
+        at = match.end()
+        if text[match.start()] != "[":
+            value, at = _value(text, at) if match[2] else ("true", at)
+            values[f"{section}.{match[1].lower()}"] = value
+    return values
+
+
+def _skip_blank(text: str, at: int) -> int:
+    while at < len(text):
+        if text[at] in "#;":
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        elif not (text[at].isspace() or text[at] == "\ufeff"):
+            break
+        else:
+            at += 1
+    return at
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """Return a value from its first character to the end of its line, and the index of that end."""
+    out: list[str] = []
+    keep = 0
+    quoted = False
+    while at < len(text) and text[at] != "\n":
+        char = text[at]
+        if char == '"':
+            quoted = not quoted
+            keep = len(out)
+        elif char == "\\" and at + 1 < len(text):
+            at += 1
+            if text[at] != "\n":
+                out.append(_ESCAPES.get(text[at], text[at]))
+                keep = len(out)
+        elif char in "#;" and not quoted:
+            at = at + len(text[at:].partition("\n")[0])
+            break
+        else:
+            out.append(char)
+            if quoted or not char.isspace():
+                keep = len(out)
+        at += 1
+    return "".join(out[:keep]), at
+
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_CONFIG_BYTES = 1024 * 1024

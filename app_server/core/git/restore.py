@@ -21,12 +21,11 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
-from app_server.core.git.blobs import Blobs
 from app_server.core.git.ghost import displayable, head_commit
-from app_server.core.git.index import SUBMODULE, SYMLINK, UNKNOWN, look_at
 from app_server.core.git.repository import Repository, find_repository
 from app_server.core.git.run_git import TIME_LIMIT, Git
 from app_server.core.git.snapshot import pathspec, usual_bits
+from app_server.core.git.worktree_files import SUBMODULE, SYMLINK, UNKNOWN, Blobs, look_at
 from app_server.core.threads import run_in_thread
 from protocol.responses import GhostCommit, SnapshotOfTurn
 

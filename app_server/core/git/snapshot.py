@@ -17,20 +17,21 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
-from app_server.core.git.blobs import Blobs, is_of_one_file
-from app_server.core.git.index import (
+from app_server.core.git.repository import Repository, config_of
+from app_server.core.git.run_git import TIME_LIMIT, Git
+from app_server.core.git.worktree_files import (
     LIST_INDEX,
     SUBMODULE,
     UNKNOWN,
+    Blobs,
     IndexEntry,
     Signature,
     WorktreeFile,
     compare,
+    is_of_one_file,
     look_at,
     parse_index,
 )
-from app_server.core.git.repository import Repository, config_of
-from app_server.core.git.run_git import TIME_LIMIT, Git
 from app_server.core.threads import run_in_thread
 
 MAX_UNTRACKED_FILES = 100_000

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import anyio
 import anyio.to_thread
 
-from app_server.core.auth.authorize import code_challenge
+from app_server.core.auth.browser import code_challenge
 from protocol.structs import Json
 
 NOW = 1_800_000_000.0

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.callback import CancelRequested, Granted, Ignored, Refused, page, read_callback
+from app_server.core.auth.browser import CancelRequested, Granted, Ignored, Refused, page, read_callback
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.auth.login import LoginFlow, open_login
 from app_server.core.auth.storage import read_auth

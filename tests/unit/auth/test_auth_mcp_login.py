@@ -12,20 +12,20 @@ import pytest
 
 from app_server.core.auth import mcp_login
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.authorize import code_challenge, is_safe_url
+from app_server.core.auth.browser import code_challenge, is_safe_url
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.login import DeviceLoginFlow, open_device_login
 from app_server.core.auth.mcp_login import McpLogins
-from app_server.core.auth.mcp_tokens import McpTokenSource
-from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resource
-from app_server.core.auth.oauth_http import OAuthHttp
-from app_server.core.auth.oauth_tokens import (
+from app_server.core.auth.mcp_tokens import (
     CREDENTIALS_FILE,
     McpTokens,
+    McpTokenSource,
     read_mcp_tokens,
     write_mcp_tokens,
 )
+from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resource
+from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.auth.storage import StoredAuth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError

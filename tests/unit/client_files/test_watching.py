@@ -13,10 +13,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.client_files import path_snapshot, watching
-from app_server.core.client_files.inotify import Inotify, InotifyEvent, parse_events
+from app_server.core.client_files import path_changes, watching
 from app_server.core.client_files.opening import FileRefused
-from app_server.core.client_files.path_snapshot import changed_paths, take_snapshot
+from app_server.core.client_files.path_changes import (
+    Inotify,
+    InotifyEvent,
+    changed_paths,
+    parse_events,
+    take_snapshot,
+)
 from app_server.core.client_files.watching import FileWatcher
 
 needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
@@ -222,7 +227,7 @@ async def test_a_path_that_cannot_be_watched_is_refused(
 
 
 def test_a_large_directory_changes_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_snapshot, "MAX_NAMES", 2)
+    monkeypatch.setattr(path_changes, "MAX_NAMES", 2)
     path = str(tmp_path)
     seen = [take_snapshot(path)]
     for n in range(4):

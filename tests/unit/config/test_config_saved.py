@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.core.config.effective import shown_value, with_credentials, without_credentials
-from app_server.core.config.saved import load_saved_config
+from app_server.core.config.settings_file import load_saved_config
 from app_server.core.config.write import set_default_model
 from app_server.core.errors import ConfigError, InvalidSettings
 from app_server.masking import MASK

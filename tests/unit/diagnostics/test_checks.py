@@ -20,14 +20,17 @@ from app_server.core.config.types import (
     McpStdioTransport,
     RequestOverrides,
 )
-from app_server.core.diagnostics.home import check_credentials_file, check_home, check_locks, free_space
 from app_server.core.diagnostics.machine import (
     FreeSpace,
+    check_credentials_file,
     check_disk,
     check_git,
+    check_home,
+    check_locks,
     check_python,
     check_sandbox,
     check_system,
+    free_space,
 )
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
 from app_server.core.diagnostics.settings import Redaction, check_config

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.git.config_file import parse_git_config
 from app_server.core.git.ghost import Snapshots, SnapshotUnavailable
-from app_server.core.git.repository import Revision, find_repository, read_git_info, without_credentials
+from app_server.core.git.repository import (
+    Revision,
+    find_repository,
+    parse_git_config,
+    read_git_info,
+    without_credentials,
+)
 from app_server.core.git.upstream import diff_to_remote
 from tests.unit.git.conftest import Sandpit
 
