@@ -1,11 +1,15 @@
 """What must be true of every simulated world."""
 
+import json
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from protocol.structs import Json
 from tests.simulation.consent_rules import consent_rules
 from tests.simulation.model_rules import model_rules
 from tests.simulation.people import THREAD_NAMES
+from tests.simulation.storage_rules import storage_rules
 from tests.support.invariants import (
     conversations,
     events_of,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
 
 SAYS = ("turn/start", "sendUserMessage", "session/prompt")
+ATTEMPT = re.compile(r"Reconnecting\.\.\. (\d+)/(\d+)")
 SAID = re.compile(r"\b(w\d+) (?:please|again)")
 
 
@@ -42,6 +47,7 @@ def violations(world: "SimWorld") -> list[str]:
         broken += [problem for person in world.people for problem in _shown_too_early(person)]
     broken += consent_rules(world)
     broken += model_rules(world)
+    broken += storage_rules(world)
     paths = sorted(world.home.glob("**/rollout-*.jsonl"))
     if not world.habits.disk_faults:  # a write that failed in its middle costs that line
         broken += [problem for path in paths for problem in rollout(path)[1]]
@@ -67,6 +73,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     if not world.habits.disk_faults:
         broken += stored_otherwise(received, paths)
     broken += _told_otherwise(person)
+    broken += _tried_too_often(world, received)
     open_calls = terminals(world.model.requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
@@ -110,6 +117,16 @@ def _shown_too_early(person: "Person") -> list[str]:
             if not any(each.encode() in stored for each in shown.stored_as):
                 broken.append(f"{shown.stored_as[0]} was shown before it was stored")
     return broken
+
+
+def _tried_too_often(world: "SimWorld", received: Sequence[Json]) -> list[str]:
+    """Return attempts beyond those that are configured."""
+    told = (ATTEMPT.search(json.dumps(message)) for message in received)
+    return [
+        f"an attempt too many: {found[0]}"
+        for found in told
+        if found is not None and not int(found[1]) <= int(found[2]) == world.habits.retries
+    ]
 
 
 def _told_otherwise(person: "Person") -> list[str]:

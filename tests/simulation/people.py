@@ -108,6 +108,10 @@ class Record:
     """Words over the conversation API: those that join a turn are not shown."""
     loosened: bool = False
     """A person changed the policy or the sandbox."""
+    turn_ends: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The status with which each turn of a thread was told to have ended."""
+    failed_writes_before: int = 0
+    """Until the first client had opened its threads."""
     threads: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     """Threads that were archived or deleted."""
@@ -137,6 +141,9 @@ class World(Protocol):
 
     @property
     def workspace(self) -> str: ...
+
+    @property
+    def home(self) -> Path: ...
 
     def come_back(self) -> None:
         """Let who left connect again, where that is a habit."""
@@ -283,6 +290,7 @@ class Person:
                 params = question["params"]
                 thread = next(params[name] for name in THREAD_NAMES if name in params)
                 await self._try(thread, "interrupt", params.get("turnId"))
+                await self._pause("late answer", self.habits.thinking)
                 kind = "yes"
         finally:
             self.open_questions.remove(question)
@@ -462,6 +470,8 @@ class ThreadPerson(Person):
             turn = message["params"]["turn"]
             self._running.discard(turn["id"])
             self._ends[turn["id"]] = turn["status"]
+            if self.home == self.world.home:
+                self.record.turn_ends[message["params"]["threadId"], turn["id"]] = turn["status"]
             self._note(message["params"]["threadId"], turn["id"])
         elif message["method"] == "item/completed":
             item = message["params"]["item"]
@@ -505,8 +515,20 @@ class ThreadPerson(Person):
         await self.until(lambda: turn in self._ends)
         return self._ends[turn]
 
+    async def _shown(self, method: str, params: Json) -> Json:
+        """Ask for a thread with its turns: those that have ended are shown as they were told."""
+        thread, record = params["threadId"], self.record
+        told = {turn: status for (of, turn), status in record.turn_ends.items() if of == thread}
+        answer = await self.ask(method, params)
+        if "result" in answer and self.home == self.world.home and not self.habits.disk_faults:
+            shown = {turn["id"]: turn["status"] for turn in answer["result"]["thread"]["turns"]}
+            for turn, status in told.items():
+                if shown.get(turn) != status and thread not in record.reverted:
+                    self.wrong.append(f"{method} shows {turn} as {shown.get(turn)}, which ended as {status}")
+        return answer
+
     async def history(self, thread: str) -> list[str] | None:
-        opened = await self.ask("thread/resume", {"threadId": thread})
+        opened = await self._shown("thread/resume", {"threadId": thread})
         if "result" not in opened:
             return None
         return marks_of(opened["result"]["thread"])
@@ -524,10 +546,10 @@ class ThreadPerson(Person):
             case "resume":
                 await self.history(thread)
             case "read":
-                await self.ask("thread/read", {"threadId": thread, "includeTurns": True})
+                await self._shown("thread/read", {"threadId": thread, "includeTurns": True})
             case "fork":
                 before = self.world.model.begun
-                answer = await self.ask("thread/fork", {"threadId": thread})
+                answer = await self._shown("thread/fork", {"threadId": thread})
                 if "result" in answer:
                     child = answer["result"]["thread"]["id"]
                     self.record.threads.append(child)

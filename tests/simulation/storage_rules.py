@@ -1,0 +1,47 @@
+"""What must be true of stored threads where writes fail for some time: nothing is lost once they work again, a line in
+halves is followed by the whole one, and the user is told.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.invariants import rollout, unstored
+from tests.support.thread_invariants import stored_otherwise
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimWorld
+
+ENDS_A_SERVER = {"leave", "resume", "archive", "rollback", "fork"}
+"""Deeds by which a thread is closed, or opened, while writes may fail: what could not be written then is lost."""
+
+
+def storage_rules(world: "SimWorld") -> Iterator[str]:
+    """Yield what is wrong in a world whose writes fail, and whose threads stay open until they work again."""
+    habits = world.habits
+    comes_and_goes = habits.visitor or habits.comes_back or ENDS_A_SERVER & set(habits.deeds)
+    if not habits.disk_faults or comes_and_goes or world.killed.is_set():
+        return
+    paths = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))
+    for path in paths:
+        yield from _glued(path)
+    person = world.people[0]
+    if person.api != "acp":
+        yield from unstored(person.received(), {str(path): rollout(path)[0] for path in paths})
+        yield from stored_otherwise(person.received(), paths)
+    failed = world.model.seen.get("write failed", 0) - world.record.failed_writes_before
+    if failed and not any("cannot be stored" in json.dumps(message) for message in person.received()):
+        yield f"{failed} writes failed, and the user was not told"
+
+
+def _glued(path: Path) -> Iterator[str]:
+    """Yield lines that are neither whole nor the begin of the next one."""
+    lines = path.read_bytes().splitlines()
+    for line, following in zip(lines, [*lines[1:], b""], strict=True):
+        with suppress(ValueError):
+            json.loads(line)
+            continue
+        if not following.startswith(line):
+            yield f"{path.name} has a line that is damaged: {line[:100]!r}"
