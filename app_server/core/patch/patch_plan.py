@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os.path
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from protocol.light_dataclasses import dataclass
@@ -30,13 +29,6 @@ def program_command(python: str) -> tuple[str, ...]:
     return (python, "-I", "-S", "-X", "utf8", PROGRAM)
 
 
-class EditKind(StrEnum):
-    ADD = "add"
-    UPDATE = "update"
-    DELETE = "delete"
-    MOVE = "move"
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """One path of the patch."""
@@ -53,7 +45,6 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    kind: EditKind
     place: Place
     old: bytes | None
     """None for a file that does not exist yet."""

@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 
 from app_server.core.patch.hunks import apply_hunks, decode
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, PatchError, UpdateFile
-from app_server.core.patch.patch_plan import EditKind, FileEdit, PatchPlan, Place
+from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
 from protocol.light_dataclasses import dataclass, replace
 
 IS_A_DIRECTORY = "Is a directory (os error 21)"
@@ -105,30 +105,31 @@ class _Planner:
         if place.label.endswith("/"):
             raise PatchError(f"Failed to write file {place.path}: {IS_A_DIRECTORY}")
         new = _encoded(operation.content, place)
-        earlier = self._earlier(place, EditKind.DELETE)
+        earlier = self._earlier(place, deleted=True)
         found = self._found(place, earlier)
         if isinstance(found, NoSnapshot):
             if not found.absent:
                 raise PatchError(f"Failed to write file {place.path}: {found.reason}")
-            edit = FileEdit(EditKind.ADD, place, None, new)
+            edit = FileEdit(place, None, new)
         else:
             # The tool overwrites an existing file; the plan calls that an update, so the user sees what is lost.
             _check_text(found, f"Failed to write file {place.path}")
             _check_writable(found, place)
-            edit = FileEdit(EditKind.UPDATE, place, found.content, new, found.mode)
+            edit = FileEdit(place, found.content, new, found.mode)
         self._keep(edit, "A", place)
 
     def _delete(self, place: Place) -> None:
-        earlier = self._earlier(place)
-        found = self._found(place, earlier)
+        if place.real in self.edits or place.real in self.taken:
+            raise _contradiction(place)
+        found = self.files.read_file(place.real)
         if isinstance(found, NoSnapshot):
             raise PatchError(f"Failed to read {place.path}: {found.reason}")
         _check_text(found, f"Failed to read {place.path}")
-        self._keep(FileEdit(EditKind.DELETE, place, found.content, None, found.mode), "D", place)
+        self._keep(FileEdit(place, found.content, None, found.mode), "D", place)
 
     def _update(self, operation: UpdateFile, place: Place) -> None:
         problem = f"Failed to read file to update {place.path}"
-        earlier = self._earlier(place, EditKind.UPDATE)
+        earlier = self._earlier(place, deleted=False)
         found = self._found(place, earlier)
         if isinstance(found, NoSnapshot):
             raise PatchError(f"{problem}: {found.reason}")
@@ -143,9 +144,9 @@ class _Planner:
         destination = self._destination(operation, place)
         if destination is None:
             _check_writable(found, place)
-            self._keep(FileEdit(EditKind.UPDATE, place, found.content, new, found.mode), "M", place)
+            self._keep(FileEdit(place, found.content, new, found.mode), "M", place)
         else:
-            edit = FileEdit(EditKind.MOVE, place, found.content, new, found.mode, destination)
+            edit = FileEdit(place, found.content, new, found.mode, destination)
             self._keep(edit, "M", destination)
 
     def _destination(self, operation: UpdateFile, place: Place) -> Place | None:
@@ -166,10 +167,12 @@ class _Planner:
             raise PatchError(f"Failed to write file {to.path}: {found.reason}")
         return to
 
-    def _earlier(self, place: Place, continues: EditKind | None = None) -> FileEdit | None:
-        """Return the previous edit of the same file, if this one may continue from it."""
+    def _earlier(self, place: Place, *, deleted: bool) -> FileEdit | None:
+        """Return the previous edit of the same file, from which this one continues: a deletion, or an update."""
         earlier = self.edits.get(place.real)
-        if place.real in self.taken or (earlier is not None and earlier.kind is not continues):
+        if place.real in self.taken:
+            raise _contradiction(place)
+        if earlier and (earlier.old is None or earlier.to or (earlier.new is None) is not deleted):
             raise _contradiction(place)
         return earlier
 

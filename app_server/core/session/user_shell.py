@@ -18,7 +18,7 @@ from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.events import OutputDeltas, finished_command
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
 from protocol.engine.events import TurnKind
-from protocol.engine.items import CommandExecution
+from protocol.engine.items import CommandExecution, CommandSource
 from protocol.responses import MessageItem
 
 
@@ -71,7 +71,7 @@ def _command(turn: Turn, request: RunShell) -> Command:
         argv=(turn.services.commands.shell_path, "-lc", request.command),
         cwd=turn.settings.cwd,
         timeout_ms=request.timeout_ms,
-        user_shell=True,
+        source=CommandSource.USER_SHELL,
         unconfined=not request.confined,
     )
 

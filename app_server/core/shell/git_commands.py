@@ -174,14 +174,6 @@ def _checkout(words: Sequence[str]) -> bool:
     return _has(words, "fB", ("--force", "--ours", "--theirs")) or "." in words or "--" in words[:-1]
 
 
-def _restore(words: Sequence[str]) -> bool:
-    return not _has(words, "S", ("--staged",)) or _has(words, "W", ("--worktree",))
-
-
-def _branch(words: Sequence[str]) -> bool:
-    return _has(words, "DfMC", ("--force",))
-
-
 def _forced(words: Sequence[str]) -> bool:
     return _has(words, "f", ("--force",))
 
@@ -189,8 +181,8 @@ def _forced(words: Sequence[str]) -> bool:
 _COMMANDS: Mapping[str, Callable[[Sequence[str]], bool]] = {
     "push": _push,
     "checkout": _checkout,
-    "restore": _restore,
-    "branch": _branch,
+    "restore": lambda words: not _has(words, "S", ("--staged",)) or _has(words, "W", ("--worktree",)),
+    "branch": lambda words: _has(words, "DfMC", ("--force",)),
     "switch": lambda words: _has(words, "fC", ("--force", "--discard-changes", "--force-create")),
     "stash": lambda words: words[:1] in (["drop"], ["clear"]),
     "reflog": lambda words: words[:1] in (["expire"], ["delete"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -118,14 +119,12 @@ def _cat(shown: str, tail: Words) -> ParsedCommand | None:
             return None
 
 
-def _head(shown: str, tail: Words) -> ParsedCommand | None:
-    return _head_or_tail(shown, tail, _is_number)
+def _is_number(text: str) -> bool:
+    return all(c in "0123456789" for c in text)
 
 
-def _tail(shown: str, tail: Words) -> ParsedCommand | None:
-    return _head_or_tail(
-        shown, tail, lambda count: bool(count.removeprefix("+")) and _is_number(count.removeprefix("+"))
-    )
+def _is_offset(text: str) -> bool:
+    return text not in ("", "+") and _is_number(text.removeprefix("+"))
 
 
 def _head_or_tail(shown: str, tail: Words, is_count: Callable[[str], bool]) -> ParsedCommand | None:
@@ -157,8 +156,8 @@ _SUMMARIES: dict[str, Summary] = {
     "fd": _fd,
     "find": _find,
     "cat": _cat,
-    "head": _head,
-    "tail": _tail,
+    "head": partial(_head_or_tail, is_count=_is_number),
+    "tail": partial(_head_or_tail, is_count=_is_offset),
     "nl": _nl,
     "sed": _sed,
 }
@@ -199,10 +198,6 @@ def _nth(words: Words, number: int) -> str | None:
 
 def _looks_like_path(word: str) -> bool:
     return word in (".", "..") or "/" in word or "\\" in word
-
-
-def _is_number(text: str) -> bool:
-    return all(c in "0123456789" for c in text)
 
 
 def _is_line_range(script: str) -> bool:

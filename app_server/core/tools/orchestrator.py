@@ -66,15 +66,11 @@ class Command(Struct, frozen=True, kw_only=True):
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     escalated: bool = False
     justification: str | None = None
-    user_shell: bool = False
-    """The user typed it: it needs no approval to run in the sandbox."""
+    source: CommandSource = CommandSource.AGENT
+    """What the user typed needs no approval to run in the sandbox. The provider's own kind of call, which clients see
+    as a user's command, needs one like any other."""
     unconfined: bool = False
     """The user typed it, to be run with their own rights: it never has a sandbox."""
-    provider_shell: bool = False
-    """It came as the provider's own kind of call, which clients see as a user's command. It needs approval like any
-    other."""
-    terminal: bool = False
-    """It runs on a terminal that may outlive the call."""
     process_id: str | None = None
     """The number of that terminal."""
 
@@ -85,17 +81,10 @@ class Command(Struct, frozen=True, kw_only=True):
             command=self.argv,
             cwd=self.cwd,
             parsed=tuple(parse_command(self.argv if self.line is None else (self.line,))),
-            source=self._source(),
+            source=self.source,
             line=self.line,
             process_id=self.process_id,
         )
-
-    def _source(self) -> CommandSource:
-        if self.user_shell:
-            return CommandSource.USER_SHELL
-        if self.provider_shell:
-            return CommandSource.PROVIDER
-        return CommandSource.TERMINAL if self.terminal else CommandSource.AGENT
 
 
 class Outcome(Protocol):
@@ -155,7 +144,9 @@ async def run_with_approval(
 
 def _request(command: Command, turn: ToolTurn, folder: str) -> CommandRequest:
     """Make the request that is judged; the user's rules are about commands of the model."""
-    restriction = None if command.user_shell else turn.approvals.rules.restriction(command.argv)
+    restriction = (
+        None if command.source is CommandSource.USER_SHELL else turn.approvals.rules.restriction(command.argv)
+    )
     return CommandRequest(command.argv, folder, command.escalated, restriction)
 
 
@@ -185,7 +176,7 @@ class CommandApproval:
         editor = self._turn.commands.editor
         if editor is None:
             return await execute(self._spec(plan))
-        if self._command.terminal:
+        if self._command.source is CommandSource.TERMINAL:
             editor.changes.open_end()
         with editor.changes.span():
             return await execute(self._spec(plan))
@@ -197,7 +188,7 @@ class CommandApproval:
     async def _approve_first_run(self) -> bool:
         """Step 2. Returns False if no approval was needed. Raises Rejected."""
         command, turn = self._command, self._turn
-        if command.user_shell:
+        if command.source is CommandSource.USER_SHELL:
             return False
         request, rules = _request(command, turn, self._folder), turn.approvals.rules
         verdict = decide(

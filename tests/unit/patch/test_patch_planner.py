@@ -9,7 +9,6 @@ import pytest
 from app_server.core.patch import disk_files
 from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import PatchError
-from app_server.core.patch.patch_plan import EditKind
 from app_server.core.patch.planner import resolve_place
 from tests.support.waiting import executed_lines
 from tests.unit.patch.worlds import plan, shown, tree
@@ -185,7 +184,7 @@ def test_two_updates_of_one_file_follow_on_each_other(tmp_path: Path) -> None:
 def test_a_file_deleted_and_added_again_is_changed(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\n")
     (edit,) = plan(tmp_path, "*** Delete File: f", "*** Add File: f", "+b").edits
-    assert (edit.kind, edit.old, edit.new) == (EditKind.UPDATE, b"a\n", b"b\n")
+    assert (edit.old, edit.new, edit.to) == (b"a\n", b"b\n", None)
 
 
 def test_an_add_over_a_file_is_shown_as_the_change_that_it_is(tmp_path: Path) -> None:
@@ -202,7 +201,7 @@ def test_a_file_moved_to_itself_is_changed(tmp_path: Path, to: str) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "link").symlink_to("f")
     (edit,) = plan(tmp_path, "*** Update File: f", f"*** Move to: {to}", *AB).edits
-    assert (edit.kind, edit.new, edit.to) == (EditKind.UPDATE, b"b\n", None)
+    assert (edit.new, edit.to) == (b"b\n", None)
 
 
 def test_a_link_is_resolved_and_shown_as_what_it_leads_to(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from app_server.core.tools.schemas import (
 )
 from app_server.core.tools.terminals import Terminal
 from protocol.engine.events import TerminalInput
+from protocol.engine.items import CommandSource
 from protocol.structs import replace
 
 MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
@@ -85,7 +86,7 @@ def _command(
         cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.workdir or "")),
         escalated=bool(arguments.with_escalated_permissions),
         justification=arguments.justification,
-        provider_shell=call.local_shell,
+        source=CommandSource.PROVIDER if call.local_shell else CommandSource.AGENT,
     )
 
 
@@ -170,7 +171,10 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     )
     number = turn.commands.terminals.next_id
     command = replace(
-        _command(call, argv, arguments, turn), line=arguments.cmd, terminal=True, process_id=number
+        _command(call, argv, arguments, turn),
+        line=arguments.cmd,
+        source=CommandSource.TERMINAL,
+        process_id=number,
     )
     if (output := await _applied(command, turn)) is not None:
         return output
