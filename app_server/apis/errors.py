@@ -5,6 +5,7 @@ start the right server.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from app_server.core import remedies
 from app_server.core.errors import (
@@ -54,35 +55,41 @@ def to_rpc_error(error: BaseException, method: str) -> RpcError:
 START_ACP = "start the server as `app-server acp`"
 START_PLAIN = "start the server as `app-server`, without `acp`"
 
-ACP_METHODS = ("session/", "authenticate")
-"""Methods of other protocols, or how they begin."""
-
-THREAD_METHODS = ("thread/", "turn/", "model/list", "account/", "config/")
-CONVERSATION_METHODS = ("newConversation", "sendUser", "addConversationListener", "listConversations")
-MCP_METHODS = ("tools/", "resources/", "prompts/", "completion/", "sampling/")
-LSP_METHODS = ("textDocument/", "workspace/", "$/")
+_PROTOCOLS: Final = (
+    (("session/", "authenticate"), "the Agent Client Protocol", START_ACP),
+    (
+        (
+            *("thread/", "turn/", "model/list", "account/", "config/"),
+            *("newConversation", "sendUser", "addConversationListener", "listConversations"),
+        ),
+        "the app-server protocol",
+        START_PLAIN,
+    ),
+    (
+        ("tools/", "resources/", "prompts/", "completion/", "sampling/"),
+        "the Model Context Protocol",
+        "configure this server as an agent of the editor, not as an MCP server",
+    ),
+    (
+        ("textDocument/", "workspace/", "$/"),
+        "the Language Server Protocol",
+        "configure this server as an agent of the editor, not as a language server",
+    ),
+)
+"""Protocols by how methods of theirs begin, and how to get to a server that speaks them."""
 
 
 def of_another_protocol(method: str, *, acp: bool) -> str:
-    """What to add to the error for an unknown method: a sentence, or nothing. `acp` says what this server speaks."""
-    match _protocol(method):
-        case "ACP" if not acp:
-            problem = remedies.other_protocol(shortened(method), "the Agent Client Protocol", START_ACP)
-        case "app-server" if acp:
-            problem = remedies.other_protocol(shortened(method), "the app-server protocol", START_PLAIN)
-        case "MCP":
-            advice = "configure this server as an agent of the editor, not as an MCP server"
-            problem = remedies.other_protocol(shortened(method), "the Model Context Protocol", advice)
-        case "LSP":
-            advice = "configure this server as an agent of the editor, not as a language server"
-            problem = remedies.other_protocol(shortened(method), "the Language Server Protocol", advice)
-        case _:
-            return ""
-    return f". {problem}"
+    """Return what to add to the error for an unknown method, a sentence or nothing. `acp`: what this server speaks."""
+    spoken = START_ACP if acp else START_PLAIN
+    for beginnings, protocol, advice in _PROTOCOLS:
+        if method.startswith(beginnings) and advice != spoken:
+            return f". {remedies.other_protocol(shortened(method), protocol, advice)}"
+    return ""
 
 
 def initialize_of_another_protocol(params: Json, *, acp: bool) -> str:
-    """The same for an `initialize` that lacks what this server needs."""
+    """Return the same for an `initialize` that lacks what this server needs."""
     if not isinstance(params, dict):
         return ""
     version, client = params.get("protocolVersion"), params.get("clientInfo")
@@ -91,15 +98,3 @@ def initialize_of_another_protocol(params: Json, *, acp: bool) -> str:
     if acp and version is None and isinstance(client, dict):
         return f". {Problem('The client speaks the app-server protocol', START_PLAIN)}"
     return ""
-
-
-def _protocol(method: str) -> str | None:
-    for protocol, beginnings in (
-        ("ACP", ACP_METHODS),
-        ("app-server", THREAD_METHODS + CONVERSATION_METHODS),
-        ("MCP", MCP_METHODS),
-        ("LSP", LSP_METHODS),
-    ):
-        if method.startswith(beginnings):
-            return protocol
-    return None

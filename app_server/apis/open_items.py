@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine.events import OutputStream
 from protocol.engine.items import AgentMessage, Item, Plan
+from protocol.events.commands import ExecOutputStream
 from protocol.structs import replace
 
 Shown = TypeVar("Shown")
@@ -31,9 +31,9 @@ class OpenItem(Struct, Generic[Shown]):
     shown: Shown
     deltas: list[str] = msgspec.field(default_factory=list)
     """Deltas of a message."""
-    _outputs: dict[OutputStream, codecs.IncrementalDecoder] = msgspec.field(default_factory=dict)
+    _outputs: dict[ExecOutputStream, codecs.IncrementalDecoder] = msgspec.field(default_factory=dict)
 
-    def output(self, stream: OutputStream, chunk: bytes) -> str:
+    def output(self, stream: ExecOutputStream, chunk: bytes) -> str:
         """The text of a chunk, whose characters may be cut in two between it and the next one."""
         decoder = self._outputs.get(stream)
         if decoder is None:

@@ -17,7 +17,12 @@ from protocol.engine.errors import TurnError
 from protocol.engine.items import FileChange, Item
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.engine.settings import Settings
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, TurnDiffEvent
+from protocol.events.commands import (
+    ApplyPatchApprovalRequestEvent,
+    ExecApprovalRequestEvent,
+    ExecOutputStream,
+    TurnDiffEvent,
+)
 from protocol.events.notices import (
     BackgroundEventEvent,
     DeprecationNoticeEvent,
@@ -66,6 +71,7 @@ class Goal(Struct, frozen=True, kw_only=True):
 
 
 class TurnStatus(StrEnum):
+    IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
@@ -156,16 +162,11 @@ class ReasoningTextDelta(Struct, frozen=True):
     """As in its item."""
 
 
-class OutputStream(StrEnum):
-    STDOUT = "stdout"
-    STDERR = "stderr"
-
-
 class CommandOutput(Struct, frozen=True):
     """A piece of output of a command, or of the writer of a patch."""
 
     item_id: str
-    stream: OutputStream
+    stream: ExecOutputStream
     chunk: bytes
 
 
@@ -293,13 +294,6 @@ class SessionEvent(NamedTuple):
     event: EngineEvent
 
 
-class TurnState(StrEnum):
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
-
-
 class EndedItem(Struct, frozen=True, gc=False):
     """An item that came to its end, well or not. Its id is unique within the conversation."""
 
@@ -320,7 +314,7 @@ class TurnRenamed(Struct, frozen=True, gc=False):
 class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     id: str
     kind: TurnKind = TurnKind.REGULAR
-    state: TurnState = TurnState.IN_PROGRESS
+    state: TurnStatus = TurnStatus.IN_PROGRESS
     items: tuple[EndedItem, ...] = ()
     error: TurnError | None = None
     started_at: float | None = None

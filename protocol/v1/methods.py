@@ -1,12 +1,11 @@
-"""The table of the conversation API: every method of it, once. Nothing else spells these methods' names."""
+"""The table of the conversation API: every method of it, once, in the order of the documentation. Nothing else spells
+these methods' names.
+"""
 
 from typing import Final
 
 from protocol import names
 from protocol.table import (
-    AnyClientRequest,
-    AnyServerNotification,
-    AnyServerRequest,
     Api,
     ClientNotification,
     ClientRequest,
@@ -214,50 +213,14 @@ ELICITATION_REQUEST: Final = ServerRequest(
     extension=True,
 )
 
-_CLIENT_REQUESTS: Final[tuple[AnyClientRequest, ...]] = (
-    INITIALIZE,
-    NEW_CONVERSATION,
-    GET_CONVERSATION_SUMMARY,
-    LIST_CONVERSATIONS,
-    RESUME_CONVERSATION,
-    ARCHIVE_CONVERSATION,
-    SEND_USER_MESSAGE,
-    SEND_USER_TURN,
-    INTERRUPT_CONVERSATION,
-    ADD_CONVERSATION_LISTENER,
-    REMOVE_CONVERSATION_LISTENER,
-    SUBMIT,
-    GIT_DIFF_TO_REMOTE,
-    LOGIN_API_KEY,
-    LOGIN_CHAT_GPT,
-    CANCEL_LOGIN_CHAT_GPT,
-    LOGOUT_CHAT_GPT,
-    GET_AUTH_STATUS,
-    GET_USER_SAVED_CONFIG,
-    SET_DEFAULT_MODEL,
-    GET_USER_AGENT,
-    USER_INFO,
-    FUZZY_FILE_SEARCH,
-    EXEC_ONE_OFF_COMMAND,
-    MODEL_LIST,
-)
-_SERVER_NOTIFICATIONS: Final[tuple[AnyServerNotification, ...]] = (
-    AUTH_STATUS_CHANGE,
-    LOGIN_CHAT_GPT_COMPLETE,
-    SESSION_CONFIGURED,
-)
-_SERVER_REQUESTS: Final[tuple[AnyServerRequest, ...]] = (
-    EXEC_COMMAND_APPROVAL,
-    APPLY_PATCH_APPROVAL,
-    ELICITATION_REQUEST,
-)
+_ROWS: Final = tuple(vars().values())
 
 TABLE: Final = Table(
     api=Api.V1,
-    client_requests=by_method(_CLIENT_REQUESTS),
+    client_requests=by_method(row for row in _ROWS if isinstance(row, ClientRequest)),
     client_notifications=by_method((INITIALIZED,)),
-    server_notifications=by_method(_SERVER_NOTIFICATIONS),
-    server_requests=by_method(_SERVER_REQUESTS),
+    server_notifications=by_method(row for row in _ROWS if isinstance(row, ServerNotification)),
+    server_requests=by_method(row for row in _ROWS if isinstance(row, ServerRequest)),
 )
 
 EVENT_PREFIX: Final = "codex/event/"

@@ -23,7 +23,6 @@ from protocol.events import messages
 from protocol.events.commands import (
     ExecCommandBeginEvent,
     ExecCommandOutputDeltaEvent,
-    ExecOutputStream,
     PatchApplyBeginEvent,
     TurnDiffEvent,
 )
@@ -255,11 +254,13 @@ def _turn_end(event: events.TurnEnded) -> Iterator[EventMsg]:
         case events.TurnStatus.INTERRUPTED:
             assert event.reason is not None
             yield TurnAbortedEvent(reason=event.reason)
+        case events.TurnStatus.IN_PROGRESS:
+            raise AssertionError("it has ended")
 
 
 def _command_output(event: events.CommandOutput) -> EventMsg:
     return ExecCommandOutputDeltaEvent(
         call_id=event.item_id,
-        stream=ExecOutputStream(event.stream.value),
+        stream=event.stream,
         chunk=base64.b64encode(event.chunk).decode("ascii"),
     )

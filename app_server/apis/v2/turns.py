@@ -14,7 +14,8 @@ from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
 from app_server.core.bounds import without_collector
 from app_server.core.rollout.pages import ThreadSummary
-from protocol.engine.events import EndedItem, TurnRecord, TurnState
+from protocol.engine import events
+from protocol.engine.events import EndedItem, TurnRecord
 from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.ids import SessionOrigin
 from protocol.responses import COMMENTARY
@@ -58,7 +59,7 @@ def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[Thr
 
 def ended_turn(record: TurnRecord) -> Turn:
     """Return what `turn/completed` shows: the last message, where the turn came to one."""
-    last = last_message(record) if record.state is TurnState.COMPLETED else None
+    last = last_message(record) if record.state is events.TurnStatus.COMPLETED else None
     if last is None:
         return _turn(record, TurnItemsView.NOT_LOADED, ())
     return _turn(record, TurnItemsView.SUMMARY, [shown_item(last)])

@@ -14,7 +14,15 @@ from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
-from app_server.core.model.payload import PIECE_OVERHEAD, EventReader, ReplySize, count, mapping, text_of
+from app_server.core.model.payload import (
+    PIECE_OVERHEAD,
+    EventReader,
+    ReplySize,
+    count,
+    mapping,
+    text_of,
+    token_usage,
+)
 from app_server.core.model.prompt import (
     Completed,
     ModelEvent,
@@ -67,7 +75,7 @@ class ChatDecoder:
         if chunk.get("error"):
             raise reported_failure(chunk["error"])
         self._response_id = self._response_id or text_of(chunk.get("id"))
-        self._usage = _usage(chunk.get("usage")) or self._usage
+        self._usage = token_usage(chunk.get("usage"), "prompt", "completion") or self._usage
         choices = chunk.get("choices")
         choice = mapping(choices[0]) if isinstance(choices, list) and choices else {}
         self._piece(mapping(choice.get("delta")) or mapping(choice.get("message")), out)
@@ -179,19 +187,3 @@ def _thought(value: Json) -> str | None:
     if isinstance(value, dict):
         return text_of(value.get("text")) or text_of(value.get("content"))
     return text_of(value)
-
-
-def _usage(raw: Json) -> TokenUsage | None:
-    usage = mapping(raw)
-    prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
-    if prompt is None or completion is None:
-        return None
-    total = count(usage.get("total_tokens"))
-    return TokenUsage(
-        input_tokens=prompt,
-        cached_input_tokens=count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")) or 0,
-        output_tokens=completion,
-        reasoning_output_tokens=count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens"))
-        or 0,
-        total_tokens=prompt + completion if total is None else total,
-    )

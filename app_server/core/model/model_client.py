@@ -116,9 +116,8 @@ class ModelClient:
         body = self._body(prompt, settings)
         login = await self._credentials()
         if self._login is not None and key_source(self.provider, self._env, login) is None:
-            raise self._refused(
-                login
-            )  # what the provider would say, after all retries where it cannot be reached
+            # What the provider would say, after all retries where it cannot be reached.
+            raise self._refused(login)
         renewed = reconnected = False
         attempt = 0
         while True:
@@ -142,7 +141,7 @@ class ModelClient:
             if isinstance(outcome.error, Unauthorized):
                 if login is not None and target.secret == login.bearer and not renewed:
                     renewed = True
-                    login = await self._renewed(login)
+                    login = await self._credentials(login)
                     if login is not None:
                         continue
                 raise self._refused(login)
@@ -228,15 +227,12 @@ class ModelClient:
             failed = request_failure(answer.status, answer.headers, beginning)
         return replace(failed, status=answer.status)
 
-    async def _credentials(self) -> Credentials | None:
+    async def _credentials(self, refused: Credentials | None = None) -> Credentials | None:
+        """Return the present credentials, or others than the refused ones."""
+        if self._login is None:
+            return None
         try:
-            return await self._login.credentials() if self._login else None
-        except AuthError as error:
-            raise ModelError(str(error), ErrorClass.UNAUTHORIZED) from error
-
-    async def _renewed(self, refused: Credentials) -> Credentials | None:
-        try:
-            return await self._login.refresh(refused) if self._login else None
+            return await (self._login.credentials() if refused is None else self._login.refresh(refused))
         except AuthError as error:
             raise ModelError(str(error), ErrorClass.UNAUTHORIZED) from error
 

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from app_server.core.bounds import MAX_VALUES, too_many_values
 from app_server.core.model.model_errors import ResponseTooLarge
+from protocol.events.turn import TokenUsage
 from protocol.message_outline import nested_too_deeply
 from protocol.structs import Json
 
@@ -73,6 +74,26 @@ def mapping(value: Json) -> dict[str, Json]:
 def count(value: Json) -> int | None:
     """`value` if it is a plausible number of something."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def token_usage(raw: Json, sent: str, answered: str) -> TokenUsage | None:
+    """Return the tokens that a provider counted, under its names for what was sent and answered; None where there are
+    none, or none that make sense.
+    """
+    usage = mapping(raw)
+    into, out = count(usage.get(f"{sent}_tokens")), count(usage.get(f"{answered}_tokens"))
+    if into is None or out is None:
+        return None
+    total = count(usage.get("total_tokens"))
+    cached = count(mapping(usage.get(f"{sent}_tokens_details")).get("cached_tokens"))
+    thought = count(mapping(usage.get(f"{answered}_tokens_details")).get("reasoning_tokens"))
+    return TokenUsage(
+        input_tokens=into,
+        cached_input_tokens=cached or 0,
+        output_tokens=out,
+        reasoning_output_tokens=thought or 0,
+        total_tokens=into + out if total is None else total,
+    )
 
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
-from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of
+from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of, token_usage
 from app_server.core.model.prompt import (
     Completed,
     Created,
@@ -26,7 +27,6 @@ from app_server.core.model.prompt import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
 )
-from protocol.events.turn import TokenUsage
 from protocol.responses import ResponseItem, parse_response_item
 from protocol.structs import Json
 
@@ -97,27 +97,23 @@ def _item(payload: Payload) -> ResponseItem | None:
     return parse_response_item(raw)
 
 
-def _summary_delta(payload: Payload) -> ModelEvent | None:
+def _delta(
+    kind: type[ReasoningSummaryTextDelta | ReasoningContentDelta], index: str, payload: Payload
+) -> ModelEvent | None:
     delta = payload.get("delta")
-    if not isinstance(delta, str):
-        return None
-    return ReasoningSummaryTextDelta(delta, count(payload.get("summary_index")) or 0)
+    return kind(delta, count(payload.get(index)) or 0) if isinstance(delta, str) else None
 
 
 def _summary_part(payload: Payload) -> ModelEvent:
     return ReasoningSummaryPartAdded(count(payload.get("summary_index")) or 0)
 
 
-def _content_delta(payload: Payload) -> ModelEvent | None:
-    delta = payload.get("delta")
-    if not isinstance(delta, str):
-        return None
-    return ReasoningContentDelta(delta, count(payload.get("content_index")) or 0)
-
-
 def _completed(payload: Payload) -> ModelEvent:
     response = mapping(payload.get("response"))
-    return Completed(text_of(response.get("id")), token_usage(response.get("usage")))
+    usage = token_usage(response.get("usage"), "input", "output")
+    if usage is None and response.get("usage") is not None:
+        log.warning("the provider's token counts make no sense and are not used")
+    return Completed(text_of(response.get("id")), usage)
 
 
 def _failed(payload: Payload) -> ModelEvent:
@@ -137,30 +133,11 @@ _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
     "response.created": _created,
     "response.output_item.added": _item_added,
     "response.output_item.done": _item_done,
-    "response.reasoning_summary_text.delta": _summary_delta,
+    "response.reasoning_summary_text.delta": partial(_delta, ReasoningSummaryTextDelta, "summary_index"),
     "response.reasoning_summary_part.added": _summary_part,
-    "response.reasoning_text.delta": _content_delta,
+    "response.reasoning_text.delta": partial(_delta, ReasoningContentDelta, "content_index"),
     "response.completed": _completed,
     "response.failed": _failed,
     "response.incomplete": _incomplete,
     "error": _error,
 }
-
-
-def token_usage(raw: Json) -> TokenUsage | None:
-    """Return the counted tokens; None when there are none, or none that make sense."""
-    if raw is None:
-        return None
-    usage = mapping(raw)
-    sent, answered, total = (count(usage.get(f"{kind}_tokens")) for kind in ("input", "output", "total"))
-    if sent is None or answered is None or total is None:
-        log.warning("the provider's token counts make no sense and are not used")
-        return None
-    return TokenUsage(
-        input_tokens=sent,
-        cached_input_tokens=count(mapping(usage.get("input_tokens_details")).get("cached_tokens")) or 0,
-        output_tokens=answered,
-        reasoning_output_tokens=count(mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))
-        or 0,
-        total_tokens=total,
-    )

@@ -24,16 +24,9 @@ from protocol.engine.events import (
     TurnRecord,
     TurnRenamed,
     TurnStarted,
-    TurnState,
     TurnStatus,
 )
 from protocol.structs import replace
-
-STATES = {
-    TurnStatus.COMPLETED: TurnState.COMPLETED,
-    TurnStatus.INTERRUPTED: TurnState.INTERRUPTED,
-    TurnStatus.FAILED: TurnState.FAILED,
-}
 
 
 class ItemIds(Struct):
@@ -83,7 +76,7 @@ class _Draft(Struct):
 
     id: str
     kind: TurnKind = TurnKind.REGULAR
-    state: TurnState = TurnState.IN_PROGRESS
+    state: TurnStatus = TurnStatus.IN_PROGRESS
     items: list[EndedItem] = msgspec.field(default_factory=list)
     error: TurnError | None = None
     started_at: float | None = None
@@ -145,14 +138,14 @@ class TurnFold(Struct):
     def running(self) -> TurnRecord | None:
         """Return the turn that has not ended; at most one runs at a time."""
         last = self.last if self._drafts else None
-        return last if last is not None and last.state is TurnState.IN_PROGRESS else None
+        return last if last is not None and last.state is TurnStatus.IN_PROGRESS else None
 
     def _rename(self, event: TurnRenamed) -> None:
         draft = self._drafts.get(event.before)
         if draft is None:
             return
         if event.after in self._drafts:  # two turns of one name: the first lines are one that got no end
-            draft.state = TurnState.INTERRUPTED
+            draft.state = TurnStatus.INTERRUPTED
             return
         draft.id = event.after
         self._drafts = {each.id: each for each in self._drafts.values()}
@@ -171,7 +164,7 @@ class TurnFold(Struct):
         turn.items.append(EndedItem(item, event.started_at_ms or None, event.at_ms or None, event.cut))
 
     def _end(self, turn: _Draft, event: TurnEnded) -> None:
-        turn.state, turn.error = STATES[event.status], event.error
+        turn.state, turn.error = event.status, event.error
         if turn.started_at is None:
             turn.started_at = _whole(event.started_at)
         turn.ended_at = _whole(event.ended_at)

@@ -22,8 +22,8 @@ from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services, Turn
-from app_server.core.session.tasks import InputPolicy, PendingOperation, SessionTask
-from app_server.core.session.turns import Actor
+from app_server.core.session.tasks import InputPolicy, PendingOperation, SessionTask, TaskRunner
+from app_server.core.session.turns import TurnControl
 from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
@@ -51,20 +51,20 @@ _RUN_WITH_USERS_RIGHTS: Lazy[Callable[[Turn, commands.RunShell], Coroutine[None,
 )
 
 
-async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C901 - one case for each command
+async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noqa: C901 - one case for each command
     """Carry it out, or begin to. Raises CoreError where it cannot be."""
-    services, tasks = actor.services, actor.tasks
+    tasks, services = turns.tasks, turns.tasks.services
     match command := pending.command:
         case _ if pending.interrupted:
             tasks.interrupt_waiting(pending)
         case commands.StartTurn():
-            await _start_turn(actor, pending, command)
+            await _start_turn(tasks, pending, command)
         case commands.ContinueGoal():
-            await _continue_goal(actor, pending)
+            await _continue_goal(turns, pending)
         case commands.Interrupt(turn_id=turn_id):
             await (tasks.interrupt() if turn_id is None else tasks.interrupt_turn(turn_id))
         case commands.ChangeSettings():
-            _change(actor, pending, command.change)
+            _change(tasks, pending, command.change)
             if command.now and tasks.active is not None and isinstance(tasks.active.task, RegularTask):
                 tasks.active.task.change_permissions(services.state.settings)
         case commands.AddItems():
@@ -79,9 +79,9 @@ async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C90
             review = ReviewTask(tasks.turn(pending), command.request)
             await tasks.start(review, InputPolicy.STEER, steered=pending.steered)
         case commands.RunShell():
-            await _run_shell(actor, pending, command)
+            await _run_shell(tasks, pending, command)
         case commands.Decide():
-            await _decide(actor, command)
+            await _decide(tasks, command)
         case commands.Answer():
             services.approvals.questions.resolve(command.call_id, command.answer)
         case commands.AnswerElicitation():
@@ -99,8 +99,8 @@ async def perform(actor: Actor, pending: PendingOperation) -> None:  # noqa: C90
             assert_never(command)
 
 
-def _change(actor: Actor, pending: PendingOperation, change: SettingsChange) -> None:
-    services, before = actor.services, actor.services.state.settings
+def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange) -> None:
+    services, before = tasks.services, tasks.services.state.settings
     settings = services.state.settings = before.changed(change)
     services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
     if settings != before:
@@ -108,50 +108,45 @@ def _change(actor: Actor, pending: PendingOperation, change: SettingsChange) -> 
         services.outbox.emit(pending.id, SettingsChanged(settings, provider))
 
 
-async def _start_turn(actor: Actor, pending: PendingOperation, command: commands.StartTurn) -> None:
+async def _start_turn(tasks: TaskRunner, pending: PendingOperation, command: commands.StartTurn) -> None:
     """Begin a turn of its own, once the task that runs has ended: that the words join no other was decided before."""
-    if actor.tasks.active is not None:
-        actor.tasks.active.postponed.append(pending)
+    if tasks.active is not None:
+        tasks.active.postponed.append(pending)
         return
     if command.change != UNCHANGED:
-        _change(actor, pending, command.change)
-    turn, wishes = actor.tasks.turn(pending, command.output_schema), command.wishes
+        _change(tasks, pending, command.change)
+    turn, wishes = tasks.turn(pending, command.output_schema), command.wishes
     words = [*([] if command.words is None else [command.words]), *pending.steered]
     if words or wishes.names_turn:
-        await _begin(actor, turn, words or [NO_WORDS], wishes, asked_for=True)
+        await _begin(tasks, turn, words or [NO_WORDS], wishes, asked_for=True)
     else:
         _record_changes(turn)
-        await actor.tasks.start(SessionTask(turn))
+        await tasks.start(SessionTask(turn))
 
 
-async def _continue_goal(actor: Actor, pending: PendingOperation) -> None:
-    goals = actor.services.state.goals
-    if (
-        actor.tasks.active is None
-        and not actor.turns.any_to_come
-        and goals.goal is not None
-        and goals.wants_turn
-    ):
+async def _continue_goal(turns: TurnControl, pending: PendingOperation) -> None:
+    goals = turns.tasks.services.state.goals
+    if turns.tasks.active is None and not turns.any_to_come and goals.goal is not None and goals.wants_turn:
         words = [goal_words(goals.goal)]
-        await _begin(actor, actor.tasks.turn(pending), words, commands.ALL_WISHES, asked_for=False)
+        await _begin(turns.tasks, turns.tasks.turn(pending), words, commands.ALL_WISHES, asked_for=False)
 
 
 async def _begin(
-    actor: Actor, turn: Turn, words: Sequence[UserWords], wishes: commands.TurnWishes, *, asked_for: bool
+    tasks: TaskRunner, turn: Turn, words: Sequence[UserWords], wishes: commands.TurnWishes, *, asked_for: bool
 ) -> None:
     """Begin a turn with the first words, which the others join."""
     _record_changes(turn)
     task = RegularTask(turn, words[0], wishes)
     if wishes.goals:
         turn_begins(turn.services, asked_for=asked_for)
-    await actor.tasks.start(task, InputPolicy.STEER, steered=words[1:])
+    await tasks.start(task, InputPolicy.STEER, steered=words[1:])
 
 
-async def _run_shell(actor: Actor, pending: PendingOperation, command: commands.RunShell) -> None:
+async def _run_shell(tasks: TaskRunner, pending: PendingOperation, command: commands.RunShell) -> None:
     """Run it beside the turn that runs, if it is one of the agent's; after any other."""
-    services, active = actor.services, actor.tasks.active
+    services, active = tasks.services, tasks.active
     if command.confined or active is None:
-        await actor.tasks.start(_USER_SHELL_TASK.get()(actor.tasks.turn(pending), command))
+        await tasks.start(_USER_SHELL_TASK.get()(tasks.turn(pending), command))
     elif active.ending or active.kind is not TurnKind.REGULAR:
         active.postponed.append(pending)
     else:
@@ -168,16 +163,16 @@ def _record_changes(turn: Turn) -> None:
         turn.record(changed.message())
 
 
-async def _decide(actor: Actor, command: commands.Decide) -> None:
+async def _decide(tasks: TaskRunner, command: commands.Decide) -> None:
     """Resolve a request for approval. An answer that comes too late, or that nobody waits for, has no effect."""
-    services, id, decision = actor.services, command.id, command.decision
+    services, id, decision = tasks.services, command.id, command.decision
     if not services.approvals.broker.is_open(id):
         log.info("an approval for %s, which nobody asked for or which was answered", id)
     elif decision is ReviewDecision.ABORT:
         services.reports.telemetry.tool_decision(command.tool, id, decision.value, "user")
-        if actor.tasks.active is not None:
-            actor.tasks.active.emitter.decline(id)
-        await actor.tasks.interrupt()
+        if tasks.active is not None:
+            tasks.active.emitter.decline(id)
+        await tasks.interrupt()
     else:
         services.approvals.broker.resolve(id, decision, also=command.also)
 

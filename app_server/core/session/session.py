@@ -18,7 +18,7 @@ from app_server.core.session.commands import Close, Review, StartTurn
 from app_server.core.session.services import Services
 from app_server.core.session.session_servers import SessionServers
 from app_server.core.session.tasks import OperationQueue, PendingOperation, TaskRunner
-from app_server.core.session.turns import Actor, SessionGoal, TurnControl
+from app_server.core.session.turns import SessionGoal, TurnControl
 from app_server.core.turn.emitter import OperationEmitter
 from protocol.engine.events import Goal
 from protocol.engine.settings import Settings
@@ -29,7 +29,7 @@ from protocol.responses import ResponseItem
 log = logging.getLogger(__name__)
 
 
-PERFORM: Lazy[Callable[[Actor, PendingOperation], Awaitable[None]]] = Lazy(
+PERFORM: Lazy[Callable[[TurnControl, PendingOperation], Awaitable[None]]] = Lazy(
     lambda: import_module("app_server.core.session.operations").perform
 )
 """Carries commands out. Loaded with the first one, or while nobody waits: a conversation is opened without it."""
@@ -44,11 +44,10 @@ class Session:
         self.queue = OperationQueue(services.sources.new_turn_id)
         self.tasks = TaskRunner(services, self.queue, lambda: self.goal.request_turn())
         self.turns = TurnControl(self.queue, self.tasks)
-        self.goal = SessionGoal(services, self.queue, self.tasks)
+        self.goal = SessionGoal(self.queue, self.tasks)
         self.servers = SessionServers(services.mcp, services.outbox)
         services.commands.terminals.running_turn = self.tasks.started_turn
         services.elicitations.running_turn = self.tasks.started_turn
-        self._actor = Actor(services, self.tasks, self.turns)
         self.ended = anyio.Event()
 
     # --- before it runs
@@ -109,7 +108,7 @@ class Session:
     async def _perform(self, pending: PendingOperation) -> None:
         outbox = self.services.outbox
         try:
-            await PERFORM.get()(self._actor, pending)
+            await PERFORM.get()(self.turns, pending)
         except CoreError as error:
             outbox.emit(pending.id, ErrorEvent(message=str(error)))
         except Exception as error:

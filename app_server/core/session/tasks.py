@@ -242,7 +242,7 @@ class TaskRunner:
 
     def __init__(self, services: Services, queue: OperationQueue, task_ended: Callable[[], None]) -> None:
         """`task_ended` is called after each task, once its end is emitted."""
-        self._services, self._queue, self._task_ended = services, queue, task_ended
+        self.services, self._queue, self._task_ended = services, queue, task_ended
         self._group: TaskGroup | None = None
         self.active: ActiveTask | None = None
 
@@ -257,7 +257,7 @@ class TaskRunner:
 
     def turn(self, pending: PendingOperation, output_schema: Json = None) -> Turn:
         """Make the turn that the operation begins, with the settings of the moment."""
-        services = self._services
+        services = self.services
         emitter = TurnEmitter(services.outbox, pending.id, pending.turn_id, services.sources.wall_clock)
         return Turn(services, emitter, services.state.settings, output_schema)
 
@@ -314,7 +314,7 @@ class TaskRunner:
         self._group.start_soon(guarded, name=name)
 
     async def _run(self, active: ActiveTask) -> None:
-        outbox = self._services.outbox
+        outbox = self.services.outbox
         outcome: str | TurnError | None = None
         completed = False
         try:
@@ -342,7 +342,7 @@ class TaskRunner:
 
     def _cut(self, active: ActiveTask) -> None:
         """End an interrupted turn, and the commands of earlier turns with it."""
-        terminals, emitter = self._services.commands.terminals, active.emitter
+        terminals, emitter = self.services.commands.terminals, active.emitter
         terminals.cut_detached(emitter)
         self.in_background(terminals.close, name="terminals")
         turn_ends(active.task.turn, interrupted=active.reason is TurnAbortReason.INTERRUPTED)

@@ -2,18 +2,14 @@
 clients set and clear, and for which turns begin.
 
 Whether words join a turn is decided here, for all APIs by one rule, when they are submitted: with nothing to wait for
-in between, and with what is to be carried out before them taken into account. `Actor` is the session as operations see
-it.
+in between, and with what is to be carried out before them taken into account.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from app_server.core.goals import GoalChange
 from app_server.core.session import commands
 from app_server.core.session.goal_turns import GOAL_OPERATION
-from app_server.core.session.services import Services
 from app_server.core.session.tasks import (
     ActiveTask,
     InputPolicy,
@@ -31,12 +27,12 @@ class TurnControl:
     """The turn that runs, and those that were requested and have not begun."""
 
     def __init__(self, queue: OperationQueue, tasks: TaskRunner) -> None:
-        self._queue, self._tasks = queue, tasks
+        self._queue, self.tasks = queue, tasks
 
     @property
     def current_id(self) -> str | None:
         """The turn that runs, or the first that was requested and has not begun."""
-        active = self._tasks.active
+        active = self.tasks.active
         if active is not None and not active.ending:
             return active.emitter.turn_id
         return next((pending.turn_id for pending in self._turns_to_come()), None)
@@ -85,7 +81,7 @@ class TurnControl:
 
     def _to_come(self) -> list[PendingOperation]:
         """Return the operations that are not carried out yet, in their order."""
-        active, performing = self._tasks.active, self._queue.performing
+        active, performing = self.tasks.active, self._queue.performing
         begun = active.emitter.turn_id if active is not None else None
         return [
             *([performing] if performing is not None and performing.turn_id != begun else []),
@@ -98,7 +94,7 @@ class TurnControl:
 
     def _joinable(self, *, named: bool) -> list[ActiveTask | PendingOperation]:
         """Return the turns that take words now, in their order: those that nothing ends before words said now."""
-        active = self._tasks.active
+        active = self.tasks.active
         turns: list[ActiveTask | PendingOperation] = []
         if active is not None and not active.ending:
             if named and active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
@@ -139,9 +135,9 @@ def _id_of(turn: ActiveTask | PendingOperation) -> str:
 class SessionGoal:
     """What the conversation works for by itself."""
 
-    def __init__(self, services: Services, queue: OperationQueue, tasks: TaskRunner) -> None:
-        self._services, self._queue, self._tasks = services, queue, tasks
-        self._goals = services.state.goals
+    def __init__(self, queue: OperationQueue, tasks: TaskRunner) -> None:
+        self._queue, self._tasks = queue, tasks
+        self._services, self._goals = tasks.services, tasks.services.state.goals
         self._turns = 0
 
     def set(self, change: GoalChange) -> Goal:
@@ -163,11 +159,3 @@ class SessionGoal:
         if self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
             self._turns += 1
             self._queue.submit(f"{GOAL_OPERATION}{self._turns}", commands.ContinueGoal())
-
-
-class Actor(Struct, frozen=True):
-    """The session, as far as operations need it."""
-
-    services: Services
-    tasks: TaskRunner
-    turns: TurnControl

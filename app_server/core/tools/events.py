@@ -9,8 +9,9 @@ from typing import Protocol
 
 from app_server.core.context.text_for_model import command_output
 from app_server.core.exec.command import ExecResult, Stream
-from protocol.engine.events import CommandOutput, EngineEvent, OutputStream
+from protocol.engine.events import CommandOutput, EngineEvent
 from protocol.engine.items import CommandExecution, Item, ItemStatus
+from protocol.events.commands import ExecOutputStream
 from protocol.structs import replace
 
 
@@ -65,7 +66,7 @@ MAX_DELTAS = 10_000
 MAX_BYTES = 16 << 20
 """Bytes in these events: a fast command and a slow client must not exhaust the server's memory."""
 
-_STREAMS = {Stream.STDOUT: OutputStream.STDOUT, Stream.STDERR: OutputStream.STDERR}
+_STREAMS = {Stream.STDOUT: ExecOutputStream.STDOUT, Stream.STDERR: ExecOutputStream.STDERR}
 
 
 class OutputDeltas:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from msgspec import Struct
-
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.engine.events import AgentMessageDelta
 from protocol.engine.items import AgentMessage, Plan
@@ -26,15 +24,8 @@ class PlanEdge(Enum):
     ENDS = "ends"
 
 
-class PlanText(Struct, frozen=True):
-    text: str
-
-
-class PlainText(Struct, frozen=True):
-    text: str
-
-
-Piece = PlainText | PlanText | PlanEdge
+Piece = str | PlanEdge
+"""Text, or where a plan begins or ends in it."""
 
 
 class PlanFinder:
@@ -58,7 +49,7 @@ class PlanFinder:
         if rest.strip() == self._tag:
             yield self._turn()
         elif rest:
-            yield self._piece(rest)
+            yield rest
         if self._inside:
             yield self._turn()
 
@@ -66,7 +57,7 @@ class PlanFinder:
         end = "\n" if ends else ""
         if self._decided:
             if part or end:
-                yield self._piece(part + end)
+                yield part + end
             self._decided = not ends
             return
         self._line += part
@@ -77,7 +68,7 @@ class PlanFinder:
         elif ends or not self._may_become_tag(line):
             line, self._line = self._line, ""
             self._decided = not ends
-            yield self._piece(line + end)
+            yield line + end
 
     def _may_become_tag(self, line: str) -> bool:
         return len(self._line) <= 2 * len(CLOSE) and self._tag.startswith(line)
@@ -89,9 +80,6 @@ class PlanFinder:
     def _turn(self) -> PlanEdge:
         self._inside = not self._inside
         return PlanEdge.BEGINS if self._inside else PlanEdge.ENDS
-
-    def _piece(self, text: str) -> Piece:
-        return PlanText(text) if self._inside else PlainText(text)
 
 
 class PlanMessage:
@@ -107,7 +95,8 @@ class PlanMessage:
         self._deltas: list[str] | None = None
         """The text so far; None until the item has begun."""
         self._plan: tuple[str, list[str]] | None = None
-        """The plan that goes on: its id and text."""
+        """The plan that goes on: its id and text. Its item ends with the message, or where another one begins."""
+        self._in_plan = False
 
     def text_delta(self, delta: str) -> None:
         self._streamed = True
@@ -126,19 +115,18 @@ class PlanMessage:
     def _take(self, pieces: Iterable[Piece], *, shown: bool) -> None:
         for piece in pieces:
             match piece:
-                case PlainText(text):
-                    self._text(text, shown=shown)
-                case PlanEdge.BEGINS:
-                    self._end_plan()
-                    self._begin_plan()
-                case PlanText(text):
-                    assert self._plan is not None
+                case PlanEdge():
+                    self._in_plan = piece is PlanEdge.BEGINS
+                    if self._in_plan:
+                        self._end_plan()
+                        self._begin_plan()
+                case text if self._in_plan and self._plan is not None:
                     id, texts = self._plan
                     texts.append(text)
                     if shown:
                         self._emitter.emit(AgentMessageDelta(id, text))
-                case PlanEdge.ENDS:
-                    pass  # its item ends with the message, or where another one begins
+                case text:
+                    self._text(text, shown=shown)
 
     def _text(self, text: str, *, shown: bool) -> None:
         if self._deltas is None:

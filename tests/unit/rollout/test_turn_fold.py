@@ -22,7 +22,6 @@ from protocol.engine.events import (
     TurnRecord,
     TurnRenamed,
     TurnStarted,
-    TurnState,
     TurnStatus,
 )
 from protocol.engine.items import (
@@ -207,16 +206,16 @@ def test_an_old_file_has_a_turn_for_each_thing_that_the_user_said() -> None:
     assert isinstance(reasoning, Reasoning)
     assert reasoning.summary == ("first", "second")
     assert [turn.state for turn in (first, second, third)] == [
-        TurnState.COMPLETED,
-        TurnState.INTERRUPTED,
-        TurnState.COMPLETED,
+        TurnStatus.COMPLETED,
+        TurnStatus.INTERRUPTED,
+        TurnStatus.COMPLETED,
     ]
 
 
 def test_a_turn_with_a_begin_and_no_end_was_interrupted() -> None:
     lines: list[Line] = [(0, "event_msg", {"type": "task_started", "turn_id": "t", "started_at": 5})]
     (turn,) = folded(turn_events(THREAD, lines))
-    assert (turn.id, turn.state, turn.started_at) == ("t", TurnState.INTERRUPTED, 5.0)
+    assert (turn.id, turn.state, turn.started_at) == ("t", TurnStatus.INTERRUPTED, 5.0)
 
 
 def test_a_turn_that_was_named_late_is_one_turn_with_an_end() -> None:
@@ -227,7 +226,7 @@ def test_a_turn_that_was_named_late_is_one_turn_with_an_end() -> None:
         (3, "event_msg", {"type": "task_complete", "turn_id": "t", "completed_at": 7}),
     ]
     (turn,) = folded(turn_events(THREAD, lines))
-    assert (turn.id, turn.state, turn.ended_at) == ("t", TurnState.COMPLETED, 7.0)
+    assert (turn.id, turn.state, turn.ended_at) == ("t", TurnStatus.COMPLETED, 7.0)
     assert [type(ended.item) for ended in turn.items] == [UserMessage, AgentMessage]
 
 
@@ -301,7 +300,7 @@ def test_a_turn_has_its_kind_times_and_items() -> None:
     assert turn == TurnRecord(
         id="t",
         kind=TurnKind.REVIEW,
-        state=TurnState.FAILED,
+        state=TurnStatus.FAILED,
         items=(EndedItem(IMAGE, 3, 4, cut=True),),
         error=TurnError("no"),
         started_at=5.0,
@@ -316,7 +315,7 @@ def test_times_that_are_not_known_are_none() -> None:
     assert turn.items == (EndedItem(IMAGE, None, None),)
     assert (turn.started_at, turn.ended_at, turn.seconds) == (None, None, None)
     [turn] = folded([ended()])
-    assert (turn.started_at, turn.state) == (4.0, TurnState.COMPLETED), "of its end alone"
+    assert (turn.started_at, turn.state) == (4.0, TurnStatus.COMPLETED), "of its end alone"
 
 
 def test_the_turn_that_runs() -> None:
@@ -341,8 +340,8 @@ def test_a_turn_gets_another_name_that_no_other_one_has() -> None:
     assert turn.id == "named"
     turns = folded([STARTED, other, TurnRenamed("t", "other")])
     assert [(turn.id, turn.state) for turn in turns] == [
-        ("t", TurnState.INTERRUPTED),
-        ("other", TurnState.IN_PROGRESS),
+        ("t", TurnStatus.INTERRUPTED),
+        ("other", TurnStatus.IN_PROGRESS),
     ]
     [turn, again] = folded([STARTED, TurnRenamed("t", "named"), STARTED])
     assert (turn.id, again.id) == ("named", "t")

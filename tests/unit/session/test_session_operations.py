@@ -59,7 +59,6 @@ class OnlyAState:
     """As much of a session as a change of settings needs: busy, so that words wait."""
 
     def __init__(self) -> None:
-        self.tasks = SimpleNamespace(active=active("turn", InputPolicy.QUEUE))
         self.told: list[SettingsChanged] = []
         self.state = SessionState(SETTINGS, cast("Any", None))
         self.services = SimpleNamespace(
@@ -68,6 +67,7 @@ class OnlyAState:
             conversation=SimpleNamespace(config=SimpleNamespace(provider=SimpleNamespace(id="p"))),
             outbox=SimpleNamespace(emit=lambda operation_id, event: self.told.append(event)),
         )
+        self.tasks = SimpleNamespace(active=active("turn", InputPolicy.QUEUE), services=self.services)
 
     async def perform(self, id: str, command: Command) -> None:
         await perform(cast("Any", self), PendingOperation(id, command, "t"))

@@ -18,7 +18,7 @@ from app_server.core.turn.assemble import ReplyAssembler, Visible
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Outbox
-from app_server.core.turn.plan_message import Piece, PlainText, PlanEdge, PlanFinder, PlanText
+from app_server.core.turn.plan_message import Piece, PlanEdge, PlanFinder
 from protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,
@@ -235,10 +235,9 @@ def found(*deltas: str) -> list[str]:
                 out.append("plan: ")
             case PlanEdge.ENDS:
                 out.append("said: ")
-            case PlainText(text) | PlanText(text):
+            case text:
                 if not out:
                     out.append("said: ")
-                assert out[-1].startswith("plan" if isinstance(piece, PlanText) else "said")
                 out[-1] += text
     return [each for each in out if each != "said: "]
 
@@ -283,8 +282,8 @@ def test_nothing_but_tags_is_left_out(message: str) -> None:
 
 def test_text_is_handed_on_as_soon_as_it_can_be_no_tag() -> None:
     finder = PlanFinder()
-    assert list(finder.feed("Hel")) == [PlainText("Hel")]
-    assert list(finder.feed("lo <proposed_plan>")) == [PlainText("lo <proposed_plan>")]
-    assert list(finder.feed("\n<prop")) == [PlainText("\n")]
-    assert list(finder.feed("erty>")) == [PlainText("<property>")]
-    assert list(finder.feed(" " * 100)) == [PlainText(" " * 100)]
+    assert list(finder.feed("Hel")) == ["Hel"]
+    assert list(finder.feed("lo <proposed_plan>")) == ["lo <proposed_plan>"]
+    assert list(finder.feed("\n<prop")) == ["\n"]
+    assert list(finder.feed("erty>")) == ["<property>"]
+    assert list(finder.feed(" " * 100)) == [" " * 100]

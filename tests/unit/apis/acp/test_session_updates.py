@@ -17,7 +17,6 @@ from protocol.engine.events import (
     EngineEvent,
     ItemCompleted,
     ItemStarted,
-    OutputStream,
     ReasoningSummaryDelta,
     SessionEvent,
     TurnEnded,
@@ -38,6 +37,7 @@ from protocol.engine.items import (
 from protocol.events.commands import (
     AddFileChange,
     DeleteFileChange,
+    ExecOutputStream,
     ReadCommand,
     UnknownCommand,
     UpdateFileChange,
@@ -180,7 +180,7 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
     for event in (started(), ItemStarted(command(), 0), CommandRunning("c1")):
         seen.take(event)
     for _ in range(50):
-        seen.take(CommandOutput("c1", OutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
+        seen.take(CommandOutput("c1", ExecOutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
     assert len([each for each in seen.updates if "content" in each]) == 1
     seen.pass_time(0.3)
     assert len([each for each in seen.updates if "content" in each]) == 2
@@ -192,7 +192,7 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
 def test_a_character_cut_in_two_is_shown_whole() -> None:
     seen = Recording(FULL)
     euro = "€".encode()
-    pieces = [CommandOutput("c1", OutputStream.STDOUT, piece) for piece in (euro[:1], euro[1:])]
+    pieces = [CommandOutput("c1", ExecOutputStream.STDOUT, piece) for piece in (euro[:1], euro[1:])]
     seen.turn(ItemStarted(command(), 0), CommandRunning("c1"), *pieces, done(command(exit_code=0)))
     data = [
         each["_meta"]["terminal_output"]["data"]

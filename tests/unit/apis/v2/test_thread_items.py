@@ -10,7 +10,7 @@ from app_server.apis.v2.turns import ended_turn, pending_turn, shown_items, show
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine import items as engine
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import EndedItem, TurnRecord, TurnState
+from protocol.engine.events import EndedItem, TurnRecord, TurnStatus
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.events import commands
 from protocol.events.review import ReviewCodeLocation, ReviewFinding, ReviewLineRange, ReviewOutputEvent
@@ -281,7 +281,7 @@ def test_times_that_old_files_do_not_say_are_null() -> None:
 # --- turns
 RECORD = TurnRecord(
     id="t",
-    state=TurnState.COMPLETED,
+    state=TurnStatus.COMPLETED,
     items=tuple(
         EndedItem(item, 5, 6, cut=cut)
         for item, cut in (
@@ -320,7 +320,7 @@ def test_a_turn_in_three_views(view: TurnItemsView, ids: list[str]) -> None:
 
 def test_the_end_of_a_turn_shows_its_last_whole_message() -> None:
     assert [item["id"] for item in ended_turn(RECORD).to_value()["items"]] == ["a2"]
-    failed = TurnRecord(id="t", state=TurnState.FAILED, items=RECORD.items, error=TurnError("no"))
+    failed = TurnRecord(id="t", state=TurnStatus.FAILED, items=RECORD.items, error=TurnError("no"))
     value = ended_turn(failed).to_value()
     assert (value["items"], value["itemsView"]) == ([], "notLoaded")
     assert value["error"] == {"message": "no", "codexErrorInfo": None, "additionalDetails": None}
@@ -328,7 +328,7 @@ def test_the_end_of_a_turn_shows_its_last_whole_message() -> None:
 
 def test_a_review_that_is_read_again_has_its_message() -> None:
     ended = EndedItem(engine.ExitedReview("x", ReviewOutputEvent(overall_explanation="Fine.")), 5, 6)
-    record = TurnRecord(id="t", state=TurnState.COMPLETED, items=(ended,))
+    record = TurnRecord(id="t", state=TurnStatus.COMPLETED, items=(ended,))
     shown = shown_turn(record, TurnItemsView.FULL).to_value()["items"]
     assert [(each["type"], each.get("text")) for each in shown] == [
         ("exitedReviewMode", None),

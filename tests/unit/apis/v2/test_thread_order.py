@@ -21,7 +21,6 @@ from protocol.engine.events import (
     McpServersSettled,
     McpServerState,
     McpServerStateChanged,
-    OutputStream,
     PatchWriting,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
@@ -45,7 +44,12 @@ from protocol.engine.items import (
 from protocol.engine.questions import Choice, Inquiry, ToolCallQuestion, UserInputQuestion
 from protocol.engine.settings import Settings
 from protocol.events import notices, tools
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, TurnDiffEvent
+from protocol.events.commands import (
+    ApplyPatchApprovalRequestEvent,
+    ExecApprovalRequestEvent,
+    ExecOutputStream,
+    TurnDiffEvent,
+)
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
 from protocol.events.turn import (
     RateLimitSnapshot,
@@ -85,7 +89,7 @@ EVENTS: list[EngineEvent] = [
     ReasoningSummaryDelta("a", 0, "x"),
     ReasoningSummaryPart("b", 0),
     ReasoningTextDelta("b", 0, "x"),
-    CommandOutput("a", OutputStream.STDERR, b"\xe2\x82"),
+    CommandOutput("a", ExecOutputStream.STDERR, b"\xe2\x82"),
     TerminalInput("a", "1", "x"),
     CommandRunning("a"),
     PatchWriting(patch("b"), asked=False),
@@ -193,7 +197,7 @@ def test_whatever_a_turn_emits_is_in_order(
                     open_items[id] = kind
                 case "delta":
                     turn.emit(AgentMessageDelta(id, "x"))
-                    turn.emit(CommandOutput(id, OutputStream.STDOUT, b"x"))
+                    turn.emit(CommandOutput(id, ExecOutputStream.STDOUT, b"x"))
                 case "complete" if id in open_items:
                     turn.complete(item_of(open_items.pop(id), id, over=True))
                 case "cut_text":

@@ -12,14 +12,12 @@ from protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,
     CommandOutput,
-    OutputStream,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
     ReasoningTextDelta,
     SessionEvent,
     TerminalInput,
     TurnKind,
-    TurnState,
     TurnStatus,
 )
 from protocol.engine.items import (
@@ -34,6 +32,7 @@ from protocol.engine.items import (
 from protocol.events import notices
 from protocol.events.commands import (
     ExecApprovalRequestEvent,
+    ExecOutputStream,
     TurnDiffEvent,
     UnknownCommand,
 )
@@ -191,7 +190,7 @@ def test_a_terminal_outlives_its_turn() -> None:
     later.turn_started(TurnKind.REGULAR, None)
     later.start(command())  # the model's call ids begin anew
     later.emit_under(TURN, TerminalInput("call-1", "1", "y\n"))
-    later.emit_under(TURN, CommandOutput("call-1", OutputStream.STDOUT, b"late"))
+    later.emit_under(TURN, CommandOutput("call-1", ExecOutputStream.STDOUT, b"late"))
     ended = command(source=CommandSource.TERMINAL, status=ItemStatus.COMPLETED, exit_code=0)
     later.complete_detached(ended, begun, TURN)
     later.complete(command(status=ItemStatus.COMPLETED, exit_code=0))
@@ -219,11 +218,11 @@ def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
     seen, turn = begun()
     turn.start(command())
     for stream, chunk in (
-        (OutputStream.STDOUT, "é".encode()[:1]),
-        (OutputStream.STDERR, "€".encode()[:2]),
-        (OutputStream.STDOUT, "é".encode()[1:] + b"\xff"),
-        (OutputStream.STDERR, "€".encode()[2:]),
-        (OutputStream.STDOUT, b"\xf0\x9f"),
+        (ExecOutputStream.STDOUT, "é".encode()[:1]),
+        (ExecOutputStream.STDERR, "€".encode()[:2]),
+        (ExecOutputStream.STDOUT, "é".encode()[1:] + b"\xff"),
+        (ExecOutputStream.STDERR, "€".encode()[2:]),
+        (ExecOutputStream.STDOUT, b"\xf0\x9f"),
     ):
         turn.emit(CommandOutput("call-1", stream, chunk))
     turn.complete(command(status=ItemStatus.COMPLETED, exit_code=0))
@@ -236,7 +235,7 @@ def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
 def test_output_comes_in_pieces_that_a_line_can_hold(text: str) -> None:
     seen, turn = begun()
     turn.start(command())
-    turn.emit(CommandOutput("call-1", OutputStream.STDOUT, text.encode()))
+    turn.emit(CommandOutput("call-1", ExecOutputStream.STDOUT, text.encode()))
     pieces = [each["delta"] for each in seen.params("item/commandExecution/outputDelta")]
     assert "".join(pieces) == text
     assert all(len(piece.encode()) <= 8 * 1024 for piece in pieces)
@@ -348,7 +347,7 @@ def test_who_joins_sees_the_turn_with_what_goes_on() -> None:
     turn.start(AgentMessage("m", ()))
     turn.emit(AgentMessageDelta("m", "half"))
     assert seen.adapter.running is not None
-    assert (seen.adapter.running.id, seen.adapter.running.state) == (TURN, TurnState.IN_PROGRESS)
+    assert (seen.adapter.running.id, seen.adapter.running.state) == (TURN, TurnStatus.IN_PROGRESS)
     assert [each.item.id for each in seen.adapter.running.items] == ["u"]
     joined = seen.adapter.running_turn()
     assert joined is not None
