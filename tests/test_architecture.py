@@ -232,7 +232,6 @@ LARGE = {
     "ModelFamily": "a table",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
-    "ThreadSummary": "what is shown of a thread",
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.disk import history_lock
+from app_server.core.rollout.disk import HISTORY, home_lock
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, failure, patches, reply, says, script
@@ -240,7 +240,7 @@ async def test_messages_for_the_history_are_kept_though_the_conversation_ends(wo
     texts = [f"message {n}" for n in range(5)]
     async with world() as w:
         conversation = await w.open()
-        with history_lock(w.home, seconds=1):  # another server appends
+        with home_lock(w.home, HISTORY, seconds=1):  # another server appends
             for text in texts:
                 await w.client.submit(conversation, {"type": "add_to_history", "text": text})
             await w.client.submit(conversation, {"type": "shutdown"})

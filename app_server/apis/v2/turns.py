@@ -140,7 +140,7 @@ def thread_view(
     summary: ThreadSummary, status: wire.ThreadStatus, turns: tuple[Turn, ...] = ()
 ) -> wire.Thread:
     """Show a thread, with turns only where the client asked for them."""
-    git = summary.git_info
+    git = summary.git
     return wire.Thread(
         id=summary.id,
         session_id=summary.id,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from app_server.core import remedies
 from app_server.core.auth.storage import AUTH_FILE
-from app_server.core.rollout.disk import history_lock, lines_lock
+from app_server.core.rollout.disk import HISTORY, NOTES, home_lock
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from protocol.checks import Check, broken, ok, warning
@@ -135,9 +135,9 @@ def check_credentials_file(home: Path) -> Check:
 def check_locks(home: Path, workspace: Path, seconds: float = LOCK_SECONDS) -> Check:
     """Report locks of the home that a server does not give back, and a lock file that git left in the workspace."""
     if home.is_dir():
-        for what, lock in (("the message history", history_lock), ("names and metadata", lines_lock)):
+        for what, place in (("the message history", HISTORY), ("names and metadata", NOTES)):
             try:
-                with lock(home, seconds):
+                with home_lock(home, place, seconds):
                     pass
             except BlockingIOError:
                 return warning(

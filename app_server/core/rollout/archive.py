@@ -5,13 +5,12 @@ A rollout is moved or deleted only while no server writes it. Nothing is ever re
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBusy, describe
+from app_server.core.errors import ArchiveRefused, ConversationError, describe
 from app_server.core.rollout.disk import lock_rollout, make_private_folders, open_for_reading, unlock_rollout
 from app_server.core.rollout.rollout_names import (
     ARCHIVED,
@@ -21,8 +20,6 @@ from app_server.core.rollout.rollout_names import (
     stored_path,
 )
 from protocol.ids import ConversationId
-
-log = logging.getLogger(__name__)
 
 
 def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
@@ -102,16 +99,8 @@ def _exclusively(rollout: Path, verb: str) -> Iterator[None]:
     """Hold the lock of the rollout's writer. An `OSError` becomes a `ConversationError`."""
     try:
         fd = open_for_reading(rollout)
-        lock: int | None = None
         try:
-            try:
-                lock = lock_rollout(fd, rollout)
-            except BlockingIOError:
-                name = parse_rollout_name(rollout.name)
-                who = name.conversation_id if name else rollout
-                raise RolloutBusy(f"conversation {who} already has an active writer") from None
-            except OSError as error:
-                log.warning("rollout: cannot lock %s: %s", rollout, error)  # as the writer does
+            lock = lock_rollout(fd, rollout)
             try:
                 yield
             finally:

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from app_server.core.errors import RolloutUnreadable, describe
-from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
+from app_server.core.errors import RolloutBusy, RolloutUnreadable, describe
+from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, parse_rollout_name
+
+log = logging.getLogger(__name__)
 
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -105,17 +108,26 @@ def make_private_folders(folder: Path) -> None:
         one.chmod(0o700)
 
 
-def append_line(fd: int, line: bytes) -> int:
-    """Append a line, on a line of its own behind a torn one; return the file's size then. Raises OSError; of a line
-    that does not fit nothing is left.
+def append_lines(fd: int, lines: bytes, disk: DiskCalls = REAL_DISK) -> int:
+    """Append whole lines, behind a torn one on a line of their own; return the file's size then. Raises OSError; of
+    lines that do not fit nothing is left.
     """
-    size = os.fstat(fd).st_size
-    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-    data = (b"\n" if torn else b"") + line + b"\n"
-    if os.write(fd, data) < len(data):
-        os.ftruncate(fd, size)
+    end, torn = without_nuls(fd, os.fstat(fd).st_size, disk)
+    data = b"\n" + lines if torn else lines
+    if disk.write(fd, memoryview(data)) < len(data):
+        disk.ftruncate(fd, end)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return size + len(data)
+    return end + len(data)
+
+
+def without_nuls(fd: int, size: int, disk: DiskCalls) -> tuple[int, bool]:
+    """Remove the NUL bytes that a power failure may have appended to a file of that size: a line behind them could not
+    be read. Return the size then, and whether the last line is torn.
+    """
+    end = end_of_text(fd, size)
+    if end < size:
+        disk.ftruncate(fd, end)
+    return end, end > 0 and os.pread(fd, 1, end - 1) != b"\n"
 
 
 def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
@@ -154,9 +166,10 @@ only flock exists; then the rollout itself is locked.
 """
 
 RANGE = struct.Struct("hhqqi4x")
-HISTORY_OFFSET = 0
-LINES_OFFSET = (1 << 62) + 1
-"""Behind all offsets of rollouts."""
+HISTORY, NOTES = 0, (1 << 62) + 1
+"""The places of the message history, and of names and metadata: before and behind all offsets of rollouts."""
+LOCK_SECONDS = 2.0
+"""Maximum wait for another server's append; after it, what is to be stored there is not."""
 BUSY = (errno.EAGAIN, errno.EACCES)
 RETRY_SECONDS = 0.005
 
@@ -170,18 +183,27 @@ def home_of(rollout: Path) -> Path | None:
 
 
 def lock_rollout(fd: int, path: Path) -> int | None:
-    """Lock the rollout exclusively. Returns a descriptor that holds the lock, or None if `fd` itself does.
-    Raises `BlockingIOError` if another holder exists, and another `OSError` if the file system does not support locks.
+    """Lock the rollout for its one writer. Return a descriptor that holds the lock, or None if `fd` itself does.
+    Raises `RolloutBusy` while another holds it.
     """
     home = home_of(path)
-    if home is None or SET_LOCK is None:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return None
-    import hashlib  # noqa: PLC0415 - loads OpenSSL, which lists do without
+    try:
+        if home is None or SET_LOCK is None:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return None
+        import hashlib  # noqa: PLC0415 - loads OpenSSL, which lists do without
 
-    status = os.fstat(fd)
-    name = hashlib.blake2b(f"{status.st_dev} {status.st_ino}".encode(), digest_size=8)
-    return _try(home, 1 + (int.from_bytes(name.digest(), "big") >> 2))
+        status = os.fstat(fd)
+        digest = hashlib.blake2b(f"{status.st_dev} {status.st_ino}".encode(), digest_size=8)
+        return _try(home, 1 + (int.from_bytes(digest.digest(), "big") >> 2))
+    except BlockingIOError:
+        name = parse_rollout_name(path.name)
+        who = f"conversation {name.conversation_id}" if name else f"rollout {path}"
+        raise RolloutBusy(f"{who} already has an active writer") from None
+    except OSError as error:
+        # Some network file systems have no locks; storing the conversation is more important than exclusion.
+        log.warning("rollout: cannot lock %s: %s", path, error)
+        return None
 
 
 def unlock_rollout(fd: int, lock: int | None) -> None:
@@ -193,22 +215,13 @@ def unlock_rollout(fd: int, lock: int | None) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-def history_lock(home: Path, seconds: float) -> AbstractContextManager[None]:
-    """Hold the lock of the message history. Raises `OSError` after this time."""
-    return _held(home, HISTORY_OFFSET, seconds)
-
-
-def lines_lock(home: Path, seconds: float) -> AbstractContextManager[None]:
-    """Hold the lock of the files with names and metadata. Raises `OSError` after this time."""
-    return _held(home, LINES_OFFSET, seconds)
-
-
 @contextmanager
-def _held(home: Path, offset: int, seconds: float) -> Iterator[None]:
+def home_lock(home: Path, place: int, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold the lock at one of the two places above. Raises `OSError` after this time."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            fd = _try(home, offset)
+            fd = _try(home, place)
             break
         except BlockingIOError:
             if time.monotonic() >= deadline:
@@ -218,6 +231,20 @@ def _held(home: Path, offset: int, seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+@contextmanager
+def open_locked(path: Path, place: int) -> Iterator[int]:
+    """Open a file of the home to append to it, under its lock: no other server appends to it or replaces it meanwhile.
+    Raises OSError.
+    """
+    make_private_folders(path.parent)
+    with home_lock(path.parent, place):
+        fd = open_for_append(REAL_DISK, path, create=True)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
 
 def _try(home: Path, offset: int) -> int:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -21,12 +19,11 @@ from msgspec import Struct
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import (
-    REAL_DISK,
-    append_line,
-    history_lock,
-    make_private_folders,
-    open_for_append,
+    HISTORY,
+    LOCK_SECONDS,
+    append_lines,
     open_for_reading,
+    open_locked,
     replace_lines,
 )
 from app_server.core.rollout.record import parse_object
@@ -37,18 +34,6 @@ FILE_NAME = "history.jsonl"
 MAX_HISTORY_BYTES = 256 * 1024 * 1024
 
 
-def log_metadata(home: Path) -> tuple[int, int]:
-    """Return the log id and the number of messages; zeros without a history."""
-    fd = open_log(home / FILE_NAME)
-    if fd is None:
-        return 0, 0
-    try:
-        content = read_log(fd)
-        return log_id_of(fd, content), content.count(b"\n")
-    finally:
-        os.close(fd)
-
-
 def log_id_of(fd: int, content: bytes) -> int:
     """Return an id that fits into 53 bits, for clients with floating-point numbers. An inode alone may be reused after
     a truncation."""
@@ -56,26 +41,8 @@ def log_id_of(fd: int, content: bytes) -> int:
     return (os.fstat(fd).st_ino & 0x1FFFFF) << 32 | zlib.crc32(first_line)
 
 
-def open_log(path: Path) -> int | None:
-    try:
-        return open_for_reading(path)
-    except (OSError, RolloutUnreadable):
-        return None
-
-
-def read_log(fd: int) -> bytes:
-    parts = []
-    at = 0
-    while at < MAX_HISTORY_BYTES and (part := os.pread(fd, 1 << 20, at)):
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)
-
-
 KEPT_SHARE = 0.8
 """The share of the maximum size that a truncation keeps, so that not every message truncates the file."""
-LOCK_SECONDS = 2.0
-"""Maximum wait for another server's append; after it, the message is not stored, and the client receives a warning."""
 
 
 class MessageHistory(Struct, frozen=True):
@@ -94,49 +61,46 @@ class MessageHistory(Struct, frozen=True):
             return
         fields = {"session_id": entry.conversation_id, "ts": entry.ts, "text": entry.text}
         line = json.dumps(fields, separators=(",", ":")).encode()
-        with _locked(self.path) as fd:
-            size, limit = append_line(fd, line), self.config.max_bytes
+        with open_locked(self.path, HISTORY) as fd:
+            size, limit = append_lines(fd, line + b"\n"), self.config.max_bytes
             if limit is not None and size > limit:
                 _cut(self.path, fd, limit)
 
     def metadata(self) -> tuple[int, int]:
-        """Return the log id and the number of messages."""
-        return log_metadata(self.home)
+        """Return the log id and the number of messages; zeros without a history."""
+        log_id, content = self._read()
+        return log_id, content.count(b"\n")
 
     def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
         """Return the message at a position; None if there is none, or if the log id does not match."""
-        fd = open_log(self.path)
-        if fd is None:
-            return None
-        try:
-            content = read_log(fd)
-            if log_id != log_id_of(fd, content):
-                return None
-        finally:
-            os.close(fd)
-        lines = content.split(b"\n")
+        found, content = self._read()
+        lines = content.split(b"\n") if found == log_id else []
         match parse_object(lines[offset]) if 0 <= offset < len(lines) else None:
             case {"session_id": str(conversation), "ts": int(ts), "text": str(text)}:
                 return HistoryEntry(conversation_id=conversation, ts=ts, text=text)
             case _:
                 return None
 
-
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """Open the file under its lock: no other server appends to it or replaces it meanwhile."""
-    make_private_folders(path.parent)
-    with history_lock(path.parent, LOCK_SECONDS):
-        fd = open_for_append(REAL_DISK, path, create=True)
+    def _read(self) -> tuple[int, bytes]:
+        """Return the log id and the content."""
         try:
-            yield fd
+            fd = open_for_reading(self.path)
+        except (OSError, RolloutUnreadable):
+            return 0, b""
+        try:
+            content = _content(fd)
+            return log_id_of(fd, content), content
         finally:
             os.close(fd)
 
 
+def _content(fd: int) -> bytes:
+    return os.pread(fd, min(os.fstat(fd).st_size, MAX_HISTORY_BYTES), 0)
+
+
 def _cut(path: Path, fd: int, max_bytes: int) -> None:
     """Replace the file by one with the newest lines; keeps at least the last one."""
-    lines = read_log(fd).removesuffix(b"\n").split(b"\n")
+    lines = _content(fd).removesuffix(b"\n").split(b"\n")
     kept, size = len(lines) - 1, len(lines[-1]) + 1
     while kept and size + len(lines[kept - 1]) + 1 <= max_bytes * KEPT_SHARE:
         kept -= 1

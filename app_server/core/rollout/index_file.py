@@ -11,15 +11,21 @@ import os
 import sqlite3
 import stat
 import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 log = logging.getLogger(__name__)
 
 FILE_NAME = "thread_index.sqlite"
-VERSION = 3
+VERSION = 4
 """Of the tables and of what is in them; a file of another version is replaced."""
 BUSY_SECONDS = 1.0
+PRAGMAS = (
+    *("trusted_schema = OFF", "cache_size = -8192", "secure_delete = ON"),
+    *("page_size = 16384", "journal_mode = WAL", "synchronous = NORMAL"),
+)
 
 _TABLES = """
 CREATE TABLE folders (archived INTEGER, day TEXT, changed INTEGER, PRIMARY KEY (archived, day)) WITHOUT ROWID;
@@ -84,34 +90,28 @@ class IndexFile:
     def _open_file(self) -> sqlite3.Connection | None:
         if self._path is None:
             return None
-        for attempt in range(2):
+        for _ in range(2):
             try:
                 _make_private(self._path)
-                connection = _connect(f"file:{quote(str(self._path))}?mode=rw")
-            except (OSError, sqlite3.Error) as error:
+                connection = _prepared(f"file:{quote(str(self._path))}?mode=rw")
+            except OSError as error:
                 log.info("the index of threads cannot be opened: %s", error)
-                if type(error) is not sqlite3.DatabaseError:
-                    return None
-                _remove(self._path)  # it is damaged
-                continue
-            try:
-                if _has_tables(connection):
-                    self.generation += 1
-                    return connection
+                return None
             except sqlite3.Error as error:
                 log.warning("the index of threads is made anew: %s", error)
-                if isinstance(error, sqlite3.OperationalError):
-                    connection.close()
+                if type(error) is not sqlite3.DatabaseError:
                     return None
-            connection.close()
-            if attempt == 0:
-                _remove(self._path)
+                connection = None  # it is damaged
+            if connection is not None:
+                self.generation += 1
+                return connection
+            _remove(self._path)
         return None
 
     def _open_memory(self) -> sqlite3.Connection:
         self._path = None
-        connection = _connect("file::memory:")
-        _has_tables(connection)
+        connection = _prepared("file::memory:")
+        assert connection is not None  # there is no other version in memory
         self.generation += 1
         return connection
 
@@ -127,32 +127,38 @@ def _make_private(path: Path) -> None:
         os.close(fd)
 
 
-def _connect(uri: str) -> sqlite3.Connection:
+def _prepared(uri: str) -> sqlite3.Connection | None:
+    """Open a database with the tables; None where it has those of another version. Raises `sqlite3.Error`."""
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cache_size = -8192")
-    connection.execute("PRAGMA secure_delete = ON")
-    return connection
+    with ExitStack() as closing:
+        closing.callback(connection.close)
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        with transaction(connection):
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            if version == 0 and not connection.execute("SELECT name FROM sqlite_master").fetchall():
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+                version = VERSION
+        if version == VERSION:
+            closing.pop_all()
+            return connection
+    return None
 
 
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    """Make the tables in an empty file; return False for a file of another version."""
-    connection.execute("PRAGMA page_size = 16384")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("BEGIN IMMEDIATE")
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Run the block in a transaction. Raises `sqlite3.Error`."""
+    database.execute("BEGIN IMMEDIATE")
     try:
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0 and not connection.execute("SELECT name FROM sqlite_master").fetchall():
-            for statement in filter(str.strip, _TABLES.split(";")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-            version = VERSION
-    finally:
-        connection.execute("COMMIT")
-    return bool(version == VERSION)
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
 
 
 def _remove(path: Path) -> None:

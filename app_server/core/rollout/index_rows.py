@@ -9,17 +9,16 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, source_word
+from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, StoredHead, source_word
 from app_server.core.rollout.rollout_names import RolloutName
-from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
+from app_server.core.rollout.summary import FileState, StoredThread
 from protocol.ids import ConversationId
 from protocol.structs import escaped_json
 
@@ -36,18 +35,6 @@ Key = tuple[int, str, str]
 _OF_KEY = "archived = ? AND stamp = ? AND id = ?"
 
 
-@contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in a transaction. Raises `sqlite3.Error`."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
-
-
 def forget(database: sqlite3.Connection, keys: Sequence[Key]) -> None:
     for table in ("threads", "summaries", "messages"):
         database.executemany(f"DELETE FROM {table} WHERE {_OF_KEY}", keys)
@@ -59,14 +46,10 @@ def note(database: sqlite3.Connection, key: Key, state: FileState, stored: Store
     database.execute(
         "UPDATE threads SET known = ?, inode = ?, size = ?, changed = ?, moved = ?,"
         " source = ?, provider = ?, cwd = ?, text = ?, has_messages = 0 WHERE archived = ? AND stamp = ? AND id = ?",
-        (HIDDEN if stored is None else SHOWN, *state.values, *values, *key),
+        (HIDDEN if stored is None else SHOWN, *state, *values, *key),
     )
     if stored is not None:
         database.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?)", (*key, to_summary(stored)))
-
-
-def searched_text(stored: StoredThread) -> str:
-    return clean(stored.head.preview[:SEARCHED_CHARACTERS].casefold())
 
 
 def columns(stored: StoredThread) -> tuple[str, str, str, str]:
@@ -76,7 +59,7 @@ def columns(stored: StoredThread) -> tuple[str, str, str, str]:
         source_word(head.source),
         clean(head.provider),
         clean(os.path.normpath(head.cwd)),
-        searched_text(stored),
+        clean(head.preview[:SEARCHED_CHARACTERS].casefold()),
     )
 
 
@@ -109,10 +92,15 @@ _STARTS, _CHANGES = ("stamp", "id"), ("changed", "id")
 class IndexedThread(Struct, frozen=True):
     """A row of the index."""
 
+    archived: bool
     name: RolloutName
     known: int
     state: FileState
     summary: str | None
+
+    @property
+    def row_key(self) -> Key:
+        return int(self.archived), self.name.stamp, self.name.conversation_id
 
     def key(self, *, by_change: bool) -> ListKey:
         id = self.name.conversation_id
@@ -234,10 +222,11 @@ def _fetch(database: sqlite3.Connection, condition: str, values: Sequence[SqlVal
     return [indexed_thread(row) for row in rows]
 
 
-ROW = "threads.stamp, threads.id, known, inode, size, threads.changed, moved, summary"
+ROW = "threads.archived, threads.stamp, threads.id, known, inode, size, threads.changed, moved, summary"
 """The columns of an `IndexedThread`."""
 
 
 def indexed_thread(row: tuple[Any, ...]) -> IndexedThread:
-    stamp, id, known, *state, summary = row
-    return IndexedThread(RolloutName(stamp, ConversationId(id)), known, FileState(*state), summary)
+    archived, stamp, id, known, *state, summary = row
+    name = RolloutName(stamp, ConversationId(id))
+    return IndexedThread(bool(archived), name, known, FileState(*state), summary)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app_server.core.rollout.pages import ListStart
 from app_server.core.rollout.rollout_names import (
     ARCHIVED,
     SESSIONS,
@@ -37,13 +38,6 @@ class RolloutFolder(Struct, frozen=True):
     path: str
     day: str
     """As its names begin; empty for the archive, which has names of all days."""
-
-
-class Bound(Struct, frozen=True):
-    """Where a walk begins."""
-
-    name: RolloutName
-    included: bool = False
 
 
 NamesIn = Callable[[str], list[str]]
@@ -81,12 +75,12 @@ def walk(
     *,
     archived: bool = False,
     newest_first: bool = True,
-    start: Bound | None = None,
+    start: ListStart | None = None,
     names_in: NamesIn = names_in,
 ) -> Iterator[tuple[RolloutName, Path]]:
     """Yield the rollouts in the order of their names. A folder is read when the walk comes to it."""
     for folder in folders(home, archived=archived, newest_first=newest_first):
-        if start is not None and folder.day and _is_before(folder.day, start.name.stamp[:10], newest_first):
+        if start is not None and folder.day and _is_before(folder.day, start.key.value[:10], newest_first):
             continue
         for file_name in _from(names_in(folder.path), start, newest_first):
             name = parse_rollout_name(file_name)
@@ -122,10 +116,10 @@ def _is_before(day: str, start: str, newest_first: bool) -> bool:
     return day > start if newest_first else day < start
 
 
-def _from(names: list[str], start: Bound | None, newest_first: bool) -> Iterator[str]:
+def _from(names: list[str], start: ListStart | None, newest_first: bool) -> Iterator[str]:
     first, last = 0, len(names)
     if start is not None:
-        edge = start.name.file_name.lower()
+        edge = RolloutName(start.key.value, ConversationId(start.key.thread_id)).file_name.lower()
         if newest_first:
             bisect = bisect_right if start.included else bisect_left
             last = bisect(names, edge, key=str.lower)
@@ -186,11 +180,3 @@ class FolderNames:
             while len(self._kept) > self.MOST_KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
         return names
-
-
-DEFAULT_PAGE_SIZE = 25
-MAX_PAGE_SIZE = 100
-
-
-def page_limit(wanted: int | None) -> int:
-    return min(max(wanted if wanted is not None else DEFAULT_PAGE_SIZE, 1), MAX_PAGE_SIZE)

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -21,9 +21,7 @@ from app_server.core.errors import ConversationError
 from app_server.core.git.repository import Revision
 from protocol.engine.events import EndedItem
 from protocol.ids import SessionOrigin
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 _CURSOR = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{36})(\|=)?")
 
@@ -112,50 +110,49 @@ def source_word(source: SessionOrigin | dict[str, Json]) -> str:
             return SessionOrigin.UNKNOWN.value
 
 
-class ThreadSummary(Struct, frozen=True, kw_only=True):
-    """What is shown of a thread beside its turns. Times are in whole seconds since 1970."""
+class StoredHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a file says of its conversation, in the order in which the index keeps it."""
 
     id: str
-    path: Path | None
-    """Where it is stored, or will be; None: nowhere."""
     preview: str
-    timestamp: str | None = None
-    """Of its begin, as the file has it."""
-    created_at: int
-    updated_at: int
+    timestamp: str | None
+    """Of its begin, as the file has it; None: it is not stored."""
+    provider: str
+    """Empty where the file names none."""
     cwd: str
     cli_version: str
+    source: SessionOrigin | dict[str, Json]
+    """For a sub-agent's conversation, the object of the protocol."""
+    git: Revision | None
+    """The state of the repository."""
     originator: str
     """The client that began it."""
-    source: SessionOrigin | dict[str, Json]
-    """For a sub-agent's thread, the object of the protocol."""
-    git_info: Revision | None = None
-    forked_from: str | None = None
-    provider: str
+    forked_from: str | None
+    """The conversation that it is a copy of."""
     model: str | None = None
     """The model and effort of the last turn."""
     effort: str | None = None
+
+
+class ThreadSummary(StoredHead, frozen=True, kw_only=True):
+    """What is shown of a thread beside its turns. Times are in whole seconds since 1970."""
+
+    path: Path | None
+    """Where it is stored, or will be; None: nowhere."""
+    created_at: int
+    updated_at: int
     name: str | None = None
     ephemeral: bool = False
-
-
-class ThreadPage(Struct, frozen=True):
-    threads: tuple[ThreadSummary, ...] = ()
-    next_cursor: str | None = None
-    backwards_cursor: str | None = None
-
-
-class SearchPage(Struct, frozen=True):
-    found: tuple[tuple[ThreadSummary, str], ...] = ()
-    """Each with the words around the first match."""
-    next_cursor: str | None = None
-    backwards_cursor: str | None = None
 
 
 DEFAULT_LIMIT: Final = 25
 MAX_LIMIT: Final = 100
 
 Row = TypeVar("Row")
+
+
+def page_limit(wanted: int | None) -> int:
+    return min(max(DEFAULT_LIMIT if wanted is None else wanted, 1), MAX_LIMIT)
 
 
 class InvalidCursor(ConversationError):
@@ -197,7 +194,7 @@ class PageRequest(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, Generic[Row], frozen=True):
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     next_cursor: str | None = None
     """None: this was the last page."""
     backwards_cursor: str | None = None
@@ -209,13 +206,17 @@ class ItemRow(Struct, frozen=True):
     ended: EndedItem
 
 
-def with_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:
+FoundThread = tuple[ThreadSummary, str]
+"""With the words around the first match."""
+
+
+def with_rows(page: Page[Any], rows: tuple[Row, ...]) -> Page[Row]:
     return Page(rows, page.next_cursor, page.backwards_cursor)
 
 
 def choose(ids: Sequence[str], request: PageRequest) -> Page[str]:
     """Return the ids of a page out of all ids, which are in the order of the conversation."""
-    limit = min(max(DEFAULT_LIMIT if request.limit is None else request.limit, 1), MAX_LIMIT)
+    limit = page_limit(request.limit)
     order = ids[::-1] if request.newest_first else ids
     start = 0
     if request.anchor is not None:

@@ -26,7 +26,7 @@ from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
     from app_server.core.git.repository import Revision
-    from app_server.core.rollout.pages import ListRequest, SearchPage, ThreadPage, ThreadSummary, TurnCut
+    from app_server.core.rollout.pages import FoundThread, ListRequest, Page, ThreadSummary, TurnCut
     from app_server.core.rollout.stored_items import StoredItems
     from app_server.core.rollout.thread_listing import ThreadLists
     from protocol.engine.events import Goal, TurnRecord
@@ -56,11 +56,11 @@ class StoredConversations:
         self._lists, self._items = Lazy(load_lists), Lazy(_load_items)
 
     # --- lists
-    async def list(self, request: ListRequest) -> ThreadPage:
+    async def list(self, request: ListRequest) -> Page[ThreadSummary]:
         """Return a page of conversations. Raises InvalidListCursor. Files that cannot be read are left out."""
         return await run_in_thread(lambda: self._lists.get().page(request), abandon_on_cancel=True)
 
-    async def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> SearchPage:
+    async def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> Page[FoundThread]:
         """Return conversations with `term` in what was said or in their names. `loaded`: ids of those that change in
         this process. Of the filter only the sources count. Raises InvalidListCursor.
         """

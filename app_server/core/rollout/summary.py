@@ -10,19 +10,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import counting_lines, raw_lines, turn_contexts
-from app_server.core.rollout.pages import ThreadSummary
+from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.record import read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.thread_notes import NotedNow
-from protocol.ids import ConversationId, SessionOrigin
+from protocol.ids import SessionOrigin
 from protocol.structs import Json
 
 MAX_HEAD_BYTES = 8 * 1024 * 1024
@@ -38,30 +39,7 @@ _REQUEST = "## My request for Codex:"
 _MOST = 2**63 - 1
 
 
-class StoredHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a file says of its conversation, in the order in which the index keeps it."""
-
-    id: ConversationId
-    preview: str
-    timestamp: str
-    provider: str
-    """Empty where the file names none."""
-    cwd: str
-    cli_version: str
-    source: SessionOrigin | dict[str, Json]
-    """For a sub-agent's conversation, the object of the protocol."""
-    git: tuple[str | None, str | None, str | None] | None
-    """Commit, branch and address of the repository."""
-    originator: str
-    """The client that began it."""
-    forked_from: str | None
-    """The conversation that it is a copy of."""
-    model: str | None = None
-    """The model and effort of the last turn."""
-    effort: str | None = None
-
-
-class FileState(Struct, frozen=True):
+class FileState(NamedTuple):
     """By which a change of a file is seen; in numbers of 64 bits with a sign."""
 
     inode: int
@@ -73,11 +51,8 @@ class FileState(Struct, frozen=True):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileState:
-        return cls(*state_values(status))
-
-    @property
-    def values(self) -> tuple[int, int, int, int]:
-        return (self.inode, self.size, self.changed_ns, self.moved_ns)
+        changed, moved = min(status.st_mtime_ns, _MOST), min(status.st_ctime_ns, _MOST)
+        return cls(status.st_ino & _MOST, status.st_size, changed, moved)
 
 
 class StoredThread(Struct, frozen=True):
@@ -86,17 +61,6 @@ class StoredThread(Struct, frozen=True):
     state: FileState
     has_user_message: bool = True
     """Whether it contains a message of the user."""
-
-
-def state_values(status: os.stat_result) -> tuple[int, int, int, int]:
-    """Return what a `FileState` has."""
-    changed, moved = status.st_mtime_ns, status.st_ctime_ns
-    return (
-        status.st_ino & _MOST,
-        status.st_size,
-        changed if changed < _MOST else _MOST,
-        moved if moved < _MOST else _MOST,
-    )
 
 
 def read_stored_thread(path: Path) -> StoredThread:
@@ -143,23 +107,16 @@ def read_stored_thread(path: Path) -> StoredThread:
 def summarise(stored: StoredThread, default_provider: str, noted: NotedNow) -> ThreadSummary:
     """Summarise what the file says, with what users said beside it."""
     head, updated_at = stored.head, stored.state.changed_ns // 1_000_000_000
+    noted_beside = {
+        "provider": head.provider or default_provider,
+        "git": noted.revision(head.id) or head.git,
+        "name": noted.name(head.id),
+    }
     return ThreadSummary(
-        id=head.id,
+        **{**asdict(head), **noted_beside},
         path=stored.path,
-        preview=head.preview,
-        timestamp=head.timestamp,
-        created_at=_seconds(head.timestamp, updated_at),
+        created_at=_seconds(head.timestamp or "", updated_at),
         updated_at=updated_at,
-        cwd=head.cwd,
-        cli_version=head.cli_version,
-        originator=head.originator,
-        source=head.source,
-        git_info=noted.revision(head.id) or (None if head.git is None else Revision(*head.git)),
-        forked_from=head.forked_from,
-        provider=head.provider or default_provider,
-        model=head.model,
-        effort=head.effort,
-        name=noted.name(head.id),
     )
 
 
@@ -190,10 +147,10 @@ def _source(raw: Json) -> SessionOrigin | dict[str, Json]:
             return SessionOrigin.UNKNOWN
 
 
-def _git(raw: Json) -> tuple[str | None, str | None, str | None] | None:
+def _git(raw: Json) -> Revision | None:
     if not isinstance(raw, dict):
         return None
-    return text_of(raw, "commit_hash"), text_of(raw, "branch"), text_of(raw, "repository_url")
+    return Revision(text_of(raw, "commit_hash"), text_of(raw, "branch"), text_of(raw, "repository_url"))
 
 
 def _preview(text: str, images: Json) -> str:

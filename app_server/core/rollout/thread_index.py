@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout.index_file import IndexFile
+from app_server.core.rollout.index_file import IndexFile, transaction
 from app_server.core.rollout.index_rows import (
     HIDDEN,
     SHOWN,
@@ -34,7 +34,6 @@ from app_server.core.rollout.index_rows import (
     messages_of,
     note,
     note_messages,
-    transaction,
     unread,
 )
 from app_server.core.rollout.listing import (
@@ -44,16 +43,14 @@ from app_server.core.rollout.listing import (
     STAMP,
     RolloutFolder,
     folders,
-    page_limit,
 )
-from app_server.core.rollout.pages import ListKey, ListRequest, ListStart
+from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, page_limit
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
 from app_server.core.rollout.summary import (
     FileState,
     StoredThread,
     read_message_text,
     read_stored_thread,
-    state_values,
 )
 from protocol.ids import ConversationId
 
@@ -61,6 +58,8 @@ RECENT_NS = 24 * 3600 * 10**9
 """A file without a message that changed so lately is looked at each time: its first turn may have begun since."""
 
 Row = tuple[str | int, ...]
+Candidates = Iterator[tuple[ListKey, StoredThread, str]]
+"""Threads with what was said in them, where that is searched."""
 
 
 class IndexChanges(Struct):
@@ -153,10 +152,10 @@ def _look_at_unused(
     for stamp, id, *before in rows:
         state = file_state(stored_path(home, RolloutName(stamp, ConversationId(id)), archived=archived))
         if state is not None and state != FileState(*before):
-            found.new.append((archived, stamp, id, UNREAD, *state.values))
+            found.new.append((archived, stamp, id, UNREAD, *state))
 
 
-def _files(folder: RolloutFolder) -> Iterator[tuple[str, tuple[int, int, int, int]]]:
+def _files(folder: RolloutFolder) -> Iterator[tuple[str, FileState]]:
     """Yield names and states. This does little for each, since a home may have very many."""
     try:
         with os.scandir(folder.path) as entries:
@@ -168,7 +167,7 @@ def _files(folder: RolloutFolder) -> Iterator[tuple[str, tuple[int, int, int, in
                 except OSError:
                     continue
                 if stat.S_ISREG(status.st_mode):
-                    yield entry.name, state_values(status)
+                    yield entry.name, FileState.of(status)
     except OSError:
         return
 
@@ -215,29 +214,24 @@ class ThreadIndex:
                     self._file.replace(error)
         return ask(self)
 
-    def candidates(
-        self, request: ListRequest, start: ListStart | None, named: Sequence[str]
-    ) -> Iterator[tuple[ListKey, StoredThread]]:
+    def candidates(self, request: ListRequest, start: ListStart | None, named: Sequence[str]) -> Candidates:
         """Yield threads in the order of the request; more than what matches, never less. `named`: ids whose names
         match the search.
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
-        query = IndexQuery.of(request, named)
-        for entry, stored, _ in self._held(request, start, query, CHUNK):
-            yield entry.key(by_change=request.by_change), stored
+        return self._held(request, start, IndexQuery.of(request, named), CHUNK)
 
     def with_messages(
         self, request: ListRequest, start: ListStart | None, term: str, also: Sequence[str]
-    ) -> Iterator[tuple[ListKey, StoredThread, str]]:
+    ) -> Candidates:
         """Yield threads that may have `term` in their messages, with those. `also`: ids that are looked at in any case.
 
         Of the filter only the sources count. Raises IndexReplaced and `sqlite3.Error`.
         """
-
-        query = IndexQuery.of_messages(request, term, also)
-        for entry, stored, messages in self._held(request, start, query, SEARCHED, messages=True):
-            yield entry.key(by_change=request.by_change), stored, messages
+        return self._held(
+            request, start, IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
+        )
 
     def read_ahead(self, count: int, *, messages: bool = False) -> bool:
         """Read so many heads that nobody needed yet, or also their messages. Return False where there are no more, or
@@ -252,9 +246,9 @@ class ThreadIndex:
                 self._look(archived=False, first_page=True, by_change=False)
             database = self._file.connection()
             entries = unread(database, count, messages=messages)
-            found = self._hold_against_files(database, entries, archived=False)
+            found = self._hold_against_files(database, entries)
             if messages:
-                self._messages(database, entries, found, archived=False)
+                self._messages(database, entries, found)
             return len(entries) == count
 
     def _held(
@@ -265,7 +259,7 @@ class ThreadIndex:
         chunk: int,
         *,
         messages: bool = False,
-    ) -> Iterator[tuple[IndexedThread, StoredThread, str]]:
+    ) -> Candidates:
         """Yield what the query finds, as the files have it: as many as a page shows, then in chunks."""
         with self._mutex:
             self._look(
@@ -281,15 +275,11 @@ class ThreadIndex:
                 if self._file.generation != generation:
                     raise IndexReplaced
                 entries = query.fetch(database, start, count)
-                found = self._hold_against_files(database, entries, archived=request.archived)
-                texts = (
-                    self._messages(database, entries, found, archived=request.archived)
-                    if messages
-                    else [""] * len(entries)
-                )
+                found = self._hold_against_files(database, entries)
+                texts = self._messages(database, entries, found) if messages else [""] * len(entries)
             for entry, stored, text in zip(entries, found, texts, strict=True):
                 if stored is not None:
-                    yield entry, stored, text
+                    yield entry.key(by_change=request.by_change), stored, text
             if len(entries) < count:
                 return
             start, count = ListStart(entries[-1].key(by_change=request.by_change), included=False), chunk
@@ -311,13 +301,13 @@ class ThreadIndex:
 
     # --- looking at files, with the mutex held
     def _hold_against_files(
-        self, database: sqlite3.Connection, entries: Iterable[IndexedThread], *, archived: bool
+        self, database: sqlite3.Connection, entries: Iterable[IndexedThread]
     ) -> list[StoredThread | None]:
         """Return what the files of these entries say; None for those that are gone or are not shown."""
         found: list[StoredThread | None] = []
         read: list[tuple[IndexedThread, FileState | None, StoredThread | None]] = []
         for entry in entries:
-            path = stored_path(self._home, entry.name, archived=archived)
+            path = stored_path(self._home, entry.name, archived=entry.archived)
             state, stored = file_state(path), None
             if state is not None and state == entry.state and entry.known == SHOWN:
                 stored = from_summary(entry.summary or "", path, state)
@@ -328,11 +318,10 @@ class ThreadIndex:
         if read:
             with transaction(database):
                 for entry, state, stored in read:
-                    key = (int(archived), entry.name.stamp, entry.name.conversation_id)
                     if state is None:
-                        forget(database, [key])
+                        forget(database, [entry.row_key])
                     else:
-                        note(database, key, state, stored)
+                        note(database, entry.row_key, state, stored)
         return found
 
     def _messages(
@@ -340,18 +329,15 @@ class ThreadIndex:
         database: sqlite3.Connection,
         entries: Sequence[IndexedThread],
         found: Sequence[StoredThread | None],
-        *,
-        archived: bool,
     ) -> list[str]:
         """Return what was said in these threads; of those that are gone nothing."""
         texts: list[str] = []
         read: list[tuple[Key, str]] = []
         for entry, stored in zip(entries, found, strict=True):
-            key: Key = (int(archived), entry.name.stamp, entry.name.conversation_id)
-            messages = "" if stored is None else messages_of(database, key)
+            messages = "" if stored is None else messages_of(database, entry.row_key)
             if messages is None and stored is not None:
                 messages = _read_messages(stored.path)
-                read.append((key, messages))
+                read.append((entry.row_key, messages))
             texts.append(messages or "")
         if read:
             with transaction(database):

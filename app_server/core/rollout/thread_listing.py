@@ -11,27 +11,28 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.lazy import Lazy
-from app_server.core.rollout.listing import Bound, FolderNames, page_limit, walk
+from app_server.core.rollout.listing import FolderNames, walk
 from app_server.core.rollout.pages import (
+    FoundThread,
     ListKey,
     ListRequest,
     ListStart,
-    SearchPage,
+    Page,
     ThreadFilter,
-    ThreadPage,
+    ThreadSummary,
+    page_limit,
     parse_list_cursor,
     source_word,
+    with_rows,
 )
-from app_server.core.rollout.rollout_names import RolloutName
 from app_server.core.rollout.summary import StoredThread, read_stored_thread, snippet, summarise
 from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
-from protocol.ids import ConversationId
 
 if TYPE_CHECKING:
     from app_server.core.rollout.thread_index import ThreadIndex
@@ -45,7 +46,8 @@ HEADS_AHEAD = 50
 REST_AHEAD = 1.0
 """Times as long as reading them took, so that everything else goes on meanwhile."""
 
-Candidates = Iterable[tuple[ListKey, StoredThread]]
+Candidates = Iterator[tuple[ListKey, StoredThread, str]]
+"""With what was said in them, where that is searched."""
 
 
 class TooManyPassedBy(Exception):
@@ -71,7 +73,7 @@ class ThreadLists:
         self.reads_messages = False
         """Whether messages are read ahead, too."""
 
-    def page(self, request: ListRequest) -> ThreadPage:
+    def page(self, request: ListRequest) -> Page[ThreadSummary]:
         """Return a page of threads. Raises InvalidListCursor. Files that cannot be read are left out."""
         if request.follows_names:
             try:
@@ -85,7 +87,7 @@ class ThreadLists:
             lambda index: page_of(request, index.candidates(request, start, named), noted)
         )
 
-    def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> SearchPage:
+    def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> Page[FoundThread]:
         """Return threads with `term` in what was said or in their names. `loaded`: ids of those that change in this
         process. Of the filter only the sources count. Raises InvalidListCursor.
         """
@@ -108,24 +110,18 @@ class ThreadLists:
             return None
         return (time.monotonic() - begun) * REST_AHEAD
 
-    def page_by_names(self, request: ListRequest) -> ThreadPage:
+    def page_by_names(self, request: ListRequest) -> Page[ThreadSummary]:
         """Return a page without the index. Raises TooManyPassedBy, and InvalidListCursor."""
         start = parse_list_cursor(request.cursor, by_change=False)
         return page_of(request, self._by_names(request, start), self.notes.read())
 
-    def _by_names(
-        self, request: ListRequest, start: ListStart | None
-    ) -> Iterator[tuple[ListKey, StoredThread]]:
-        bound: Bound | None = None
-        if start is not None:
-            name = RolloutName(start.key.value, ConversationId(start.key.thread_id))
-            bound = Bound(name, start.included)
+    def _by_names(self, request: ListRequest, start: ListStart | None) -> Candidates:
         passed_by = 0
         for name, path in walk(
             self._home,
             archived=request.archived,
             newest_first=request.newest_first,
-            start=bound,
+            start=start,
             names_in=self._names,
         ):
             if name.conversation_id in request.filter.excluded:
@@ -135,7 +131,7 @@ class ThreadLists:
             except RolloutUnreadable:
                 stored = None
             if stored is not None and matches(request.filter, stored, None):
-                yield ListKey(name.stamp, name.conversation_id), stored
+                yield ListKey(name.stamp, name.conversation_id), stored, ""
             elif (passed_by := passed_by + 1) > MOST_PASSED_BY:
                 raise TooManyPassedBy
 
@@ -152,40 +148,38 @@ def matches(wanted: ThreadFilter, stored: StoredThread, name: str | None) -> boo
     )
 
 
-def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> ThreadPage:
+def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> Page[ThreadSummary]:
     """Return the first candidates that the filter matches."""
     limit, provider = page_limit(request.limit), request.filter.default_provider
     rows: list[tuple[ListKey, StoredThread]] = []
     more = False
-    for key, stored in candidates:
+    for key, stored, _ in candidates:
         if not matches(request.filter, stored, noted.name(key.thread_id)):
             continue
         if more := len(rows) == limit:
             break
         rows.append((key, stored))
     if not rows:
-        return ThreadPage()
+        return Page()
     first, last = rows[0][0], rows[-1][0]
-    return ThreadPage(
+    return Page(
         tuple(summarise(stored, provider, noted) for _, stored in rows),
         last.cursor() if more else None,
         first.cursor(included=True),
     )
 
 
-Found = Iterable[tuple[ListKey, StoredThread, str]]
-
-
-def _found_page(request: ListRequest, candidates: Found, term: str, noted: NotedNow) -> SearchPage:
+def _found_page(
+    request: ListRequest, candidates: Candidates, term: str, noted: NotedNow
+) -> Page[FoundThread]:
     snippets: dict[str, str] = {}
 
-    def matching() -> Iterator[tuple[ListKey, StoredThread]]:
+    def matching() -> Candidates:
         for key, stored, messages in candidates:
             found = snippet(messages, term) or snippet(noted.name(key.thread_id) or "", term)
             if found is not None:
                 snippets[stored.head.id] = found
-                yield key, stored
+                yield key, stored, messages
 
     page = page_of(request, matching(), noted)
-    found = tuple((summary, snippets[summary.id]) for summary in page.threads)
-    return SearchPage(found, page.next_cursor, page.backwards_cursor)
+    return with_rows(page, tuple((summary, snippets[summary.id]) for summary in page.rows))

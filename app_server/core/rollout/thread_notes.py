@@ -21,11 +21,11 @@ from msgspec import Struct
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import (
-    REAL_DISK,
-    append_line,
-    lines_lock,
-    open_for_append,
+    NOTES,
+    append_lines,
+    home_lock,
     open_for_reading,
+    open_locked,
     replace_lines,
 )
 from app_server.core.rollout.lines import raw_lines
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 * 1024 * 1024
 """So much of a file is read; what lies behind it does not count."""
-LOCK_SECONDS = 2.0
 
 _Place = tuple[int, int]
 """Device and inode of a file."""
@@ -70,19 +69,15 @@ class LatestLines:
     def append(self, id: str, fields: Mapping[str, Json]) -> None:
         """Append a line about a conversation. Raises `OSError`."""
         line = json.dumps({"id": id, **fields}, separators=(",", ":")).encode()
-        with lines_lock(self.path.parent, LOCK_SECONDS):
-            fd = open_for_append(REAL_DISK, self.path, create=True)
-            try:
-                append_line(fd, line)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        with open_locked(self.path, NOTES) as fd:
+            append_lines(fd, line + b"\n")
+            os.fsync(fd)
 
     def forget(self, id: str) -> None:
         """Remove every line about this conversation. Raises `OSError`."""
         if id.lower() not in self.read():
             return
-        with lines_lock(self.path.parent, LOCK_SECONDS):
+        with home_lock(self.path.parent, NOTES):
             fd = open_for_reading(self.path)
             try:
                 kept = [line for line in _whole_lines(fd, 0) if _id(parse_object(line)) != id.lower()]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine.errors import TurnError
@@ -84,16 +85,7 @@ class _Draft(Struct):
     seconds: float | None = None
 
     def record(self) -> TurnRecord:
-        return TurnRecord(
-            id=self.id,
-            kind=self.kind,
-            state=self.state,
-            items=tuple(self.items),
-            error=self.error,
-            started_at=self.started_at,
-            ended_at=self.ended_at,
-            seconds=self.seconds,
-        )
+        return TurnRecord(**{**asdict(self), "items": tuple(self.items)})
 
 
 class TurnFold(Struct):

@@ -25,16 +25,17 @@ from app_server.core.errors import RolloutBusy, RolloutUnreadable, describe
 from app_server.core.rollout.disk import (
     REAL_DISK,
     DiskCalls,
-    end_of_text,
+    append_lines,
     lock_rollout,
     open_for_append,
     open_for_reading,
     size_and_links,
     unlock_rollout,
+    without_nuls,
 )
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import parse_journal_line, read_record
-from app_server.core.rollout.rollout_names import journal_path, parse_rollout_name, utc_timestamp
+from app_server.core.rollout.rollout_names import journal_path, utc_timestamp
 from protocol.responses import OtherItem, ResponseItem
 from protocol.rollout import RolloutItem, stored_line
 
@@ -82,16 +83,9 @@ class RolloutJournal:
     def _append(self, items: Sequence[ResponseItem], rollout_size: int, stamp: str) -> None:
         if self._fd is None:
             self._fd = open_for_append(self._disk, self._path, create=True)
-        size = os.fstat(self._fd).st_size
-        end = end_of_text(self._fd, size)
-        if end < size:
-            self._disk.ftruncate(self._fd, end)  # a line behind NULs could not be read
-        lead = b"\n" if end and os.pread(self._fd, 1, end - 1) != b"\n" else b""
         head = f'{{"timestamp":"{stamp}","type":"response_item","after":{rollout_size},"payload":'
-        data = lead + b"".join(head.encode() + item.to_json() + b"}\n" for item in items)
-        if self._disk.write(self._fd, memoryview(data)) < len(data):
-            self._disk.ftruncate(self._fd, end)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        lines = (head.encode() + item.to_json() + b"}\n" for item in items)
+        append_lines(self._fd, b"".join(lines), self._disk)
 
     def _empty(self) -> None:
         assert self._fd is not None
@@ -313,14 +307,9 @@ class RolloutWriter:
         fd = open_for_append(self._disk, self.path, create=self._create)
         try:
             self._lock_fd = lock_rollout(fd, self.path)
-        except BlockingIOError:
+        except RolloutBusy:
             os.close(fd)
-            name = parse_rollout_name(self.path.name)
-            who = f"conversation {name.conversation_id}" if name else f"rollout {self.path}"
-            raise RolloutBusy(f"{who} already has an active writer") from None
-        except OSError as error:
-            # Some network file systems have no locks; storing the conversation is more important than exclusion.
-            log.warning("rollout: cannot lock %s: %s", self.path, error)
+            raise
         self._fd = fd
 
     def _write_batch(self) -> None:
@@ -344,10 +333,8 @@ class RolloutWriter:
             raise OSError(errno.ENOENT, "its file was deleted")
         if size == self._end or size == 0:
             return size
-        end = end_of_text(fd, size)
-        if end < size:
-            self._disk.ftruncate(fd, end)
-        if end and os.pread(fd, 1, end - 1) != b"\n":
+        end, torn = without_nuls(fd, size, self._disk)
+        if torn:
             end += self._disk.write(fd, memoryview(b"\n"))
         return end
 

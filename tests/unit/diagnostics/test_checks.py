@@ -42,7 +42,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_errors import connection_failed, missing_variable
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.remedies import Problem
-from app_server.core.rollout.disk import history_lock
+from app_server.core.rollout.disk import HISTORY, home_lock
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState, layers
 from app_server.doctor import as_json, as_text, exit_status, summary
 from protocol.checks import Check, CheckStatus, broken, ok, warning
@@ -351,7 +351,7 @@ def test_credentials_that_others_can_read_are_told(tmp_path: Path) -> None:
 
 def test_a_lock_that_nobody_gives_back_is_told(tmp_path: Path) -> None:
     assert check_locks(tmp_path, tmp_path).status is OK
-    with history_lock(tmp_path, 1):
+    with home_lock(tmp_path, HISTORY, 1):
         check = check_locks(tmp_path, tmp_path, seconds=0)
     assert (check.status, "message history" in check.found) == (WARNING, True)
     assert check_locks(tmp_path / "missing", tmp_path).status is OK

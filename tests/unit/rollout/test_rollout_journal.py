@@ -25,7 +25,7 @@ from protocol.events.notices import HistoryEntry
 from protocol.responses import ResponseItem
 from protocol.rollout import stored_line
 from protocol.structs import replace
-from tests.unit.rollout.stored import assistant, now, texts, user
+from tests.unit.rollout.stored import assistant, now, room_in_files, texts, user
 
 STAMP = "2026-01-02T03:04:05.678Z"
 
@@ -363,13 +363,10 @@ def test_a_file_of_the_allowed_size_is_not_cut(tmp_path: Path) -> None:
     assert filled(tmp_path / "less", 3, max_bytes=size - 1).metadata()[1] == 2
 
 
-def test_a_message_that_does_not_fit_on_the_disk_is_not_stored_in_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    history, write = filled(tmp_path, 1), os.write
+def test_a_message_that_does_not_fit_on_the_disk_is_not_stored_in_part(tmp_path: Path) -> None:
+    history = filled(tmp_path, 1)
     before = history.path.read_bytes()
-    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
-    with pytest.raises(OSError, match="No space left"):
+    with room_in_files(len(before) + 5), pytest.raises(OSError, match="No space left"):
         history.append(entry(1))
     assert history.path.read_bytes() == before
 

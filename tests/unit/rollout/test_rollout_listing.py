@@ -10,7 +10,7 @@ import pytest
 from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBusy, RolloutUnreadable
 from app_server.core.rollout.archive import archive_rollout, delete_rollout, require_unused, unarchive_rollout
 from app_server.core.rollout.listing import find, walk
-from app_server.core.rollout.pages import ListRequest, ThreadFilter, ThreadPage
+from app_server.core.rollout.pages import ListRequest, Page, ThreadFilter, ThreadSummary
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
@@ -37,15 +37,15 @@ ENVIRONMENT = user("<environment_context>\n  <cwd>/work</cwd>\n</environment_con
 
 def listed(
     home: Path, size: int | None = None, cursor: str | None = None, providers: frozenset[str] | None = None
-) -> ThreadPage:
+) -> Page[ThreadSummary]:
     lists = ThreadLists(home, ThreadNotes(home, lambda: 0.0), lambda: 0.0)
     sources = frozenset({"cli", "vscode"})
     wanted = ThreadFilter(sources=sources, default_provider="mock", providers=providers)
     return lists.page(ListRequest(filter=wanted, limit=size, cursor=cursor))
 
 
-def previews(page: ThreadPage) -> list[str]:
-    return [item.preview for item in page.threads]
+def previews(page: Page[ThreadSummary]) -> list[str]:
+    return [item.preview for item in page.rows]
 
 
 def store_many(home: Path, count: int) -> None:
@@ -71,7 +71,7 @@ def test_the_last_page_has_no_cursor_even_if_it_is_full(tmp_path: Path) -> None:
 def test_a_page_has_its_limits(tmp_path: Path, asked_for: int | None, given: int) -> None:
     for number in range(110):
         store(tmp_path, conversation(), number)
-    assert len(listed(tmp_path, asked_for).threads) == given
+    assert len(listed(tmp_path, asked_for).rows) == given
 
 
 def test_a_page_reads_only_the_heads_of_its_files(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_strange_things_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_home_without_conversations_has_an_empty_list(tmp_path: Path) -> None:
-    assert listed(tmp_path / "none") == ThreadPage()
+    assert listed(tmp_path / "none") == Page()
 
 
 def test_a_summary_of_what_is_no_rollout_is_refused_without_its_content(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_errors_say_what_failed(tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     odd.write_text("")
     writer = RolloutWriter.resume(odd, now)
-    with pytest.raises(RolloutBusy, match=rf"^conversation {odd} already has an active writer$"):
+    with pytest.raises(RolloutBusy, match=rf"^rollout {odd} already has an active writer$"):
         delete_rollout(odd)
     writer.close()
 

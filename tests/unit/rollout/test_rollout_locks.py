@@ -69,16 +69,20 @@ def test_a_reader_of_the_message_history_does_not_hold_it_up(tmp_path: Path) -> 
 
 
 def test_a_history_that_is_locked_is_not_waited_for_for_ever(tmp_path: Path) -> None:
-    with disk.history_lock(tmp_path, 0), pytest.raises(BlockingIOError), disk.history_lock(tmp_path, 0.01):
+    with (
+        disk.home_lock(tmp_path, disk.HISTORY, 0),
+        pytest.raises(BlockingIOError),
+        disk.home_lock(tmp_path, disk.HISTORY, 0.01),
+    ):
         pass
 
 
 def test_a_lock_file_that_is_a_link_or_a_pipe_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").touch()
     (tmp_path / disk.FILE_NAME).symlink_to("elsewhere")
-    with pytest.raises(OSError, match="symbolic"), disk.history_lock(tmp_path, 0):
+    with pytest.raises(OSError, match="symbolic"), disk.home_lock(tmp_path, disk.HISTORY, 0):
         pass
     (tmp_path / disk.FILE_NAME).unlink()
     os.mkfifo(tmp_path / disk.FILE_NAME)
-    with pytest.raises(OSError, match="regular"), disk.history_lock(tmp_path, 0):
+    with pytest.raises(OSError, match="regular"), disk.home_lock(tmp_path, disk.HISTORY, 0):
         pass

@@ -14,7 +14,6 @@ from app_server.core.rollout import listing
 from app_server.core.rollout.listing import (
     NAME_LENGTH,
     SETTLED_NS,
-    Bound,
     FolderNames,
     RolloutFolder,
     find,
@@ -23,6 +22,7 @@ from app_server.core.rollout.listing import (
     names_in,
     walk,
 )
+from app_server.core.rollout.pages import ListKey, ListStart
 from app_server.core.rollout.rollout_names import (
     RolloutName,
     journal_path,
@@ -94,6 +94,10 @@ stamps = st.builds(
 rollout_names = st.builds(RolloutName, stamps, st.integers(0, 3).map(conversation_id))
 
 
+def place(name: RolloutName, *, included: bool = False) -> ListStart:
+    return ListStart(ListKey(name.stamp, name.conversation_id), included)
+
+
 @given(
     st.sets(rollout_names, max_size=8), st.none() | rollout_names, st.booleans(), st.booleans(), st.booleans()
 )
@@ -103,7 +107,7 @@ def test_a_walk_has_the_names_in_order_from_where_it_begins(
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         paths = {name: put(home, name, archived=archived) for name in names}
-        bound = None if start is None else Bound(start, included)
+        bound = None if start is None else place(start, included=included)
         walked = list(walk(home, archived=archived, newest_first=newest_first, start=bound))
     expected = sorted(names, reverse=newest_first)
     if start is not None:
@@ -127,7 +131,7 @@ def test_a_walk_reads_no_folder_of_days_before_its_begin(tmp_path: Path) -> None
             seen.append(folder[-2:])
             return names_in(folder)
 
-        list(walk(tmp_path, newest_first=newest_first, start=Bound(days[1]), names_in=counted))
+        list(walk(tmp_path, newest_first=newest_first, start=place(days[1]), names_in=counted))
         return seen
 
     assert read(newest_first=True) == ["02", "01"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.git.repository import Revision
 from app_server.core.rollout import index_file
 from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
 from app_server.core.rollout.index_rows import (
@@ -22,9 +23,9 @@ from app_server.core.rollout.index_rows import (
     note,
     to_summary,
 )
-from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, ThreadFilter
+from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, StoredHead, ThreadFilter
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
-from app_server.core.rollout.summary import FileState, StoredHead, StoredThread
+from app_server.core.rollout.summary import FileState, StoredThread
 from app_server.core.rollout.thread_index import IndexChanges, file_state, find_changes
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import Json
@@ -52,7 +53,7 @@ threads = st.builds(
         cwd=texts,
         cli_version=texts,
         source=sources,
-        git=st.none() | st.tuples(*[st.none() | texts] * 3),
+        git=st.none() | st.builds(Revision, *[st.none() | texts] * 3),
         originator=texts,
         forked_from=st.none() | texts,
         model=st.none() | texts,
@@ -97,7 +98,7 @@ def key(n: int, archived: int = 0) -> tuple[int, str, str]:
 
 def put(database: sqlite3.Connection, n: int, stored: StoredThread | None, *, archived: int = 0) -> None:
     state = FileState(1, 2, 1000 + n, 4) if stored is None else stored.state
-    IndexChanges(new=[(*key(n, archived), UNREAD, *state.values)]).store(database)
+    IndexChanges(new=[(*key(n, archived), UNREAD, *state)]).store(database)
     note(database, key(n, archived), state, stored)
 
 

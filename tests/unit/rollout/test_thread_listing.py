@@ -18,7 +18,7 @@ from app_server.core.rollout import thread_index, thread_listing
 from app_server.core.rollout.archive import archive_rollout, delete_rollout, unarchive_rollout
 from app_server.core.rollout.index_file import FILE_NAME
 from app_server.core.rollout.listing import find, walk
-from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadPage
+from app_server.core.rollout.pages import InvalidListCursor, ListRequest, Page, ThreadFilter, ThreadSummary
 from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
 from app_server.core.rollout.summary import read_stored_thread
 from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
@@ -80,17 +80,17 @@ def wanted(**over: Json) -> ThreadFilter:
     return ThreadFilter(**{"sources": frozenset({"cli", "vscode"}), "default_provider": "mock", **over})
 
 
-def page(of: ThreadLists, **request: Json) -> ThreadPage:
+def page(of: ThreadLists, **request: Json) -> Page[ThreadSummary]:
     filter = {name: request.pop(name) for name in list(request) if name in ThreadFilter.__struct_fields__}
     return of.page(ListRequest(filter=wanted(**filter), **request))
 
 
 def previews(of: ThreadLists, **request: Json) -> list[str]:
-    return [thread.preview for thread in page(of, limit=100, **request).threads]
+    return [thread.preview for thread in page(of, limit=100, **request).rows]
 
 
-def numbers(found: ThreadPage) -> list[int]:
-    return [int(thread.id[-12:]) for thread in found.threads]
+def numbers(found: Page[ThreadSummary]) -> list[int]:
+    return [int(thread.id[-12:]) for thread in found.rows]
 
 
 # --- orders and pages
@@ -145,7 +145,7 @@ def test_other_cursors_are_refused(tmp_path: Path, cursor: str) -> None:
 def test_limits(tmp_path: Path) -> None:
     for n in range(3):
         write(tmp_path, n)
-    assert [len(page(lists(tmp_path), limit=limit).threads) for limit in (0, 1, 2, 2**63)] == [1, 1, 2, 3]
+    assert [len(page(lists(tmp_path), limit=limit).rows) for limit in (0, 1, 2, 2**63)] == [1, 1, 2, 3]
 
 
 # --- filters
@@ -191,7 +191,7 @@ def test_odd_text_is_kept(tmp_path: Path) -> None:
     write(tmp_path, 0, "half \ud83d a character \0 and more", cwd="/\udcff")
     of = lists(tmp_path)
     for _ in range(2):
-        [thread] = page(of, search="AND MORE").threads
+        [thread] = page(of, search="AND MORE").rows
         assert (thread.preview, thread.cwd) == ("half \ud83d a character \0 and more", "/\udcff")
 
 

@@ -20,7 +20,7 @@ from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, Late
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
 from protocol.structs import Json
-from tests.unit.rollout.stored import assistant, conversation_id, now, store
+from tests.unit.rollout.stored import assistant, conversation_id, now, room_in_files, store
 
 ONE, TWO = conversation_id(1), conversation_id(2)
 
@@ -193,14 +193,11 @@ def test_a_line_counts_once_its_end_is_written(tmp_path: Path) -> None:
     assert set(lines.read()) == {ONE, TWO}
 
 
-def test_a_line_that_does_not_fit_on_the_disk_is_not_stored_in_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines, write = lines_in(tmp_path), os.write
+def test_a_line_that_does_not_fit_on_the_disk_is_not_stored_in_part(tmp_path: Path) -> None:
+    lines = lines_in(tmp_path)
     lines.append(ONE, {"n": 1})
     before = lines.path.read_bytes()
-    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
-    with pytest.raises(OSError, match="No space left"):
+    with room_in_files(len(before) + 5), pytest.raises(OSError, match="No space left"):
         lines.append(ONE, {"n": 2})
     assert lines.path.read_bytes() == before
 

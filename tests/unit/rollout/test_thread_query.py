@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from app_server.core.rollout import summary, thread_index
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.pages import (
+    FoundThread,
     InvalidListCursor,
     ListKey,
     ListRequest,
     ListStart,
-    SearchPage,
+    Page,
+    StoredHead,
     ThreadFilter,
     parse_list_cursor,
     source_word,
@@ -24,7 +26,6 @@ from app_server.core.rollout.summary import (
     AFTER,
     BEFORE,
     FileState,
-    StoredHead,
     StoredThread,
     read_message_text,
     snippet,
@@ -169,14 +170,14 @@ def lists(home: Path) -> ThreadLists:
     return ThreadLists(home, notes(home), time.time)
 
 
-def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> SearchPage:
+def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> Page[FoundThread]:
     sources = over.pop("sources", frozenset({"vscode"}))
     request = ListRequest(filter=ThreadFilter(sources=sources, default_provider="mock"), **over)
     return of.search(request, term, loaded)
 
 
-def numbers(found: SearchPage) -> list[int]:
-    return [int(summary.id[-12:]) for summary, _ in found.found]
+def numbers(found: Page[FoundThread]) -> list[int]:
+    return [int(summary.id[-12:]) for summary, _ in found.rows]
 
 
 def talk(home: Path, number: int, *said: str, changed: float | None = None) -> Path:
@@ -286,7 +287,7 @@ def test_a_name_is_found_too(tmp_path: Path) -> None:
     of = lists(tmp_path)
     assert numbers(search(of, "my name")) == []
     notes(tmp_path).set_name(conversation_id(1), "My Name")
-    [(summary, words)] = search(of, "my name").found
+    [(summary, words)] = search(of, "my name").rows
     assert (summary.name, words) == ("My Name", "My Name")
 
 
@@ -304,8 +305,8 @@ def test_messages_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(thread_index, "read_message_text", refuse)
     for term in ("quest", "question", "question 3", "question", "n 4"):
-        assert len(search(of, term).found) == (1 if term[-1].isdigit() else 5)
-        assert len(search(lists(tmp_path), term).found) == (1 if term[-1].isdigit() else 5)
+        assert len(search(of, term).rows) == (1 if term[-1].isdigit() else 5)
+        assert len(search(lists(tmp_path), term).rows) == (1 if term[-1].isdigit() else 5)
 
 
 def test_what_is_said_later_is_found(tmp_path: Path) -> None:

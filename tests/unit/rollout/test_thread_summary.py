@@ -15,12 +15,11 @@ from app_server.core.rollout import summary as summaries
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.lines import FIRST_BYTES
-from app_server.core.rollout.pages import ThreadSummary
+from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.summary import (
     MAX_HEAD_LINES,
     FileState,
-    StoredHead,
     StoredThread,
     read_stored_thread,
 )
@@ -176,11 +175,11 @@ def test_what_users_say_beside_it_counts(tmp_path: Path) -> None:
     path.write_bytes(raw_line("session_meta", {**meta().to_value(), "git": git, "forked_from_id": "x"}))
     noted = notes(tmp_path)
     found = read_summary(path, "p", noted)
-    assert (found.git_info, found.name, found.path) == (Revision("c0ffee", "main", None), None, path)
+    assert (found.git, found.name, found.path) == (Revision("c0ffee", "main", None), None, path)
     assert (found.cwd, found.cli_version, found.originator) == ("/work", "1.0.0", "test")
     assert (found.source, found.forked_from) == (SessionOrigin.VSCODE, "x")
     noted.set_revision(conversation_id(1), Revision("beef", None, None))
-    assert read_summary(path, "p", noted).git_info == Revision("beef", None, None)
+    assert read_summary(path, "p", noted).git == Revision("beef", None, None)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,7 @@ def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
 def test_numbers_of_a_file_fit_into_64_bits_with_a_sign() -> None:
     big = 2**64 - 1
     status = SimpleNamespace(st_ino=big, st_size=5, st_mtime_ns=big, st_ctime_ns=big)
-    assert FileState.of(cast("os.stat_result", status)).values == (2**63 - 1, 5, 2**63 - 1, 2**63 - 1)
+    assert FileState.of(cast("os.stat_result", status)) == (2**63 - 1, 5, 2**63 - 1, 2**63 - 1)
     status = SimpleNamespace(st_ino=6, st_size=5, st_mtime_ns=-7, st_ctime_ns=8)
     assert FileState.of(cast("os.stat_result", status)) == FileState(6, 5, -7, 8)
 
@@ -258,7 +257,7 @@ def test_a_head_says_where_the_conversation_came_from(tmp_path: Path) -> None:
         cwd="/work",
         cli_version="1.0.0",
         source=SessionOrigin.CLI,
-        git=("c0ffee", "main", "https://example.com"),
+        git=Revision("c0ffee", "main", "https://example.com"),
         originator="test",
         forked_from="other",
     )
@@ -275,7 +274,7 @@ def test_what_a_head_does_not_say(tmp_path: Path) -> None:
     found = of_meta(tmp_path, model_provider="", git={"branch": 5}, forked_from_id=5)
     assert (found.provider, found.git, found.forked_from) == (
         "",
-        (None, None, None),
+        Revision(None, None, None),
         None,
     )
     assert of_meta(tmp_path, git="main").git is None

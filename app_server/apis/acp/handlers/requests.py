@@ -254,7 +254,7 @@ async def list_sessions(context: SessionRequests, params: ListSessionsRequest) -
     except InvalidListCursor as error:
         raise invalid_params(str(error), "cursor") from None
     return ListSessionsResponse(
-        sessions=tuple(_info(each) for each in page.threads), next_cursor=page.next_cursor
+        sessions=tuple(_info(each) for each in page.rows), next_cursor=page.next_cursor
     )
 
 

@@ -110,9 +110,7 @@ async def list_stored(
         page = await stored.list(request)
     except InvalidListCursor:
         page = await stored.list(replace(request, cursor=None))
-    return wire.ListConversationsResponse(
-        items=tuple(map(_summary, page.threads)), next_cursor=page.next_cursor
-    )
+    return wire.ListConversationsResponse(items=tuple(map(_summary, page.rows)), next_cursor=page.next_cursor)
 
 
 async def get_summary(
@@ -161,7 +159,7 @@ def overrides(params: wire.NewConversationParams) -> RequestOverrides:
 
 
 def _summary(stored: ThreadSummary) -> wire.ConversationSummary:
-    git = stored.git_info
+    git = stored.git
     return wire.ConversationSummary(
         conversation_id=ConversationId(stored.id),
         path=str(stored.path),

@@ -113,7 +113,7 @@ async def thread_metadata_update(
     thread = await context.reading.find(id)
     if thread.path is None:
         raise rollout_not_found(id)
-    before = (await context.reading.summary(thread)).git_info or Revision(None, None, None)
+    before = (await context.reading.summary(thread)).git or Revision(None, None, None)
     with _failures(id, "change"):
         await context.reading.stored.set_revision(id, replace(before, **changes))
     return wire.ThreadMetadataUpdateResponse(thread=await _shown(context, thread))

@@ -80,7 +80,7 @@ async def thread_list(
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = wire.ThreadListResponse(
-        data=tuple(_view(context, each) for each in page.threads),
+        data=tuple(_view(context, each) for each in page.rows),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
@@ -156,7 +156,7 @@ async def thread_search(
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = wire.ThreadSearchResponse(
         data=tuple(
-            wire.ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.found
+            wire.ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.rows
         ),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
