@@ -17,6 +17,8 @@ SITUATIONS = (
     "a thread that is open elsewhere was refused",
     "a visitor took a thread over",
     "somebody came back",
+    "an MCP server died",
+    "an MCP server asked the user",
     "killed",
     "killed while a turn runs",
     "write failed",

@@ -72,6 +72,10 @@ class Habits:
     terminals: bool
     """The model is offered terminals."""
     context_window: int | None
+    mcp: bool
+    """There is an MCP server."""
+    mcp_starts: tuple[str, ...]
+    mcp_calls: tuple[str, ...]
     comes_back: bool
     """Who leaves connects again, to a new server."""
     visitor: bool
@@ -90,6 +94,7 @@ def _some(draws: Draws, kind: str, plain: str, others: tuple[str, ...]) -> tuple
 def draw_habits(draws: Draws) -> Habits:
     """Draw a world's habits."""
     deeds = draws.pick("number of deeds", (1, 0, 2, 4))
+    mcp = draws.chance("MCP", 0.2)
     terminals = draws.chance("terminals", 0.25)
     return Habits(
         api=draws.pick("api", ("v2", "v1", "acp", "library"), (5, 3, 2, 2)),
@@ -116,7 +121,7 @@ def draw_habits(draws: Draws) -> Habits:
         sandbox_mode=draws.pick("sandbox", ("danger-full-access", "workspace-write", "read-only")),
         tool_calls=draws.pick("chance of calls", (0.0, 0.3, 0.7)),
         calls_per_reply=draws.pick("calls", ((1,), (1,), (2, 1), (4,))),
-        call_kinds=_some(draws, "call kind", "shell", CALL_KINDS),
+        call_kinds=(*_some(draws, "call kind", "shell", CALL_KINDS), *(("mcp",) * 4 if mcp else ())),
         repeats=draws.pick("repeats", (0.0, 0.0, 0.3)),
         call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.2),
         reasoning=draws.pick("reasoning", (0.0, 0.3)),
@@ -144,6 +149,20 @@ def draw_habits(draws: Draws) -> Habits:
         and 100 + draws.below("step of the crash", draws.pick("last step of a crash", (3000, 1000, 300))),
         terminals=terminals,
         context_window=draws.pick("window", (None, None, None, 1500)),
+        mcp=mcp,
+        mcp_starts=draws.pick(
+            "MCP starts", (("fine",), ("fine",), ("fine", "slow", "dies"), ("mute",), ("refused",))
+        ),
+        mcp_calls=draws.pick(
+            "MCP calls",
+            (
+                ("fine",),
+                ("fine", "error", "garbage"),
+                ("asks", "fine"),
+                ("dies", "fine", "hangs"),
+                ("asks and dies", "asks"),
+            ),
+        ),
         comes_back=draws.chance("comes back", 0.5),
         visitor=draws.chance("visitor", 0.15),
         both_apis=draws.chance("both APIs", 0.15),

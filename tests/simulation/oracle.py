@@ -78,7 +78,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
         broken += turns(events, to_the_end=not early)
-        broken += items([event for _, event in events])
+        broken += items([event for id, event in events if id])
         broken += spans(events, to_the_end=not early, terminals=open_calls)
     if not world.habits.disk_faults:
         broken += unstored(received, {str(path): rollout(path)[0] for path in paths})

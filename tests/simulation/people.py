@@ -308,6 +308,9 @@ class Person:
             answer["error"] = {"code": -32000, "message": "no"}
         elif kind == "malformed":
             answer["result"] = {"decision": 5}
+        elif "licitation" in question["method"]:
+            action = {"no": "decline", "abort": "cancel"}.get(kind, "accept")
+            answer["result"] = {"action": action, "content": {"project": "mine"}}
         else:
             answer["result"] = self.decision(question, kind)
         with suppress(Gone):
@@ -432,6 +435,8 @@ class Person:
                 await self.world.calm.wait()
 
     async def _try(self, thread: str, deed: str, turn: str | None) -> None:
+        if self.world.calm.is_set():
+            return
         try:
             if deed == "leave" and not self.left_early:
                 self.left_early = True
@@ -740,7 +745,9 @@ class EditorPerson(Person):
         return {"outcome": {"outcome": "cancelled"}}
 
     async def begin(self) -> None:
-        await self.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        await self.ask(
+            "initialize", {"protocolVersion": 1, "clientCapabilities": {"elicitation": {"form": {}}}}
+        )
 
     async def open(self) -> str:
         answer = await self.ask("session/new", {"cwd": self.world.workspace, "mcpServers": []})

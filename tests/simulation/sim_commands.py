@@ -22,6 +22,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.sandbox.probe import SandboxState
 from protocol.structs import Json
+from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel
 
 TOUCHED = re.compile(r"\btouch (m\d+)")
@@ -143,7 +144,12 @@ def runner_of(commands: Commands) -> Callable[..., CommandRunner]:
             return session
 
         async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
-            raise LaunchError("there are no services in this world")
+            await anyio.lowlevel.checkpoint()
+            if not commands.calm.is_set() and commands.model.habits.mcp_starts[0] == "refused":
+                raise LaunchError("no processes left")
+            service = SimService(commands)
+            self._tasks.start_soon(service.serve, name="MCP server")
+            return service  # type: ignore[return-value]
 
     return SimRunner
 

@@ -179,6 +179,8 @@ class SimModel:
             case "plan":
                 steps = [{"step": mark, "status": "in_progress"}]
                 return _function(call_id, "update_plan", {"plan": steps})
+            case "mcp":
+                return _function(call_id, "mcp__notes__echo", {"text": mark})
             case "unknown":
                 return _function(call_id, "no_such_tool", {})
             case "broken":
@@ -189,7 +191,12 @@ class SimModel:
                 return _function(call_id, "write_stdin", {"session_id": 1, "chars": "x\n"})
 
 
-OFFERED = {"plan": "update_plan", "terminal": "exec_command", "input": "write_stdin"}
+OFFERED = {
+    "plan": "update_plan",
+    "terminal": "exec_command",
+    "input": "write_stdin",
+    "mcp": "mcp__notes__echo",
+}
 """The tool that a kind of call needs."""
 
 

@@ -362,4 +362,6 @@ def _write_config(world: SimWorld) -> None:
         f"request_max_retries = {habits.retries}",
         f"stream_max_retries = {habits.retries}",
     ]
+    if habits.mcp:
+        lines += ["[mcp_servers.notes]", 'command = "/bin/notes"', "tool_timeout_sec = 40"]
     (world.home / "config.toml").write_text("\n".join(lines) + "\n")

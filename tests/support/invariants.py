@@ -57,7 +57,7 @@ def violated_invariants(
         events = list(events_of(received, conversation))
         to_the_end = not client.left_early
         broken += turns(events, to_the_end=to_the_end)
-        broken += items([event for _, event in events])
+        broken += items([event for id, event in events if id])  # without: of no operation
         broken += spans(events, to_the_end=to_the_end, terminals=open_calls)
     for n, request in enumerate(requests):
         broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
@@ -92,7 +92,7 @@ def resumes(message: Json, conversation: str) -> bool:
 
 
 def _operation(id: str, resumed: int) -> str:
-    return f"{id} after resume {resumed}" if resumed else id
+    return f"{id} after resume {resumed}" if resumed and id else id
 
 
 # --- requests and answers
