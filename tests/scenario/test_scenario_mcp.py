@@ -116,6 +116,7 @@ async def test_resources_can_be_read_by_the_model(world: MakeWorld) -> None:
         calls("list_mcp_resources", {}, "m1"),
         calls("read_mcp_resource", {"server": "notes", "uri": "notes://one"}, "m2"),
         calls("read_mcp_resource", {"server": "absent", "uri": "notes://one"}, "m3"),
+        calls("read_mcp_resource", {"server": " ", "uri": "notes://one"}, "m4"),
     )
     async with world(reply(*both), reply(says("ok")), tables=table("notes")) as w:
         await w.client.turn(await w.open())
@@ -123,6 +124,7 @@ async def test_resources_can_be_read_by_the_model(world: MakeWorld) -> None:
     assert "notes://one" in outputs["m1"]
     assert "the first note" in outputs["m2"]
     assert "absent" in outputs["m3"]
+    assert "server must be provided" in outputs["m4"]
 
 
 def accepts(request: Json) -> Json:

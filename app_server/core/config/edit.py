@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key, value_at
+from app_server.core.config.layers import merge as merge_tables
 from app_server.core.errors import InvalidSettings
 from protocol.structs import Json
 
@@ -68,7 +69,7 @@ def _with(table: Mapping[str, Json], key: tuple[str, ...], value: Json, *, merge
         kept = {other: known for other, known in table.items() if other != name or value is not None}
         present: Json = table.get(name)
         if merge and isinstance(value, Mapping) and isinstance(present, Mapping):
-            value = _merged(present, value)
+            value = merge_tables(present, value)
         return kept if value is None else kept | {name: value}
     below = table.get(name)
     if below is not None and not isinstance(below, Mapping):
@@ -76,16 +77,6 @@ def _with(table: Mapping[str, Json], key: tuple[str, ...], value: Json, *, merge
     if below is None and value is None:
         return dict(table)
     return {**table, name: _with(below or {}, rest, value, merge=merge)}
-
-
-def _merged(low: Mapping[str, Json], high: Mapping[str, Json]) -> dict[str, Json]:
-    merged = dict(low)
-    for name, value in high.items():
-        below: Json = merged.get(name)
-        if isinstance(value, Mapping) and isinstance(below, Mapping):
-            value = _merged(below, value)
-        merged[name] = value
-    return merged
 
 
 def _check_value(value: Json, depth: int) -> None:

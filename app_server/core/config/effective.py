@@ -84,12 +84,7 @@ NAMES_OF_VARIABLES = "env_http_headers"
 
 def without_credentials(settings: Mapping[str, Json]) -> dict[str, Json]:
     """Return a copy in which every credential is masked."""
-    return {name: _shown(value, (name,)) for name, value in settings.items()}
-
-
-def shown_value(key: tuple[str, ...], value: Json) -> Json:
-    """Return the value of one setting without credentials."""
-    return _shown(value, key)
+    return {name: shown_value(value, (name,)) for name, value in settings.items()}
 
 
 def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
@@ -102,7 +97,7 @@ def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
         return {name: with_credentials(part, below.get(name), (*key, name)) for name, part in value.items()}
     if MASK not in repr(value):
         return value
-    shown = _shown(present, key)
+    shown = shown_value(present, key)
     if value == shown:
         return present
     if isinstance(value, list) and isinstance(present, list) and isinstance(shown, list):
@@ -115,10 +110,11 @@ def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
     )
 
 
-def _shown(value: Json, key: tuple[str, ...]) -> Json:
+def shown_value(value: Json, key: tuple[str, ...]) -> Json:
+    """Return the value of one setting without credentials."""
     secret = _is_credential(key)
     if isinstance(value, Mapping):
-        return {name: _shown(part, (*key, name)) for name, part in value.items()}
+        return {name: shown_value(part, (*key, name)) for name, part in value.items()}
     if isinstance(value, list):
         return [MASK if each != "" else each for each in value] if secret else masked(value)
     if isinstance(value, str):

@@ -25,51 +25,43 @@ class Feature(Struct, frozen=True):
     """What it switches. Empty where it switches nothing: then it is known, so that nobody is warned."""
 
 
-FEATURES: Mapping[str, Feature] = {
-    feature.name: feature
-    for feature in (
-        Feature(
-            "unified_exec",
-            FeatureStage.EXPERIMENTAL,
-            False,
-            "the tools `exec_command` and `write_stdin`, whose terminals outlive a call",
-        ),
-        Feature(
-            "shell_command_tool",
-            FeatureStage.EXPERIMENTAL,
-            False,
-            "the tool `shell_command`, which takes a script instead of a list of words",
-        ),
-        Feature("rmcp_client", FeatureStage.EXPERIMENTAL, False),
-        Feature("grep_files", FeatureStage.EXPERIMENTAL, False, "a tool that finds files by their content"),
-        Feature("read_file", FeatureStage.EXPERIMENTAL, False, "a tool that reads files"),
-        Feature("list_dir", FeatureStage.EXPERIMENTAL, False, "a tool that lists folders"),
-        Feature(
-            "apply_patch_freeform",
-            FeatureStage.BETA,
-            False,
-            "the tool `apply_patch` without JSON around the patch",
-        ),
-        Feature("view_image_tool", FeatureStage.STABLE, True, "the tool `view_image`"),
-        Feature(
-            "web_search_request", FeatureStage.STABLE, False, "the search of the provider, if it has one"
-        ),
-        Feature("experimental_sandbox_command_assessment", FeatureStage.EXPERIMENTAL, False),
-        Feature(
-            "ghost_commit",
-            FeatureStage.EXPERIMENTAL,
-            True,
-            "snapshots of the working tree before the first call of a turn and at its end, for undoing it",
-        ),
-        Feature("enable_experimental_windows_sandbox", FeatureStage.EXPERIMENTAL, False),
-        Feature(
-            "chat_deltas",
-            FeatureStage.EXPERIMENTAL,
-            False,
-            "over the conversation API, too, answers over Chat Completions come as deltas, with counts of tokens",
-        ),
-    )
-}
+def _experimental(name: str, doc: str = "", *, default: bool = False) -> Feature:
+    return Feature(name, FeatureStage.EXPERIMENTAL, default, doc)
+
+
+_ALL = (
+    _experimental(
+        "unified_exec", "the tools `exec_command` and `write_stdin`, whose terminals outlive a call"
+    ),
+    _experimental(
+        "shell_command_tool", "the tool `shell_command`, which takes a script instead of a list of words"
+    ),
+    _experimental("rmcp_client"),
+    _experimental("grep_files", "a tool that finds files by their content"),
+    _experimental("read_file", "a tool that reads files"),
+    _experimental("list_dir", "a tool that lists folders"),
+    Feature(
+        "apply_patch_freeform",
+        FeatureStage.BETA,
+        False,
+        "the tool `apply_patch` without JSON around the patch",
+    ),
+    Feature("view_image_tool", FeatureStage.STABLE, True, "the tool `view_image`"),
+    Feature("web_search_request", FeatureStage.STABLE, False, "the search of the provider, if it has one"),
+    _experimental("experimental_sandbox_command_assessment"),
+    _experimental(
+        "ghost_commit",
+        "snapshots of the working tree before the first call of a turn and at its end, for undoing it",
+        default=True,
+    ),
+    _experimental("enable_experimental_windows_sandbox"),
+    _experimental(
+        "chat_deltas",
+        "over the conversation API, too, answers over Chat Completions come as deltas, with counts of tokens",
+    ),
+)
+
+FEATURES: Mapping[str, Feature] = {feature.name: feature for feature in _ALL}
 
 LEGACY_TOGGLES: Mapping[str, str] = {
     "include_apply_patch_tool": "apply_patch_freeform",

@@ -65,11 +65,6 @@ TOKEN = (
 )
 
 
-def find_key(text: str, key: Key) -> tuple[int, int] | None:
-    """Return line and column, counted from 1, of the first assignment to `key` or to a part of its table."""
-    return find_keys(text, [key]).get(key)
-
-
 def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
     """Return line and column of several keys, found in one pass; those that are not found are left out."""
     places: dict[Key, tuple[int, int]] = {}

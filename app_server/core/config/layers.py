@@ -9,7 +9,7 @@ feature switches in each layer before merging, so that an old name in a high lay
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +23,7 @@ from app_server.core.config.features import (
     TOOL_SWITCHES,
     canonical_feature,
 )
-from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key
+from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key, value_at
 from app_server.core.config.kinds import quote
 from app_server.core.config.settings_reader import derive_error, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
@@ -80,21 +80,13 @@ def key_in_file(
     profile: str | None,
 ) -> tuple[str, ...] | None:
     """Return the key in the file that sets the value of `key`; None if a higher layer or none does."""
-    if _has(merge(with_features(cli_layer(cli)), request_layer(request)), key):
+    if value_at(merge(with_features(cli_layer(cli)), request_layer(request)), key) is not None:
         return None
     names = [key]
     if len(key) == 2 and key[0] == "features":
         names += [("features", old) for old, feature in ALIASES.items() if feature == key[1]]
     chosen = [("profiles", profile, *name) for name in names] if profile is not None else []
-    return next((name for name in (*chosen, *names) if _has(file, name)), None)
-
-
-def _has(table: Json, key: tuple[str, ...]) -> bool:
-    for part in key:
-        if not isinstance(table, Mapping) or part not in table:
-            return False
-        table = table[part]
-    return bool(key)
+    return next((name for name in (*chosen, *names) if value_at(file, name) is not None), None)
 
 
 def cli_layer(cli: CliOverrides) -> dict[str, Json]:
@@ -156,34 +148,32 @@ def toml_value(text: str) -> Json:
 
 def with_features(layer: Mapping[str, Json]) -> dict[str, Json]:
     """Return the layer with all its feature switches, under any name, moved to `features` under their current names."""
-    switches: dict[str, Json] = {}
-    for old, feature in LEGACY_TOGGLES.items():
-        if old in layer:
-            switches[feature] = layer[old]
-    tools = layer.get("tools")
-    for key, feature in TOOL_SWITCHES.items():
-        if f"tools_{key}" in layer:
-            switches[feature] = layer[f"tools_{key}"]
-        if isinstance(tools, Mapping) and key in tools:
-            switches[feature] = tools[key]
-    written = layer.get("features", {})
-    if not isinstance(written, Mapping):
+    if not isinstance(layer.get("features", {}), Mapping):
         return dict(layer)
-    for name in sorted(written, key=lambda name: name not in ALIASES):
-        switches[canonical_feature(name) or name] = written[name]
+    switches = {feature: value for _, feature, value in _switches(layer)}
     return {**layer, "features": switches} if switches else dict(layer)
 
 
 def old_names(layer: Mapping[str, Json]) -> dict[str, str]:
-    """Switches that this layer sets by an old name, with their current names."""
-    found = {old: feature for old, feature in LEGACY_TOGGLES.items() if old in layer and old != feature}
+    """Return the switches that this layer sets by an old name, with their current names."""
+    named = {name: feature for name, feature, _ in _switches(layer) if name != feature}
+    return {name: feature for name, feature in named.items() if name not in ONLY_OTHER_NAMES}
+
+
+def _switches(layer: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
+    """Yield each switch by the name that it has in the layer, with the current one; the last of a feature counts."""
+    for old, feature in LEGACY_TOGGLES.items():
+        if old in layer:
+            yield old, feature, layer[old]
     tools, written = layer.get("tools"), layer.get("features")
     for key, feature in TOOL_SWITCHES.items():
-        if f"tools_{key}" in layer or (isinstance(tools, Mapping) and key in tools):
-            found[f"tools.{key}"] = feature
+        if f"tools_{key}" in layer:
+            yield f"tools.{key}", feature, layer[f"tools_{key}"]
+        if isinstance(tools, Mapping) and key in tools:
+            yield f"tools.{key}", feature, tools[key]
     if isinstance(written, Mapping):
-        found |= {name: ALIASES[name] for name in written if name in ALIASES and name not in ONLY_OTHER_NAMES}
-    return found
+        for name in sorted(written, key=lambda name: name not in ALIASES):
+            yield name, canonical_feature(name) or name, written[name]
 
 
 def _config_map(request: RequestOverrides) -> dict[str, Json]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,23 +11,22 @@ import msgspec
 
 from app_server.core.config.load import load_config
 from app_server.core.config.toml_file import CONFIG_FILE
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
+from app_server.core.config.types import Config, RequestOverrides, SettingsPlace
 from app_server.core.lazy import Lazy
-from protocol.structs import Discreet
 
 if TYPE_CHECKING:
     from app_server.core.config.settings_file import SettingsFile
 
 
-class UserSettings(Discreet, frozen=True, kw_only=True):
+# Most servers neither show nor write the file.
+_FILE: Lazy[type[SettingsFile]] = Lazy(
+    lambda: import_module("app_server.core.config.settings_file").SettingsFile
+)
+
+
+class UserSettings(SettingsPlace, frozen=True, kw_only=True):
     """Loads the settings of one home, and gives access to the file that holds them."""
 
-    HIDDEN = ("environment", "writes")
-    home: Path
-    cwd: Path
-    """The server's own working directory, for conversations that name none."""
-    cli: CliOverrides
-    environment: Mapping[str, str]
     switches: dict[str, bool] = msgspec.field(default_factory=dict)
     """Features that the client has switched for as long as this server runs; the settings count more."""
     writes: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
@@ -52,15 +51,4 @@ class UserSettings(Discreet, frozen=True, kw_only=True):
     @property
     def file(self) -> SettingsFile:
         """Return the user's file, to be shown or written."""
-        place = SettingsPlace(self.home, self.cwd, self.cli, self.environment)
-        return _FILE.get()(place, self.writes)
-
-
-def _load_file() -> type[SettingsFile]:
-    """Load what shows and writes the file; most servers do neither."""
-    from app_server.core.config.settings_file import SettingsFile  # noqa: PLC0415
-
-    return SettingsFile
-
-
-_FILE = Lazy(_load_file)
+        return _FILE.get()(self, self.writes)

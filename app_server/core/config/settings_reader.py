@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app_server.core.config.kinds import WrongValue, quote, shortened, type_name
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from protocol.structs import Json
 
 T = TypeVar("T")
+
+# Only mistakes need it.
+_CLOSE_MATCHES: Lazy[Callable[..., list[str]]] = Lazy(lambda: import_module("difflib").get_close_matches)
 
 
 class SettingError(ConfigError):
@@ -167,16 +171,6 @@ def did_you_mean(name: str, known: set[str]) -> str:
     """Return `; did you mean …?` if a known name is similar, else an empty text."""
     close = _CLOSE_MATCHES.get()(name[:100], sorted(known), n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
-
-
-def _load_close_matches() -> Callable[..., list[str]]:
-    """Load the search for similar names; only mistakes need it."""
-    from difflib import get_close_matches  # noqa: PLC0415
-
-    return get_close_matches
-
-
-_CLOSE_MATCHES = Lazy(_load_close_matches)
 
 
 def plain_name(name: str) -> str:

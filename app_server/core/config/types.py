@@ -345,14 +345,15 @@ class RequestOverrides(Struct, frozen=True, kw_only=True):
     include_apply_patch_tool: bool | None = None
 
 
-class SettingsPlace(Discreet, frozen=True):
+class SettingsPlace(Discreet, frozen=True, kw_only=True):
     """Whose settings these are, and what counts beside the file."""
 
-    HIDDEN = ("env",)
+    HIDDEN = ("environment",)
     home: Path
     cwd: Path
+    """The server's own working directory, for conversations that name none."""
     cli: CliOverrides
-    env: Mapping[str, str]
+    environment: Mapping[str, str]
 
 
 class LayerKind(StrEnum):

@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from msgspec import Struct
@@ -45,6 +46,11 @@ from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from app_server.core.lazy import Lazy
 from protocol.policy import ReasoningEffort
 from protocol.structs import Json
+
+# Slow to import.
+_EDITED_TEXT: Lazy[Callable[[str, Mapping[str, Json], Mapping[str, Json]], str]] = Lazy(
+    lambda: import_module("app_server.core.config.toml_text").edited_text
+)
 
 NEW_FILE_MODE = 0o600
 
@@ -121,15 +127,6 @@ def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Map
     if not same_settings(written, after):
         raise _not_safe(path)
     return new
-
-
-def _load_edited_text() -> Callable[[str, Mapping[str, Json], Mapping[str, Json]], str]:
-    from app_server.core.config.toml_text import edited_text  # noqa: PLC0415 - slow to import
-
-    return edited_text
-
-
-_EDITED_TEXT = Lazy(_load_edited_text)
 
 
 @contextmanager
@@ -241,7 +238,10 @@ def _check(
 
 def _problem(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrides) -> str | None:
     try:
-        resolve(combine(settings, cli, RequestOverrides()), ResolveInputs(place.home, place.cwd, place.env))
+        resolve(
+            combine(settings, cli, RequestOverrides()),
+            ResolveInputs(place.home, place.cwd, place.environment),
+        )
     except SettingError as error:
         return error.problem
     except ConfigError as error:
@@ -276,5 +276,5 @@ def _overridden(
             continue
         for layer in effective.layers:
             if layer.kind is not LayerKind.USER and value_at(layer.settings, edit.key) is not None:
-                return Overridden(edit.key, layer, shown_value(edit.key, counts))
+                return Overridden(edit.key, layer, shown_value(counts, edit.key))
     return None

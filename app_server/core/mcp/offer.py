@@ -78,17 +78,10 @@ class ServerTool(Discreet, frozen=True):
         return len(self.description) + len(to_json(self.input_schema)) + len(self.tool)
 
 
-class McpTool(Discreet, frozen=True):
+class McpTool(ServerTool, frozen=True):
     """One tool for the model."""
 
-    HIDDEN = ("input_schema", "definition")
-
     name: str
-    server: str
-    tool: str
-    description: str
-    input_schema: Mapping[str, Json]
-    definition: McpToolDefinition
     digest: str
     """Of name, description and schema: an approval for it becomes invalid when the tool changes."""
 
@@ -154,7 +147,7 @@ def _named(name: str, tool: ServerTool) -> McpTool:
     digest = hashlib.sha256(
         to_json([tool.server, tool.tool, tool.description, tool.input_schema])
     ).hexdigest()
-    return McpTool(name, tool.server, tool.tool, tool.description, tool.input_schema, tool.definition, digest)
+    return McpTool(tool.server, tool.tool, tool.description, tool.input_schema, tool.definition, name, digest)
 
 
 def _tool(server: str, name: str, raw: dict[str, Json]) -> ServerTool:

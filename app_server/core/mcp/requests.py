@@ -7,7 +7,7 @@ Where the settings of a server want it, the user is asked before a call of the m
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Protocol
 
@@ -26,10 +26,8 @@ from app_server.core.mcp.results import (
     RESOURCES,
     TEMPLATES,
     Contents,
-    ListArguments,
     Listed,
     McpCallOutcome,
-    ReadArguments,
     ResourceKind,
     list_output,
     parse_contents,
@@ -40,7 +38,7 @@ from app_server.core.threads import run_in_thread
 from protocol.events.tools import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
 from protocol.message_outline import nested_too_deeply
-from protocol.structs import Json
+from protocol.structs import Json, replace
 
 APPROVAL_KIND = "mcp_tool_call"
 """By which clients distinguish this question from those of the server itself."""
@@ -82,17 +80,21 @@ class McpRequests:
                 error = tool_call_error(tool.server, tool.tool, failed.causes)
         return McpCallOutcome(result, error, anyio.current_time() - begun)
 
-    async def list_entries(self, kind: ResourceKind[Listed], arguments: ListArguments) -> str:
-        """Return one page of a server's list, or all of every server's. Raises McpFailure with text for the model."""
-        server, cursor = arguments.server, arguments.cursor
-        if server is None:
-            if cursor is not None:
+    async def list_entries(
+        self, kind: ResourceKind[Listed], server: str | None = None, cursor: str | None = None
+    ) -> str:
+        """Return one page of a server's list, or all of every server's; blank texts count as missing. Raises
+        McpFailure with text for the model.
+        """
+        server, cursor = (server or "").strip(), (cursor or "").strip()
+        if not server:
+            if cursor:
                 raise McpFailure("cursor can only be used when a server is specified")
             every = await self.all_entries(kind)
             return list_output(kind, None, [(name, one) for name, found in every.items() for one in found])
         try:
             result = await self._running(server, kind.method).request(
-                kind.method, {} if cursor is None else {"cursor": cursor}
+                kind.method, {"cursor": cursor} if cursor else {}
             )
             raw = entries(kind.method, result, kind.key)
         except McpRequestFailed as error:
@@ -101,9 +103,8 @@ class McpRequests:
         found = [(server, one) for one in kind.parse(raw[:MAX_RESOURCES])]
         return list_output(kind, server, found, following if isinstance(following, str) else None)
 
-    async def read_resource(self, arguments: ReadArguments) -> str:
+    async def read_resource(self, server: str, uri: str) -> str:
         """Return the contents of a resource. Raises McpFailure with text for the model."""
-        server, uri = arguments.server, arguments.uri
         try:
             return read_output(server, uri, await _contents(self._running(server, READ_RESOURCE), uri))
         except McpRequestFailed as error:
@@ -155,17 +156,7 @@ class McpRequests:
     async def all_entries(self, kind: ResourceKind[Listed]) -> dict[str, tuple[Listed, ...]]:
         """Return the lists of every server; a server that fails has none."""
         found: dict[str, tuple[Listed, ...]] = {}
-
-        async def collect(name: str, server: McpServer) -> None:
-            try:
-                found[name] = kind.parse(await server.collect(kind.method, kind.key, MAX_RESOURCES))
-            except McpRequestFailed:
-                return
-
-        async with anyio.create_task_group() as group:
-            for name, server in self._manager.servers.items():
-                if server.running and "resources" in server.capabilities:
-                    group.start_soon(collect, name, server)
+        await _collect(kind, self._manager.servers, found)
         return dict(sorted(found.items()))
 
     def auth_statuses(self) -> dict[str, McpAuthStatus]:
@@ -285,16 +276,6 @@ class ServerStatus(Struct, frozen=True):
     templates: tuple[ResourceTemplate, ...] = ()
 
 
-class _Offered(Struct):
-    resources: tuple[Resource, ...] = ()
-    templates: tuple[ResourceTemplate, ...] = ()
-
-    async def collect(self, server: McpServer) -> None:
-        """Ask the server; what it does not answer is left out."""
-        self.resources = await _entries(server, RESOURCES)
-        self.templates = await _entries(server, TEMPLATES)
-
-
 @asynccontextmanager
 async def running(servers: Servers) -> AsyncIterator[None]:
     """Start the servers for as long as the block runs."""
@@ -310,32 +291,47 @@ async def server_statuses(
     manager: Servers, names: Collection[str], *, with_resources: bool
 ) -> list[ServerStatus]:
     """Return the states of the servers with these names. Waits for the ones that are starting."""
-    offered = {name: _Offered() for name in names}
+    asked = {name: server for name, server in manager.servers.items() if name in names}
+    resources: dict[str, tuple[Resource, ...]] = {}
+    templates: dict[str, tuple[ResourceTemplate, ...]] = {}
     with anyio.move_on_after(LOOK_SECONDS):
         await manager.ready()
         if with_resources:
             async with anyio.create_task_group() as group:
-                for name, server in manager.servers.items():
-                    if name in offered and server.running and "resources" in server.capabilities:
-                        group.start_soon(offered[name].collect, server)
+                group.start_soon(_collect, RESOURCES, asked, resources)
+                group.start_soon(_collect, TEMPLATES, asked, templates)
     auth = McpRequests(manager).auth_statuses()
+    shown = [
+        _status(manager.configs[name], asked.get(name), auth[name])
+        for name in manager.configs
+        if name in names
+    ]
     return [
-        _status(config, manager.servers.get(name), auth[name], offered[name])
-        for name, config in manager.configs.items()
-        if name in offered
+        replace(
+            status,
+            resources=resources.get(status.config.name, ()),
+            templates=templates.get(status.config.name, ()),
+        )
+        for status in shown
     ]
 
 
-async def _entries(server: McpServer, kind: ResourceKind[Listed]) -> tuple[Listed, ...]:
-    try:
-        return kind.parse(await server.collect(kind.method, kind.key, MAX_RESOURCES))
-    except McpRequestFailed:
-        return ()
+async def _collect(
+    kind: ResourceKind[Listed], servers: Mapping[str, McpServer], found: dict[str, tuple[Listed, ...]]
+) -> None:
+    """Add the list of each server that has one to `found`; a server that fails has none."""
+
+    async def collect(name: str, server: McpServer) -> None:
+        with suppress(McpRequestFailed):
+            found[name] = kind.parse(await server.collect(kind.method, kind.key, MAX_RESOURCES))
+
+    async with anyio.create_task_group() as group:
+        for name, server in servers.items():
+            if server.running and "resources" in server.capabilities:
+                group.start_soon(collect, name, server)
 
 
-def _status(
-    config: McpServerConfig, server: McpServer | None, auth: McpAuthStatus, offered: _Offered
-) -> ServerStatus:
+def _status(config: McpServerConfig, server: McpServer | None, auth: McpAuthStatus) -> ServerStatus:
     if server is None:
         return ServerStatus(config, ConnectionState.DISABLED, auth)
     if not server.settled.is_set():
@@ -344,12 +340,4 @@ def _status(
         login = server.failure.auth_required
         state = ConnectionState.LOGIN_REQUIRED if login else ConnectionState.FAILED
         return ServerStatus(config, state, auth, error=server.failure.message)
-    return ServerStatus(
-        config,
-        ConnectionState.CONNECTED,
-        auth,
-        server.introduction,
-        server.tools,
-        resources=offered.resources,
-        templates=offered.templates,
-    )
+    return ServerStatus(config, ConnectionState.CONNECTED, auth, server.introduction, server.tools)

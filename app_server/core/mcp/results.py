@@ -1,5 +1,5 @@
 """What servers answer: results of tool calls, resources and templates for them, parsed leniently, truncated, and
-converted for the model; and the arguments of the tools that list and read resources. Pure.
+converted for the model. Pure.
 
 A note replaces an invalid image, because an API would reject every later request of the conversation for it. The model
 receives the message of an `McpFailure` raised here.
@@ -15,7 +15,7 @@ from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from app_server.core.mcp.faults import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS, McpFailure
+from app_server.core.mcp.faults import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from app_server.core.pictures import ImageUnreadable, checked_url
 from protocol.base import Model
 from protocol.mcp import (
@@ -228,37 +228,6 @@ RESOURCES: Final = ResourceKind("resources/list", "resources", Resource)
 TEMPLATES: Final = ResourceKind("resources/templates/list", "resourceTemplates", ResourceTemplate)
 
 
-class ListArguments(Struct, frozen=True):
-    """Arguments of `list_mcp_resources` and `list_mcp_resource_templates`."""
-
-    server: str | None = None
-    cursor: str | None = None
-
-    @property
-    def invoked_server(self) -> str:
-        """The server's name in the events of the call."""
-        return self.server or ALL_SERVERS
-
-
-class ReadArguments(Struct, frozen=True):
-    """Arguments of `read_mcp_resource`."""
-
-    server: str
-    uri: str
-    invoked_server: str
-    """As the model wrote it, for the events of the call."""
-
-
-def list_arguments(server: str | None, cursor: str | None) -> ListArguments:
-    """Return the arguments; blank texts count as missing."""
-    return ListArguments(_trimmed(server), _trimmed(cursor))
-
-
-def read_arguments(server: str, uri: str) -> ReadArguments:
-    """Return the arguments. Raises McpFailure if one is blank, before the begin event of the call."""
-    return ReadArguments(_provided("server", server), _provided("uri", uri), server)
-
-
 def list_output(
     kind: ResourceKind[Listed],
     server: str | None,
@@ -303,14 +272,3 @@ def parse_contents(raw: Iterable[Json]) -> tuple[Contents, ...]:
         except ValidationError:
             continue
     return tuple(found)
-
-
-def _trimmed(value: str | None) -> str | None:
-    return (value or "").strip() or None
-
-
-def _provided(name: str, value: str) -> str:
-    trimmed = value.strip()
-    if not trimmed:
-        raise McpFailure(f"{name} must be provided")
-    return trimmed

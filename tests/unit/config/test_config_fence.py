@@ -212,7 +212,7 @@ def test_a_client_writes_only_where_the_user_said_so(tmp_path: Path) -> None:
 )
 def test_a_client_writes_no_setting_that_starts_or_grants_something(tmp_path: Path, key: str) -> None:
     (tmp_path / "config.toml").write_text(FENCE)
-    place = SettingsPlace(tmp_path, tmp_path, CliOverrides(), {})
+    place = SettingsPlace(home=tmp_path, cwd=tmp_path, cli=CliOverrides(), environment={})
     for value in (["touch", "x"], None):
         with pytest.raises(InvalidSettings, match="only the user changes"):
             write_settings(place, [setting_edit(key, value, merge=False)])

@@ -13,7 +13,7 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config.key_path import MAX_CHARACTERS, Key, find_key
+from app_server.core.config.key_path import MAX_CHARACTERS, Key, find_keys
 from app_server.core.config.load import load_config
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.core.config.settings_file import load_saved_config
@@ -237,11 +237,11 @@ last = 1
 )
 def test_a_key_is_found_where_it_is_written(key: Key, place: tuple[int, int] | None) -> None:
     tomli.loads(ODD)
-    assert find_key(ODD, key) == place
+    assert find_keys(ODD, [key]).get(key) == place
 
 
 def test_in_a_file_that_nobody_wrote_by_hand_nothing_is_looked_for() -> None:
-    assert find_key("a = 1\n" + "#" * MAX_CHARACTERS, ("a",)) is None
+    assert find_keys("a = 1\n" + "#" * MAX_CHARACTERS, [("a",)]) == {}
 
 
 VALUES = st.recursive(
@@ -266,7 +266,7 @@ def test_every_key_of_every_text_is_found(table: dict[str, Json]) -> None:
     except ValueError:
         return  # the writer's own mistakes
     for key in keys_of(written):
-        assert find_key(text, key) is not None, (key, text)
+        assert find_keys(text, [key]), (key, text)
 
 
 def problem(home: Path, text: str, cli: CliOverrides | None = None, **request: Json) -> str:

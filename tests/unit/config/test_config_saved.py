@@ -271,7 +271,7 @@ def test_what_is_written_back_as_it_was_shown_stays(key: tuple[str, ...]) -> Non
     present: Json = SETTINGS
     for part in key:
         present = present[part]
-    assert with_credentials(shown_value(key, present), present, key) == present
+    assert with_credentials(shown_value(present, key), present, key) == present
 
 
 def test_a_list_may_be_rearranged() -> None:
@@ -296,9 +296,9 @@ def test_a_new_credential_is_taken() -> None:
 @given(st.recursive(st.text("ab:/?=&@*-key", max_size=12), lambda inner: st.lists(inner, max_size=3)))
 def test_showing_and_writing_back_is_lossless(value: Json) -> None:
     for key in (("notify",), ("model_providers", "p", "http_headers", "x")):
-        shown = shown_value(key, value)
-        assert shown_value(key, shown) == shown
+        shown = shown_value(value, key)
+        assert shown_value(shown, key) == shown
         if MASK in repr(value):
             continue
         back = with_credentials(shown, value, key)
-        assert shown_value(key, back) == shown
+        assert shown_value(back, key) == shown

@@ -27,7 +27,7 @@ WITH_PROFILE = '# mine\nmodel = "m"\n\n[profiles.p]\nmodel = "of-p"\n'
 
 def home(folder: Path, text: str = WITH_PROFILE) -> SettingsPlace:
     (folder / "config.toml").write_text(text)
-    return SettingsPlace(folder, folder, CliOverrides(), {})
+    return SettingsPlace(home=folder, cwd=folder, cli=CliOverrides(), environment={})
 
 
 def write(place: SettingsPlace, key: str, value: Json, version: str | None = None) -> WriteOutcome:
@@ -114,7 +114,7 @@ def test_a_mistake_that_is_there_already_can_be_corrected(tmp_path: Path) -> Non
 def test_what_is_only_right_with_the_command_line_can_be_edited(tmp_path: Path) -> None:
     home(tmp_path, 'model_provider = "local"\n')
     cli = CliOverrides(settings=(("model_providers.local", '{ name = "L" }'),))
-    place = SettingsPlace(tmp_path, tmp_path, cli, {})
+    place = SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli, environment={})
     write(place, "model", "n")
     assert tomli.loads(text(place))["model"] == "n"
 
@@ -138,10 +138,15 @@ def test_the_overriding_layer_is_named(
     tmp_path: Path, cli: CliOverrides, kind: LayerKind, value: str
 ) -> None:
     home(tmp_path)
-    outcome = write(SettingsPlace(tmp_path, tmp_path, cli, {}), "model", "n")
+    outcome = write(SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli, environment={}), "model", "n")
     assert outcome.overridden is not None
     assert (outcome.overridden.layer.kind, outcome.overridden.value) == (kind, value)
-    assert write(SettingsPlace(tmp_path, tmp_path, cli, {}), "review_model", "n").overridden is None
+    assert (
+        write(
+            SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli, environment={}), "review_model", "n"
+        ).overridden
+        is None
+    )
 
 
 def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:

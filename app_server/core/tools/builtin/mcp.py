@@ -9,15 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from app_server.core.mcp.faults import McpFailure
-from app_server.core.mcp.results import (
-    RESOURCES,
-    TEMPLATES,
-    ListArguments,
-    ResourceKind,
-    list_arguments,
-    read_arguments,
-    text_result,
-)
+from app_server.core.mcp.results import ALL_SERVERS, RESOURCES, TEMPLATES, ResourceKind, text_result
 from app_server.core.tools.arguments import parse_arguments, parse_json
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.schemas import ListingArguments, ReadingArguments
@@ -56,15 +48,16 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     match call.name:
         case "list_mcp_resources" | "list_mcp_resource_templates":
             listing = _listing(call)
+            server = (listing.server or "").strip() or ALL_SERVERS
             kind: ResourceKind[McpModel] = RESOURCES if call.name == "list_mcp_resources" else TEMPLATES
-            server, request = listing.invoked_server, partial(turn.mcp.requests.list_entries, kind, listing)
+            request = partial(turn.mcp.requests.list_entries, kind, listing.server, listing.cursor)
         case "read_mcp_resource":
             given = parse_arguments(call.arguments, ReadingArguments)
-            try:
-                reading = read_arguments(given.server, given.uri)
-            except McpFailure as failure:
-                raise ToolFailure(str(failure)) from failure
-            server, request = reading.invoked_server, partial(turn.mcp.requests.read_resource, reading)
+            for name, value in (("server", given.server), ("uri", given.uri)):
+                if not value.strip():
+                    raise ToolFailure(f"{name} must be provided")
+            server = given.server
+            request = partial(turn.mcp.requests.read_resource, server.strip(), given.uri.strip())
         case _:
             return await _call_server(call, turn)
     # For the events: the arguments as the model wrote them.
@@ -88,8 +81,6 @@ async def _call_server(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     return ToolOutput(outcome.payload())
 
 
-def _listing(call: ToolCall) -> ListArguments:
+def _listing(call: ToolCall) -> ListingArguments:
     """Parse the arguments of a listing. Null means no arguments, as with the servers' own tools."""
-    text = "" if parse_json(call.arguments) is None else call.arguments
-    given = parse_arguments(text, ListingArguments)
-    return list_arguments(given.server, given.cursor)
+    return parse_arguments("" if parse_json(call.arguments) is None else call.arguments, ListingArguments)
