@@ -39,7 +39,6 @@ from app_server.machine import Machine
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
-from protocol.table import by_method
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
@@ -213,9 +212,9 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
         return open_router(services, None if early is None else early.params)
 
     def conversations() -> FindRoute:
-        from app_server.apis.v1.routes import routes  # noqa: PLC0415 - only for clients that speak it
+        from app_server.apis.v1.routes import ConversationRoutes  # noqa: PLC0415 - only for clients that speak it
 
-        return by_method(routes(services)).get
+        return ConversationRoutes(services).find
 
     def threads() -> FindRoute:
         from app_server.apis.v2.routes import ThreadRoutes  # noqa: PLC0415 - only for clients that speak it

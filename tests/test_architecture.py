@@ -829,10 +829,11 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
 import app_server.cli
-import app_server.startup.full_server, app_server.apis.v1.routes
+import app_server.startup.full_server
+from app_server.apis.v1.routes import load_for; load_for("newConversation")
 from app_server.apis.v2.routes import load_for; load_for("thread/start")
 import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
-from protocol.v1.methods import NEW_CONVERSATION
+from protocol.v1.conversation import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
 """
     assert modules_loaded_by(code) & rare == set()

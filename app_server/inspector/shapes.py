@@ -17,7 +17,7 @@ from protocol.events.msg import EVENTS
 from protocol.reading import read
 from protocol.structs import Json, Written
 from protocol.table import Table
-from protocol.v1.methods import EVENT_PREFIX
+from protocol.v1.conversation import EVENT_PREFIX
 from protocol.v1.methods import TABLE as CONVERSATIONS
 from protocol.v2.methods import TABLE as THREADS
 from protocol.validation import PREFIX, describe_validation_error

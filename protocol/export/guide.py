@@ -15,7 +15,8 @@ from protocol.events.msg import EVENTS, EventMsg
 from protocol.export.schemas import Schema, published_name, references
 from protocol.export.typescript import type_of
 from protocol.structs import Json, Struct, Written
-from protocol.v1.methods import TABLE, event_method
+from protocol.v1.conversation import event_method
+from protocol.v1.methods import TABLE
 from protocol.v1.ops import OPERATIONS
 
 _HERE: Final = Path(__file__).parent

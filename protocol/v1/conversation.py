@@ -1,6 +1,6 @@
 """Conversations: begin, resume, list, summarise, archive, listen."""
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import ConfigDict, model_validator
 
@@ -12,6 +12,7 @@ from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
 from protocol.responses import ResponseItem
 from protocol.rollout import SessionSource
 from protocol.structs import EngineStruct, Json, WireStruct
+from protocol.table import ClientRequest, ServerNotification
 
 
 class NewConversationParams(WireModel):
@@ -154,3 +155,61 @@ class SessionConfiguredNotification(WireStruct):
     history_entry_count: int
     initial_messages: EventMsgs | None = None
     rollout_path: str
+
+
+NEW_CONVERSATION: Final = ClientRequest(
+    "newConversation",
+    NewConversationParams,
+    NewConversationResponse,
+    "Begins a conversation. Its events flow once a listener was added; none comes before this answer.",
+)
+GET_CONVERSATION_SUMMARY: Final = ClientRequest(
+    "getConversationSummary",
+    GetConversationSummaryParams,
+    GetConversationSummaryResponse,
+    "Describes one stored conversation.",
+)
+LIST_CONVERSATIONS: Final = ClientRequest(
+    "listConversations",
+    ListConversationsParams,
+    ListConversationsResponse,
+    "Lists stored conversations, newest first, by pages.",
+)
+RESUME_CONVERSATION: Final = ClientRequest(
+    "resumeConversation",
+    ResumeConversationParams,
+    ResumeConversationResponse,
+    "Opens a stored conversation again. `sessionConfigured` is written before the answer.",
+)
+ARCHIVE_CONVERSATION: Final = ClientRequest(
+    "archiveConversation",
+    ArchiveConversationParams,
+    ArchiveConversationResponse,
+    "Ends a conversation if it is open and moves its file to the archive.",
+    "conversationId",
+)
+ADD_CONVERSATION_LISTENER: Final = ClientRequest(
+    "addConversationListener",
+    AddConversationListenerParams,
+    AddConversationSubscriptionResponse,
+    "Subscribes to the events of a conversation.",
+    "conversationId",
+)
+REMOVE_CONVERSATION_LISTENER: Final = ClientRequest(
+    "removeConversationListener",
+    RemoveConversationListenerParams,
+    RemoveConversationSubscriptionResponse,
+    "Ends a subscription.",
+)
+SESSION_CONFIGURED: Final = ServerNotification(
+    "sessionConfigured",
+    SessionConfiguredNotification,
+    "A resumed conversation is ready. Before the answer to `resumeConversation`.",
+)
+
+EVENT_PREFIX: Final = "codex/event/"
+
+
+def event_method(event_type: str) -> str:
+    """Return the notification's method for an event of a conversation."""
+    return EVENT_PREFIX + event_type

@@ -5,13 +5,14 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import Field, StrictInt
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel
+from protocol.base import EngineModel, WireModel
 from protocol.events.review import ReviewRequest
-from protocol.fields import EffortText, SandboxPolicy
+from protocol.fields import EffortText, KnownId, SandboxPolicy
 from protocol.ids import PathText
 from protocol.items import UserInput
 from protocol.policy import AskForApproval, ElicitationAction, ReasoningSummary, ReviewDecision
-from protocol.structs import Json
+from protocol.structs import Json, WireStruct
+from protocol.table import ClientRequest
 
 
 class InterruptOp(EngineModel):
@@ -173,3 +174,26 @@ class Submission(EngineModel):
 
     id: str
     op: Op
+
+
+class SubmitParams(WireModel):
+    """An operation as the engine understands it, for everything that has no method of its own."""
+
+    conversation_id: KnownId
+    op: Op
+
+
+class SubmitResponse(WireStruct):
+    """Events that answer the operation carry this id."""
+
+    submission_id: str
+
+
+SUBMIT: Final = ClientRequest(
+    "submit",
+    SubmitParams,
+    SubmitResponse,
+    "Submits any operation: compact, undo, review, run a shell command, list tools and so on.",
+    "conversationId",
+    extension=True,
+)

@@ -3,15 +3,17 @@ chosen; files, git, and commands.
 """
 
 from enum import StrEnum
-from typing import Annotated, NewType
+from typing import Annotated, Final, NewType
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from protocol import names
 from protocol.base import WireModel
 from protocol.fields import Count, Flag, SandboxPolicy
 from protocol.ids import PathText
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
 from protocol.structs import EngineStruct, Json, WireStruct
+from protocol.table import ClientNotification, ClientRequest, NoParams, ServerNotification
 
 
 def _object_or_none(value: Json) -> Json:
@@ -263,3 +265,97 @@ class ExecOneOffCommandResponse(WireStruct):
     exit_code: int
     stdout: str
     stderr: str
+
+
+INITIALIZE: Final = ClientRequest(
+    names.INITIALIZE,
+    InitializeParams,
+    InitializeResponse,
+    "Opens the connection. Must be the first request, and comes once.",
+)
+GIT_DIFF_TO_REMOTE: Final = ClientRequest(
+    "gitDiffToRemote",
+    GitDiffToRemoteParams,
+    GitDiffToRemoteResponse,
+    "The difference between a working tree and the nearest commit that its remote has.",
+)
+LOGIN_API_KEY: Final = ClientRequest(
+    "loginApiKey",
+    LoginApiKeyParams,
+    LoginApiKeyResponse,
+    "Stores an API key. `authStatusChange` follows.",
+)
+LOGIN_CHAT_GPT: Final = ClientRequest(
+    "loginChatGpt",
+    NoParams,
+    LoginChatGptResponse,
+    "Starts a login through the browser. `loginChatGptComplete` follows when it ended.",
+)
+CANCEL_LOGIN_CHAT_GPT: Final = ClientRequest(
+    "cancelLoginChatGpt",
+    CancelLoginChatGptParams,
+    CancelLoginChatGptResponse,
+    "Gives up a login through the browser.",
+)
+LOGOUT_CHAT_GPT: Final = ClientRequest(
+    "logoutChatGpt",
+    NoParams,
+    LogoutChatGptResponse,
+    "Forgets the stored login, of whatever kind. `authStatusChange` follows.",
+)
+GET_AUTH_STATUS: Final = ClientRequest(
+    "getAuthStatus",
+    GetAuthStatusParams,
+    GetAuthStatusResponse,
+    "Whether and how the user is logged in; with the token only if asked for.",
+)
+GET_USER_SAVED_CONFIG: Final = ClientRequest(
+    "getUserSavedConfig",
+    NoParams,
+    GetUserSavedConfigResponse,
+    "What the user's configuration file says.",
+)
+SET_DEFAULT_MODEL: Final = ClientRequest(
+    "setDefaultModel",
+    SetDefaultModelParams,
+    SetDefaultModelResponse,
+    "Writes model and effort into the user's configuration file.",
+)
+GET_USER_AGENT: Final = ClientRequest(
+    "getUserAgent", NoParams, GetUserAgentResponse, "The user agent of the server's requests."
+)
+USER_INFO: Final = ClientRequest(
+    "userInfo",
+    NoParams,
+    UserInfoResponse,
+    "What the stored login says about the user, unverified.",
+)
+FUZZY_FILE_SEARCH: Final = ClientRequest(
+    "fuzzyFileSearch",
+    FuzzyFileSearchParams,
+    FuzzyFileSearchResponse,
+    "Finds files by a rough spelling of their path, best first.",
+)
+EXEC_ONE_OFF_COMMAND: Final = ClientRequest(
+    "execOneOffCommand",
+    ExecOneOffCommandParams,
+    ExecOneOffCommandResponse,
+    "Runs a command in the sandbox, without a conversation and without asking.",
+)
+MODEL_LIST: Final = ClientRequest(
+    "model/list",
+    ModelListParams,
+    ModelListResponse,
+    "The models that can be chosen, by pages.",
+)
+INITIALIZED: Final = ClientNotification(names.INITIALIZED, "The client is ready. Accepted, not required.")
+AUTH_STATUS_CHANGE: Final = ServerNotification(
+    "authStatusChange",
+    AuthStatusChangeNotification,
+    "After a login or a logout; the method is null when nobody is logged in.",
+)
+LOGIN_CHAT_GPT_COMPLETE: Final = ServerNotification(
+    "loginChatGptComplete",
+    LoginChatGptCompleteNotification,
+    "A login through the browser succeeded, failed or timed out.",
+)

@@ -21,7 +21,7 @@ from protocol.policy import (
     ReviewDecision,
 )
 from protocol.structs import Json, WireStruct
-from protocol.v1.ops import Op
+from protocol.table import ClientRequest, ServerRequest
 
 
 class TextData(EngineModel):
@@ -98,19 +98,6 @@ class InterruptConversationResponse(WireStruct):
     abort_reason: TurnAbortReason
 
 
-class SubmitParams(WireModel):
-    """An operation as the engine understands it, for everything that has no method of its own."""
-
-    conversation_id: KnownId
-    op: Op
-
-
-class SubmitResponse(WireStruct):
-    """Events that answer the operation carry this id."""
-
-    submission_id: str
-
-
 _DECISIONS: Final[Mapping[str, ReviewDecision]] = {
     **{decision.value: decision for decision in ReviewDecision},
     "decline": ReviewDecision.DENIED,
@@ -178,3 +165,45 @@ class ElicitationRequestParams(WireStruct):
 class ElicitationRequestResponse(WireModel):
     action: ElicitationAction
     content: Json = None
+
+
+SEND_USER_MESSAGE: Final = ClientRequest(
+    "sendUserMessage",
+    SendUserMessageParams,
+    SendUserMessageResponse,
+    "Says something under the conversation's present settings. The turn's events come after the answer.",
+    "conversationId",
+)
+SEND_USER_TURN: Final = ClientRequest(
+    "sendUserTurn",
+    SendUserTurnParams,
+    SendUserTurnResponse,
+    "Says something and sets cwd, policies and model. The turn's events come after the answer.",
+    "conversationId",
+)
+INTERRUPT_CONVERSATION: Final = ClientRequest(
+    "interruptConversation",
+    InterruptConversationParams,
+    InterruptConversationResponse,
+    "Stops the running turn. The answer comes when the turn has ended, near its `turn_aborted`.",
+    "conversationId",
+)
+EXEC_COMMAND_APPROVAL: Final = ServerRequest(
+    "execCommandApproval",
+    ExecCommandApprovalParams,
+    ExecCommandApprovalResponse,
+    "May a command run? After the event `exec_approval_request` of the same call.",
+)
+APPLY_PATCH_APPROVAL: Final = ServerRequest(
+    "applyPatchApproval",
+    ApplyPatchApprovalParams,
+    ApplyPatchApprovalResponse,
+    "May a patch be applied? After the event `apply_patch_approval_request` of the same call.",
+)
+ELICITATION_REQUEST: Final = ServerRequest(
+    "elicitationRequest",
+    ElicitationRequestParams,
+    ElicitationRequestResponse,
+    "An MCP server asks the user. Only sent to clients with the capability `elicitation`.",
+    extension=True,
+)

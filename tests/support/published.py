@@ -12,7 +12,7 @@ from protocol.events.msg import EVENTS
 from protocol.reading import read
 from protocol.structs import Json
 from protocol.table import Api, Table
-from protocol.v1.methods import EVENT_PREFIX
+from protocol.v1.conversation import EVENT_PREFIX
 from protocol.v1.methods import TABLE as CONVERSATIONS
 from protocol.v2.methods import TABLE as THREADS
 

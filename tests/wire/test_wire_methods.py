@@ -29,7 +29,7 @@ from protocol.table import (
     ServerRequest,
     by_method,
 )
-from protocol.v1 import methods
+from protocol.v1 import conversation, methods, ops, setup, turn
 from protocol.v1.conversation import NewConversationParams
 from protocol.v1.methods import TABLE
 from protocol.v1.turn import ExecCommandApprovalResponse, SendUserMessageParams, TextInputItem, parse_decision
@@ -64,7 +64,8 @@ def test_the_example_of_a_notification_fits_its_row(row: AnyServerNotification) 
 
 def test_every_row_is_in_the_table_under_its_own_name() -> None:
     kinds = (ClientRequest, ClientNotification, ServerNotification, ServerRequest)
-    defined = [row for row in vars(methods).values() if isinstance(row, kinds)]
+    parts_of_table = (conversation, ops, setup, turn)
+    defined = [row for part in parts_of_table for row in vars(part).values() if isinstance(row, kinds)]
     table = methods.TABLE
     parts: tuple[Mapping[str, Row], ...] = (
         table.client_requests,
@@ -75,7 +76,7 @@ def test_every_row_is_in_the_table_under_its_own_name() -> None:
     assert all(method == row.method for part in parts for method, row in part.items())
     assert sorted(id(row) for part in parts for row in part.values()) == sorted(map(id, defined))
     with pytest.raises(ValueError, match="getUserAgent"):
-        by_method((methods.GET_USER_AGENT, methods.GET_USER_AGENT))
+        by_method((setup.GET_USER_AGENT, setup.GET_USER_AGENT))
 
 
 def test_what_orders_a_request_is_one_of_its_parameters() -> None:
@@ -89,8 +90,8 @@ def test_what_orders_a_request_is_one_of_its_parameters() -> None:
 
 
 def test_events_have_methods_of_their_own() -> None:
-    assert methods.event_method("task_started") == "codex/event/task_started"
-    assert not {methods.event_method(kind) for kind in EVENTS} & set(methods.TABLE.server_notifications)
+    assert conversation.event_method("task_started") == "codex/event/task_started"
+    assert not {conversation.event_method(kind) for kind in EVENTS} & set(methods.TABLE.server_notifications)
 
 
 def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
@@ -111,13 +112,15 @@ print([name for name, kind in EVENTS.items() if vars(kind).get('__pydantic_compl
 
 
 def test_absent_null_and_empty_parameters_are_the_same() -> None:
-    row = methods.NEW_CONVERSATION
+    row = conversation.NEW_CONVERSATION
     assert row.parse(None) == row.parse({}) == NewConversationParams()
-    assert methods.GET_USER_AGENT.parse([1, 2]) == NoParams()
+    assert setup.GET_USER_AGENT.parse([1, 2]) == NoParams()
 
 
 def test_parameters_are_understood_in_snake_case_and_unknown_fields_are_ignored() -> None:
-    parsed = methods.NEW_CONVERSATION.parse({"approval_policy": "onRequest", "modelProvider": "x", "zzz": 1})
+    parsed = conversation.NEW_CONVERSATION.parse(
+        {"approval_policy": "onRequest", "modelProvider": "x", "zzz": 1}
+    )
     assert parsed == NewConversationParams(approval_policy=AskForApproval.ON_REQUEST, model_provider="x")
 
 
@@ -168,7 +171,7 @@ def test_wrong_parameters_are_named(method: str, params: Json, field: str | None
 
 def test_an_error_message_quotes_nothing_that_was_sent() -> None:
     with pytest.raises(ValidationError) as wrong:
-        methods.SEND_USER_MESSAGE.parse({"conversationId": THREAD, "items": [{"type": "secret" * 1000}]})
+        turn.SEND_USER_MESSAGE.parse({"conversationId": THREAD, "items": [{"type": "secret" * 1000}]})
     assert "secret" not in describe_validation_error(wrong.value)[0]
 
 
@@ -207,7 +210,7 @@ def test_a_decision_is_only_read_from_a_known_word_in_its_place(
 
 
 def test_a_key_is_not_shown_by_the_parameters_that_hold_it() -> None:
-    assert "sk-secret" not in repr(methods.LOGIN_API_KEY.parse({"apiKey": "sk-secret"}))
+    assert "sk-secret" not in repr(setup.LOGIN_API_KEY.parse({"apiKey": "sk-secret"}))
 
 
 DEFINITIONS = schemas.definitions()

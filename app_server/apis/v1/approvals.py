@@ -17,8 +17,10 @@ from protocol.ids import ConversationId
 from protocol.policy import ReviewDecision
 from protocol.structs import Json, Written
 from protocol.table import AnyServerRequest
-from protocol.v1.methods import APPLY_PATCH_APPROVAL, ELICITATION_REQUEST, EXEC_COMMAND_APPROVAL
 from protocol.v1.turn import (
+    APPLY_PATCH_APPROVAL,
+    ELICITATION_REQUEST,
+    EXEC_COMMAND_APPROVAL,
     ApplyPatchApprovalParams,
     ElicitationRequestParams,
     ExecCommandApprovalParams,

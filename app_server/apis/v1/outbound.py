@@ -39,7 +39,7 @@ from protocol.events.turn import (
 )
 from protocol.ids import ConversationId
 from protocol.structs import replace
-from protocol.v1.methods import event_method
+from protocol.v1.conversation import event_method
 
 USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
 """Commands with `is_user_shell_command` in this API."""

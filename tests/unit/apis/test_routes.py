@@ -1,6 +1,7 @@
 """Routes of all APIs: typed, complete, in the order that their rows name; who may use them, and what is told
 beside them."""
 
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, cast
 
@@ -10,7 +11,7 @@ from app_server.apis.errors import initialize_of_another_protocol, of_another_pr
 from app_server.apis.router import HandlerResult, MethodRouter, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import setup
-from app_server.apis.v1.routes import routes
+from app_server.apis.v1.routes import FAMILIES, load
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.routes import gated, needed_capability
 from app_server.core.config.settings import UserSettings
@@ -21,8 +22,8 @@ from protocol.base import WireModel
 from protocol.jsonrpc import ParseError, Request, parse_message
 from protocol.structs import Json
 from protocol.table import ClientRequest, NoParams, by_method
-from protocol.v1 import methods
 from protocol.v1 import methods as v1
+from protocol.v1 import setup as wire
 from protocol.v2 import methods as v2
 from protocol.v2.server import RateLimitSnapshot, RateLimitWindow
 from protocol.v2.thread_open import THREAD_START
@@ -69,18 +70,22 @@ def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
 ) -> list[Route]:
     """Never called: mypy fails where one of these were no error any more."""
     return [
-        route(methods.SET_DEFAULT_MODEL, setup.login_api_key, services),  # type: ignore[arg-type]
-        route(methods.GET_USER_SAVED_CONFIG, setup.user_info, services),  # type: ignore[arg-type]
-        route(methods.GET_USER_SAVED_CONFIG, setup.get_user_saved_config, config),  # type: ignore[arg-type]
+        route(wire.SET_DEFAULT_MODEL, setup.login_api_key, services),  # type: ignore[arg-type]
+        route(wire.GET_USER_SAVED_CONFIG, setup.user_info, services),  # type: ignore[arg-type]
+        route(wire.GET_USER_SAVED_CONFIG, setup.get_user_saved_config, config),  # type: ignore[arg-type]
         route(PLAIN, serve_another, []),  # type: ignore[arg-type]
         route(PLAIN, serve_and_go_on, config),  # type: ignore[arg-type]
     ]
 
 
 def test_every_row_has_one_route() -> None:
-    served = [each.row for each in routes(cast("Any", Anything()))]
-    shared = [methods.MODEL_LIST]  # served by the thread API's route
-    assert sorted(map(id, served + shared)) == sorted(map(id, methods.TABLE.client_requests.values()))
+    served = {
+        name: [each.row for each in load(name)(cast("Any", Anything()))] for name in {*FAMILIES.values()}
+    }
+    assert {row.method: name for name, rows in served.items() for row in rows} == FAMILIES
+    shared = [wire.MODEL_LIST]  # served by the thread API's route
+    rows = [*itertools.chain.from_iterable(served.values()), *shared]
+    assert sorted(map(id, rows)) == sorted(map(id, v1.TABLE.client_requests.values()))
 
 
 class Anything:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app_server.apis.v1.handlers.operations import overriding
 from app_server.apis.v1.handlers.turns import settings
 from protocol.engine.settings import UNCHANGED, UNSET
 from protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
@@ -25,12 +26,12 @@ TURN = {
 def test_an_effort_of_null_is_the_models_default_and_none_at_all_changes_nothing(
     given: dict[str, Any], effort: object
 ) -> None:
-    assert settings(OverrideTurnContextOp.model_validate(given)).effort == effort
+    assert overriding(OverrideTurnContextOp.model_validate(given)).effort == effort
 
 
 def test_null_leaves_every_other_setting() -> None:
     nulls = dict.fromkeys(("cwd", "approval_policy", "sandbox_policy", "model", "summary"))
-    assert settings(OverrideTurnContextOp.model_validate(nulls)) == UNCHANGED
+    assert overriding(OverrideTurnContextOp.model_validate(nulls)) == UNCHANGED
 
 
 def test_a_user_turn_always_says_which_effort_it_wants() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from app_server.apis.router import HandlerResult
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
@@ -22,7 +22,6 @@ from protocol.reading import read
 from protocol.rollout import SubagentSessionSource
 from protocol.structs import replace
 from protocol.v1 import conversation as wire
-from protocol.v1.methods import SESSION_CONFIGURED
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +90,7 @@ async def _notify_configured(
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
-    services.outgoing.notify(SESSION_CONFIGURED.method, notification.to_json())
+    services.outgoing.notify(wire.SESSION_CONFIGURED.method, notification.to_json())
 
 
 async def list_stored(
@@ -197,3 +196,15 @@ async def remove_conversation_listener(
 ) -> wire.RemoveConversationSubscriptionResponse:
     services.conversations.unsubscribe(params.subscription_id)
     return wire.RemoveConversationSubscriptionResponse()
+
+
+def routes(services: ServerServices) -> tuple[Route, ...]:
+    return (
+        route(wire.NEW_CONVERSATION, new_conversation, services),
+        route(wire.RESUME_CONVERSATION, resume_conversation, services),
+        route(wire.LIST_CONVERSATIONS, list_stored, services),
+        route(wire.GET_CONVERSATION_SUMMARY, get_summary, services),
+        route(wire.ARCHIVE_CONVERSATION, archive_conversation, services),
+        route(wire.ADD_CONVERSATION_LISTENER, add_conversation_listener, services),
+        route(wire.REMOVE_CONVERSATION_LISTENER, remove_conversation_listener, services),
+    )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app_server.apis.router import HandlerResult
+from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import LaunchError
@@ -16,12 +16,11 @@ from app_server.rpc.errors import internal_error, invalid_request, not_found
 from protocol.reading import read
 from protocol.table import NoParams
 from protocol.v1 import setup as wire
-from protocol.v1.methods import AUTH_STATUS_CHANGE, LOGIN_CHAT_GPT_COMPLETE
 
 
 def _notify_status(services: ServerServices, method: AuthMethod | None) -> None:
     changed = wire.AuthStatusChangeNotification(auth_method=_mode(method))
-    services.outgoing.notify(AUTH_STATUS_CHANGE.method, changed.to_json())
+    services.outgoing.notify(wire.AUTH_STATUS_CHANGE.method, changed.to_json())
 
 
 async def login_api_key(
@@ -44,7 +43,7 @@ async def login_chat_gpt(
         done = wire.LoginChatGptCompleteNotification(
             login_id=login.id, success=outcome.success, error=outcome.error
         )
-        services.outgoing.notify(LOGIN_CHAT_GPT_COMPLETE.method, done.to_json())
+        services.outgoing.notify(wire.LOGIN_CHAT_GPT_COMPLETE.method, done.to_json())
         if outcome.success:
             _notify_status(services, AuthMethod.CHATGPT)
 
@@ -179,4 +178,22 @@ async def exec_one_off_command(
         exit_code=result.exit_code,
         stdout=result.stdout.decode("utf-8", "replace"),
         stderr=result.stderr.decode("utf-8", "replace"),
+    )
+
+
+def routes(services: ServerServices) -> tuple[Route, ...]:
+    return (
+        route(wire.INITIALIZE, initialize, services),
+        route(wire.GET_USER_AGENT, get_user_agent, services),
+        route(wire.USER_INFO, user_info, services),
+        route(wire.GIT_DIFF_TO_REMOTE, git_diff_to_remote, services),
+        route(wire.FUZZY_FILE_SEARCH, fuzzy_file_search, services),
+        route(wire.EXEC_ONE_OFF_COMMAND, exec_one_off_command, services),
+        route(wire.LOGIN_API_KEY, login_api_key, services),
+        route(wire.LOGIN_CHAT_GPT, login_chat_gpt, services),
+        route(wire.CANCEL_LOGIN_CHAT_GPT, cancel_login_chat_gpt, services),
+        route(wire.LOGOUT_CHAT_GPT, logout_chat_gpt, services),
+        route(wire.GET_AUTH_STATUS, get_auth_status, services),
+        route(wire.GET_USER_SAVED_CONFIG, get_user_saved_config, services),
+        route(wire.SET_DEFAULT_MODEL, set_default_model, services),
     )

@@ -1,0 +1,70 @@
+"""The extension that submits any operation: operations become commands of the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from app_server.apis.router import Route, route
+from app_server.apis.services import ServerServices
+from app_server.apis.v1.handlers.turns import permitted, say, settings
+from app_server.core.session import commands
+from protocol.engine.settings import SettingsChange
+from protocol.v1 import ops
+
+if TYPE_CHECKING:
+    from app_server.core.session.handle import SessionHandle
+
+
+async def submit(services: ServerServices, params: ops.SubmitParams) -> ops.SubmitResponse:
+    session = services.conversations.get(params.conversation_id).session
+    return ops.SubmitResponse(submission_id=await _submit(session, params.op))
+
+
+async def _submit(session: SessionHandle, op: ops.Op) -> str:  # noqa: C901 - one case for each operation
+    """Do what the operation says; returns the id that its events carry. Raises BeyondClientRights."""
+    command: commands.Command
+    match op:
+        case ops.UserInputOp():
+            return await say(session, op.items)
+        case ops.UserTurnOp():
+            return await say(session, op.items, settings(op), op.final_output_json_schema)
+        case ops.OverrideTurnContextOp():
+            command = commands.ChangeSettings(permitted(session, overriding(op)))
+        case ops.InterruptOp():
+            command = commands.Interrupt()
+        case ops.ExecApprovalOp():
+            command = commands.Decide(op.call_id or op.id, op.decision)
+        case ops.PatchApprovalOp():
+            command = commands.Decide(op.call_id or op.id, op.decision, tool="apply_patch")
+        case ops.ResolveElicitationOp():
+            command = commands.AnswerElicitation(op.server_name, op.request_id, op.decision, op.content)
+        case ops.AddToHistoryOp():
+            command = commands.AddToHistory(op.text)
+        case ops.GetHistoryEntryRequestOp():
+            command = commands.LookUpHistory(op.offset, op.log_id)
+        case ops.ListMcpToolsOp():
+            command = commands.ListTools()
+        case ops.ListCustomPromptsOp():
+            command = commands.ListPrompts()
+        case ops.UndoOp():
+            command = commands.Undo()
+        case ops.CompactOp():
+            command = commands.Compact()
+        case ops.ReviewOp():
+            command = commands.Review(op.review_request)
+        case ops.RunUserShellCommandOp():
+            command = commands.RunShell(op.command, confined=True)
+        case ops.ShutdownOp():
+            command = commands.Close()
+        case _:
+            assert_never(op)
+    return session.do(command).operation
+
+
+def overriding(op: ops.OverrideTurnContextOp) -> SettingsChange:
+    """Return the settings that are given; of the effort also null, where it is named."""
+    return settings(op, names_effort="effort" in op.model_fields_set)
+
+
+def routes(services: ServerServices) -> tuple[Route, ...]:
+    return (route(ops.SUBMIT, submit, services),)
