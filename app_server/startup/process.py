@@ -79,7 +79,7 @@ def _acp_responder(launch: Launch) -> InitializeResponder:
 
 
 ALLOCATIONS = 10_000
-"""New objects between two collections: a first turn, which loads what it needs, makes 30,000, and 700 is the default."""
+"""New objects between two collections: a first turn, which loads what it needs, makes 30,000. The default is 700."""
 
 
 def begin_loading() -> None:
