@@ -124,7 +124,7 @@ PURE_MODULES = {
             "turn_fold",
         ),
     },
-    "app_server.core.sandbox": {"macos", "plan"},
+    "app_server.core.sandbox": {"plan"},
     "app_server.core.skills": {"front_matter", "skill"},
     "app_server.core.session": {"commands", "review_texts"},
     "app_server.core.turn": {"assemble", "items", "plan_message", "token_counts"},

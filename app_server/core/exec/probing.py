@@ -29,7 +29,7 @@ from app_server.core.exec import process
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess
 from app_server.core.lazy import Lazy
-from app_server.core.sandbox import macos, probe
+from app_server.core.sandbox import plan, probe
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.threads import run_in_thread
@@ -132,7 +132,7 @@ class MachineSandbox:
         if state.level == "none":
             raise SandboxUnavailable(str(remedies.no_sandbox(state.reason)))
         if self._platform == "darwin":
-            return replace(spec, argv=macos.wrap(spec.argv, spec.sandbox)), None
+            return replace(spec, argv=plan.wrap(spec.argv, spec.sandbox)), None
         rights = landlock_rights(network=spec.sandbox.network, version=state.landlock_abi)
         return spec, Confinement(namespaces=state.level == "full", landlock=rights)
 
@@ -147,7 +147,7 @@ class MachineSandbox:
     async def _find_state(self) -> SandboxState:
         if self._platform == "linux":
             return await find_state(self._launcher, self._python, self._home)
-        if self._platform == "darwin" and os.access(macos.SANDBOX_EXEC, os.X_OK):
+        if self._platform == "darwin" and os.access(plan.SANDBOX_EXEC, os.X_OK):
             return SandboxState("full")
         return SandboxState("none", "no sandbox is known for this system")
 

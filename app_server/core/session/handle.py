@@ -23,7 +23,7 @@ from app_server.core.session.session import Session
 from app_server.core.session.user_input import check_schema, user_words
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
+from app_server.core.tools.contract import DiskChanges, EditorAccess, EditorFiles
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.core.turn.items import UserWords
 from protocol.engine.events import Goal, SessionEvent

@@ -23,7 +23,7 @@ from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
 from app_server.core.patch.planner import NoSnapshot, PatchFiles, Snapshot, plan_patch, resolve_place
 from app_server.core.patch.safety import WriteScope, may_write
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
+from app_server.core.tools.contract import DiskChanges, EditorAccess, EditorFiles
 from protocol.light_dataclasses import replace
 from protocol.structs import Discreet
 

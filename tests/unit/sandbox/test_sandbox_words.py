@@ -10,7 +10,7 @@ import pytest
 
 from app_server.core.exec import probing
 from app_server.core.exec.command import looks_denied
-from app_server.core.sandbox import macos, probe
+from app_server.core.sandbox import plan, probe
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import GAPS, REFUSALS, gaps, is_refusal, layers
 from protocol.light_dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ PLAN = SandboxPlan(
 
 
 def test_paths_are_parameters_and_never_text() -> None:
-    argv = macos.wrap(("echo", "-p"), PLAN)
+    argv = plan.wrap(("echo", "-p"), PLAN)
     assert argv[:2] == ("/usr/bin/sandbox-exec", "-p")
     assert argv[-3:] == ("--", "echo", "-p")
     text = argv[2]
@@ -43,7 +43,7 @@ def test_paths_are_parameters_and_never_text() -> None:
 
 
 def test_the_profile_keeps_directories_above_a_fence_from_being_renamed() -> None:
-    text, parameters = macos.profile(
+    text, parameters = plan.profile(
         SandboxPlan(writable_roots=("/ws",), protected=("/ws/d/e",), pinned=("/ws/d",))
     )
     (pinned,) = (key for key, value in parameters.items() if value == "/ws/d")
@@ -51,12 +51,12 @@ def test_the_profile_keeps_directories_above_a_fence_from_being_renamed() -> Non
 
 
 def test_the_profile_denies_by_default_and_fences_after_roots() -> None:
-    text, _ = macos.profile(PLAN)
+    text, _ = plan.profile(PLAN)
     assert text.startswith("(version 1)\n(deny default)")
     assert text.index("(allow file-write* (subpath") < text.index("(deny file-write* (literal")
     assert text.count("(") == text.count(")")
     assert "network-outbound" not in text
-    assert "network-outbound" in macos.profile(SandboxPlan(network=True))[0]
+    assert "network-outbound" in plan.profile(SandboxPlan(network=True))[0]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import PatchError, parse_patch
 from app_server.core.patch.safety import WriteScope
-from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.editor_access import DiskChanges, EditorAccess
+from app_server.core.tools.contract import DiskChanges, EditorAccess, ToolFailure
 from app_server.core.tools.editor_files import (
     PlannedPatch,
     check_unchanged,
