@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import anyio
+from msgspec.structs import asdict
 
 from app_server import __version__
 from app_server.diagnosis import diagnose
@@ -34,15 +35,7 @@ def as_json(checks: Sequence[Check]) -> str:
         {
             "version": __version__,
             "ok": exit_status(checks) == 0,
-            "checks": [
-                {
-                    "name": check.name,
-                    "status": check.status.value,
-                    "found": check.found,
-                    "advice": check.advice or None,
-                }
-                for check in checks
-            ],
+            "checks": [asdict(check) | {"advice": check.advice or None} for check in checks],
         },
         indent=2,
         ensure_ascii=False,

@@ -27,6 +27,7 @@ from app_server.client.failures import AppServerError, InvalidArgument, RequestR
 from app_server.client.link import Connector
 from app_server.client.options import TurnOptions, image
 from app_server.client.thread_handle import ThreadHandle
+from protocol.policy import kebab
 from protocol.v2.item_parts import UserInput
 from protocol.v2.settings import ThreadSettingsUpdatedNotification
 from protocol.v2.thread import ThreadTokenUsageUpdatedNotification
@@ -97,7 +98,7 @@ class ChatConversation:
         opened = thread.opened
         self.settings, self.diff, self.tokens, self.started_at = {}, "", 0, None
         self.model, self.approval_policy = opened.model, _word(opened.approval_policy)
-        self.sandbox = _kebab(opened.sandbox.type)
+        self.sandbox = kebab(opened.sandbox.type)
         self._events = thread.events()
         self._group.start_soon(self._follow, self._events, name="events")
 
@@ -133,7 +134,7 @@ class ChatConversation:
             case TurnDiffUpdatedNotification(diff=diff):
                 self.diff = diff
             case ThreadSettingsUpdatedNotification(thread_settings=settings):
-                self.model, self.sandbox = settings.model, _kebab(settings.sandbox_policy.type)
+                self.model, self.sandbox = settings.model, kebab(settings.sandbox_policy.type)
                 self.approval_policy = _word(settings.approval_policy)
             case _:
                 pass
@@ -212,11 +213,6 @@ def pictures(text: str, cwd: Path) -> list[UserInput]:
 
 def _word(policy: object) -> str:
     return str(policy) if isinstance(policy, str) else "granular"
-
-
-def _kebab(name: str) -> str:
-    """Return the settings' word for a kind of sandbox: `workspaceWrite` is `workspace-write`."""
-    return re.sub("[A-Z]", lambda found: f"-{found[0].lower()}", name)
 
 
 Frontend = Callable[[ChatConversation, TaskGroup, Path | None], Awaitable[None]]

@@ -14,23 +14,22 @@ from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 import anyio
 from anyio.from_thread import BlockingPortal
 from pydantic import BaseModel
 
-from app_server.client.answering import ApprovalHandler
 from app_server.client.app_server import AppServer, ConnectOptions
 from app_server.client.event_stream import EventSubscription, TurnStream
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
-from app_server.client.options import ForkOptions, ListOptions, OpenOptions, Prompt, StartOptions, TurnOptions
+from app_server.client.options import ListOptions, Prompt, TurnOptions
 from app_server.client.thread_handle import ThreadHandle
-from app_server.client.turn_handle import TurnHandle, TurnResult
+from app_server.client.turn_handle import TurnHandle
 from protocol.base import WireModel
-from protocol.structs import Json, Written
+from protocol.structs import Written
 from protocol.table import ClientRequest
 from protocol.v2.server import InitializeResponse
 from protocol.v2.thread import Thread
@@ -38,6 +37,7 @@ from protocol.v2.thread_open import OpenedThread
 
 A = TypeVar("A")
 E = TypeVar("E", bound=ServerEvent)
+F = TypeVar("F")
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=WireModel)
 Q = ParamSpec("Q")
@@ -136,142 +136,17 @@ def waits_for(
     return waiting
 
 
-class SyncAppServer(SyncFace[AppServer]):
-    """`AppServer` for code without an event loop; use `spawn` or `connect`."""
+def opens(
+    method: Callable[Concatenate[A, Q], Awaitable[T]], face: Callable[[PortalCaller, T], F]
+) -> Callable[Concatenate[SyncFace[A], Q], F]:
+    """Make a method that waits for an object of the asynchronous library, and gives it its face."""
 
-    @classmethod
-    @contextmanager
-    def spawn(
-        cls,
-        command: Sequence[str] = OWN_COMMAND,
-        *,
-        environment: Mapping[str, str] | None = None,
-        cwd: Path | str | None = None,
-        on_stderr: Callable[[str], None] | None = None,
-        on_exit: Callable[[int], None] | None = None,
-        **options: Unpack[ConnectOptions],
-    ) -> Iterator[SyncAppServer]:
-        """See `AppServer.spawn`. `on_approval` runs in a thread of its own, so it may wait for a person."""
-        connector = SubprocessConnector(
-            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
-        )
-        with cls.connect(connector, **options) as server:
-            yield server
+    @wraps(method)
+    def opening(self: SyncFace[A], /, *arguments: Q.args, **options: Q.kwargs) -> F:
+        caller = self._caller
+        return face(caller, caller.call(partial(method, self._behind, *arguments, **options)))
 
-    @classmethod
-    @contextmanager
-    def connect(cls, connector: Connector, **options: Unpack[ConnectOptions]) -> Iterator[SyncAppServer]:
-        """See `AppServer.connect`."""
-        loop = LoopThread()
-        with ExitStack() as stack:
-            portal = stack.enter_context(loop)
-            connecting = AppServer.connect(connector, **options)
-            server = stack.enter_context(portal.wrap_async_context_manager(connecting))
-            try:
-                yield cls(PortalCaller(portal, loop), server)
-            finally:
-                if loop.elsewhere:
-                    stack.pop_all()
-
-    @property
-    def info(self) -> InitializeResponse:
-        return self._behind.info
-
-    def start_thread(
-        self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
-    ) -> SyncThreadHandle:
-        thread = self._caller.call(partial(self._behind.start_thread, on_approval=on_approval, **options))
-        return SyncThreadHandle(self._caller, thread)
-
-    def resume_thread(
-        self,
-        thread_id: str,
-        *,
-        on_approval: ApprovalHandler | None = None,
-        turns: bool = False,
-        **options: Unpack[OpenOptions],
-    ) -> SyncThreadHandle:
-        resume = self._behind.resume_thread
-        thread = self._caller.call(
-            partial(resume, thread_id, on_approval=on_approval, turns=turns, **options)
-        )
-        return SyncThreadHandle(self._caller, thread)
-
-    def threads(self, **options: Unpack[ListOptions]) -> Iterator[Thread]:
-        pages = self._behind.threads(**options)
-        return self._caller.iterate(lambda: anext(pages, None))
-
-    models = waits_for(AppServer.models)
-
-    def events(self) -> SyncSubscription[ServerEvent]:
-        return SyncSubscription(self._caller, self._behind.events)
-
-    def request(self, row: ClientRequest[P, R], params: P) -> R:
-        return self._caller.call(partial(self._behind.request, row, params))
-
-    request_raw = waits_for(AppServer.request_raw)
-
-
-class SyncThreadHandle(SyncFace[ThreadHandle]):
-    """`ThreadHandle` for code without an event loop."""
-
-    @property
-    def id(self) -> str:
-        return self._behind.id
-
-    @property
-    def opened(self) -> OpenedThread:
-        return self._behind.opened
-
-    @overload
-    def run(
-        self, prompt: Prompt, *, output: None = None, **options: Unpack[TurnOptions]
-    ) -> TurnResult[None]: ...
-    @overload
-    def run(self, prompt: Prompt, *, output: type[M], **options: Unpack[TurnOptions]) -> TurnResult[M]: ...
-    @overload
-    def run(
-        self, prompt: Prompt, *, output: Mapping[str, Json], **options: Unpack[TurnOptions]
-    ) -> TurnResult[Json]: ...
-    def run(
-        self,
-        prompt: Prompt,
-        *,
-        output: type[M] | Mapping[str, Json] | None = None,
-        **options: Unpack[TurnOptions],
-    ) -> TurnResult[M] | TurnResult[Json] | TurnResult[None]:
-        """Run one whole turn; see `ThreadHandle.run`. Ctrl-C interrupts it."""
-        if output is None:
-            return self._caller.call(lambda: self._behind.run(prompt, **options))
-        if isinstance(output, Mapping):
-            return self._caller.call(lambda: self._behind.run(prompt, output=output, **options))
-        return self._caller.call(lambda: self._behind.run(prompt, output=output, **options))
-
-    def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnStream:
-        """Run one turn as its events: `for event in thread.stream("…")`."""
-        return SyncTurnStream(self._caller, self._behind.stream(prompt, **options))
-
-    def start_turn(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnHandle:
-        turn = self._caller.call(partial(self._behind.start_turn, prompt, **options))
-        return SyncTurnHandle(self._caller, turn)
-
-    def events(self) -> SyncSubscription[ThreadEvent]:
-        return SyncSubscription(self._caller, self._behind.events)
-
-    steer = waits_for(ThreadHandle.steer)
-    interrupt = waits_for(ThreadHandle.interrupt)
-
-    def fork(
-        self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
-    ) -> SyncThreadHandle:
-        copy = self._caller.call(partial(self._behind.fork, on_approval=on_approval, **options))
-        return SyncThreadHandle(self._caller, copy)
-
-    compact = waits_for(ThreadHandle.compact)
-    read = waits_for(ThreadHandle.read)
-    set_name = waits_for(ThreadHandle.set_name)
-    archive = waits_for(ThreadHandle.archive)
-    close = waits_for(ThreadHandle.close)
+    return opening
 
 
 class SyncTurnHandle(SyncFace[TurnHandle]):
@@ -335,3 +210,95 @@ class SyncSubscription(SyncFace[EventSubscription[E]]):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+class SyncThreadHandle(SyncFace[ThreadHandle]):
+    """`ThreadHandle` for code without an event loop."""
+
+    @property
+    def id(self) -> str:
+        return self._behind.id
+
+    @property
+    def opened(self) -> OpenedThread:
+        return self._behind.opened
+
+    run = waits_for(ThreadHandle.run)
+
+    def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnStream:
+        """Run one turn as its events: `for event in thread.stream("…")`."""
+        return SyncTurnStream(self._caller, self._behind.stream(prompt, **options))
+
+    start_turn = opens(ThreadHandle.start_turn, SyncTurnHandle)
+
+    def events(self) -> SyncSubscription[ThreadEvent]:
+        return SyncSubscription(self._caller, self._behind.events)
+
+    steer = waits_for(ThreadHandle.steer)
+    interrupt = waits_for(ThreadHandle.interrupt)
+
+    fork = opens(ThreadHandle.fork, lambda caller, copy: SyncThreadHandle(caller, copy))
+    compact = waits_for(ThreadHandle.compact)
+    read = waits_for(ThreadHandle.read)
+    set_name = waits_for(ThreadHandle.set_name)
+    archive = waits_for(ThreadHandle.archive)
+    close = waits_for(ThreadHandle.close)
+
+
+class SyncAppServer(SyncFace[AppServer]):
+    """`AppServer` for code without an event loop; use `spawn` or `connect`."""
+
+    @classmethod
+    @contextmanager
+    def spawn(
+        cls,
+        command: Sequence[str] = OWN_COMMAND,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        on_stderr: Callable[[str], None] | None = None,
+        on_exit: Callable[[int], None] | None = None,
+        **options: Unpack[ConnectOptions],
+    ) -> Iterator[SyncAppServer]:
+        """See `AppServer.spawn`. `on_approval` runs in a thread of its own, so it may wait for a person."""
+        connector = SubprocessConnector(
+            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
+        )
+        with cls.connect(connector, **options) as server:
+            yield server
+
+    @classmethod
+    @contextmanager
+    def connect(cls, connector: Connector, **options: Unpack[ConnectOptions]) -> Iterator[SyncAppServer]:
+        """See `AppServer.connect`."""
+        loop = LoopThread()
+        with ExitStack() as stack:
+            portal = stack.enter_context(loop)
+            connecting = AppServer.connect(connector, **options)
+            server = stack.enter_context(portal.wrap_async_context_manager(connecting))
+            try:
+                yield cls(PortalCaller(portal, loop), server)
+            finally:
+                if loop.elsewhere:
+                    stack.pop_all()
+
+    @property
+    def info(self) -> InitializeResponse:
+        return self._behind.info
+
+    start_thread = opens(AppServer.start_thread, SyncThreadHandle)
+    resume_thread = opens(AppServer.resume_thread, SyncThreadHandle)
+
+    def threads(self, **options: Unpack[ListOptions]) -> Iterator[Thread]:
+        pages = self._behind.threads(**options)
+        return self._caller.iterate(lambda: anext(pages, None))
+
+    models = waits_for(AppServer.models)
+
+    def events(self) -> SyncSubscription[ServerEvent]:
+        return SyncSubscription(self._caller, self._behind.events)
+
+    def request(self, row: ClientRequest[P, R], params: P) -> R:
+        return self._caller.call(partial(self._behind.request, row, params))
+
+    request_raw = waits_for(AppServer.request_raw)

@@ -6,7 +6,6 @@ a person said no, it goes on without what it was denied. And what the model says
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -50,11 +49,6 @@ LEAVE_A_NOTE = "Now leave a note for the others in the folder above this one."
 CHECK_AGAIN = "I am back. Does the check pass by now?"
 
 
-def note(outside: Path) -> tuple[str, ...]:
-    """Return a command that writes where it may not."""
-    return ("sh", "-c", f"echo repaired > {outside}")
-
-
 class Script(Struct):
     """The model's replies in their order; called with each request, as an author is."""
 
@@ -64,9 +58,9 @@ class Script(Struct):
     """What was charged, reply by reply."""
 
     def __call__(self, request: Json) -> Reply:
-        scene = SCENES[self.written]
-        events = scene(last_output(request), self)
+        scene = scenes(self.outside)[self.written]
         self.written += 1
+        events = scene.events(last_output(request), self.written)
         usage = Usage(input=400 + 90 * self.written, output=20 + 5 * len(events))
         self.usages.append(usage)
         return reply(*events, usage=usage, gap=GAP)
@@ -83,71 +77,61 @@ def denied(output: str) -> bool:
 
 
 def passed(output: str) -> bool:
-    return _exit_code(output) == 0
-
-
-def _exit_code(output: str) -> int | None:
     try:
-        code = json.loads(output)["metadata"]["exit_code"]
+        return bool(json.loads(output)["metadata"]["exit_code"] == 0)
     except (ValueError, KeyError, TypeError):
-        return None
-    return code if isinstance(code, int) else None
+        return False
 
 
-def _read(output: str, script: Script) -> tuple[Json, ...]:
+class Scene(Struct, frozen=True):
+    """What the model says, depending on what became of its last call, and what it runs next."""
+
+    words: str
+    call_id: str = ""
+    command: tuple[str, ...] = ()
+    denied: str | None = None
+    """Its words where a person said no, if they differ."""
+    passed: str | None = None
+
+    def events(self, output: str, number: int) -> tuple[Json, ...]:
+        words = self.words
+        if self.denied is not None and denied(output):
+            words = self.denied
+        elif self.passed is not None and passed(output):
+            words = self.passed
+        call = (runs(self.command, self.call_id),) if self.command else ()
+        return (*says(words, f"msg-{number}"), *call)
+
+
+def scenes(outside: Path) -> tuple[Scene, ...]:
+    """Return the model's part; it tries to write to `outside`, where it may not."""
     return (
-        *says("I will read the script first; that needs nobody's leave.", "msg-1"),
-        runs(READ, "call-read"),
+        Scene("I will read the script first; that needs nobody's leave.", "call-read", READ),
+        Scene(
+            "It prints its second argument. Let me run the check to see whether that is what fails.",
+            "call-check",
+            CHECK,
+        ),
+        Scene(
+            "The name is empty: it must be the first argument. I would change one line.",
+            "call-patch",
+            ("apply_patch", PATCH),
+            denied="Then I do not run it; the mistake can be seen from the script alone. I would change one line.",
+        ),
+        Scene(
+            "As you wish: greet.sh stays as it is. It would have to print $1 instead of $2.",
+            passed="Repaired: greet.sh greets its first argument now, which is what check.sh gives it.",
+        ),
+        Scene("I will try to write it there.", "call-note", ("sh", "-c", f"echo repaired > {outside}")),
+        Scene(
+            "The sandbox stopped me: I may write inside the workspace only. There is no note.",
+            passed="The note is written.",
+        ),
+        Scene("You asked me to repair greet.sh. I will run its check.", "call-again", CHECK),
+        Scene(
+            "No, it still fails.", denied="Then I cannot tell: I did not run it.", passed="Yes, it passes."
+        ),
     )
-
-
-def _check(output: str, script: Script) -> tuple[Json, ...]:
-    words = "It prints its second argument. Let me run the check to see whether that is what fails."
-    return (*says(words, "msg-2"), runs(CHECK, "call-check"))
-
-
-def _patch(output: str, script: Script) -> tuple[Json, ...]:
-    words = "The name is empty: it must be the first argument. I would change one line."
-    if denied(output):
-        words = (
-            "Then I do not run it; the mistake can be seen from the script alone. I would change one line."
-        )
-    return (*says(words, "msg-3"), runs(("apply_patch", PATCH), "call-patch"))
-
-
-def _repaired(output: str, script: Script) -> tuple[Json, ...]:
-    if passed(output):
-        return says(
-            "Repaired: greet.sh greets its first argument now, which is what check.sh gives it.", "msg-4"
-        )
-    return says("As you wish: greet.sh stays as it is. It would have to print $1 instead of $2.", "msg-4")
-
-
-def _note(output: str, script: Script) -> tuple[Json, ...]:
-    return (*says("I will try to write it there.", "msg-5"), runs(note(script.outside), "call-note"))
-
-
-def _stopped(output: str, script: Script) -> tuple[Json, ...]:
-    if passed(output):
-        return says("The note is written.", "msg-6")
-    return says("The sandbox stopped me: I may write inside the workspace only. There is no note.", "msg-6")
-
-
-def _check_again(output: str, script: Script) -> tuple[Json, ...]:
-    return (
-        *says("You asked me to repair greet.sh. I will run its check.", "msg-7"),
-        runs(CHECK, "call-again"),
-    )
-
-
-def _verdict(output: str, script: Script) -> tuple[Json, ...]:
-    if denied(output):
-        return says("Then I cannot tell: I did not run it.", "msg-8")
-    return says("Yes, it passes." if passed(output) else "No, it still fails.", "msg-8")
-
-
-Scene = Callable[[str, Script], tuple[Json, ...]]
-SCENES: tuple[Scene, ...] = (_read, _check, _patch, _repaired, _note, _stopped, _check_again, _verdict)
 
 
 WELCOME = """\

@@ -185,6 +185,10 @@ def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp
             return _refused(400, str(error))
         return JSONResponse({"session": number})
 
+    async def about(request: Request, store: EntryStore) -> Response:
+        named = {"server": store.head.shown_server(), "began": store.head.began, "name": store.name}
+        return JSONResponse({**named, "canReplay": sessions.can_replay})
+
     async def replayed(request: Request, store: EntryStore) -> Response:
         try:
             return JSONResponse({"session": sessions.replay(store, group)})
@@ -193,7 +197,7 @@ def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp
 
     api = [
         Route("/sessions", opened, methods=["POST"]),
-        Route("/sessions/{session}", of_session(_about(sessions))),
+        Route("/sessions/{session}", of_session(about)),
         Route("/sessions/{session}/events", of_session(_events)),
         Route("/sessions/{session}/entries/{entry}", of_session(_entry)),
         Route("/sessions/{session}/file", of_session(_file)),
@@ -220,20 +224,6 @@ async def _body(request: Request) -> bytes | None:
         if len(body) > LARGEST_SESSION:
             return None
     return bytes(body)
-
-
-def _about(sessions: ShownSessions) -> Callable[[Request, EntryStore], Awaitable[Response]]:
-    async def about(request: Request, store: EntryStore) -> Response:
-        return JSONResponse(
-            {
-                "server": store.head.shown_server(),
-                "began": store.head.began,
-                "name": store.name,
-                "canReplay": sessions.can_replay,
-            }
-        )
-
-    return about
 
 
 async def _events(request: Request, store: EntryStore) -> Response:

@@ -103,17 +103,14 @@ class TurnIndex(Struct):
         """
         if rest is None and not self._reader.copy().finish():
             return tuple(self.places)
-        other = TurnIndex(
-            self.conversation_id,
-            self.lines,
-            self.size,
-            self.taken_back,
-            [*self.places],
-            self._reader.copy(),
-            self._ids.copy(),
-            dict(self._known),
-            None,
-            set(range(len(self.places))),
+        other = replace(
+            self,
+            places=[*self.places],
+            _reader=self._reader.copy(),
+            _ids=self._ids.copy(),
+            _known=dict(self._known),
+            _gone=None,
+            _borrowed=set(range(len(self.places))),
         )
         if rest is not None:
             other.take(rest)
