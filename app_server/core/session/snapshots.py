@@ -37,20 +37,27 @@ class TurnSnapshot:
         self.policy = turn.settings.sandbox_policy
         self._taking = anyio.Lock(fast_acquire=True)
         self._asked = not turn.services.conversation.config.features.enabled(FEATURE)
+        self._looked = False
+        """Whether this turn has looked for a repository."""
         self._taken: TakenSnapshot | None = None
         self._recorded = False
 
     async def begin(self) -> None:
-        """Tell the client at once where no turn can be undone, because there is no repository."""
-        if not self._asked and await run_in_thread(find_repository, self._folder()) is None:
-            self._asked = True
-            self._tell(SnapshotUnavailable(NOT_A_REPOSITORY))
+        """Tell the client at once where no turn can be undone, because there is no repository. A conversation looks
+        once ahead of the model's answer; its later turns do not wait for that: they look before their first call.
+        """
+        looked, shown_once = f"repository of {self._folder()}", self._turn.services.commands.shown_once
+        if looked not in shown_once:
+            shown_once.add(looked)
+            await self._look()
 
     async def before_call(self) -> None:
         """Take the snapshot, once, before a tool may change files."""
         if self._asked or isinstance(self.policy, ReadOnly):
             return
         async with self._taking:
+            if not self._looked:
+                await self._look()
             if not self._asked:
                 await self._take()
                 self._asked = True
@@ -74,6 +81,12 @@ class TurnSnapshot:
         kept for the next attempt.
         """
         return _SnapshotFirst(self._turn.services.state.transcript, self)
+
+    async def _look(self) -> None:
+        self._looked = True
+        if not self._asked and await run_in_thread(find_repository, self._folder()) is None:
+            self._asked = True
+            self._tell(SnapshotUnavailable(NOT_A_REPOSITORY))
 
     async def _take(self) -> None:
         outcome = await self._turn.services.snapshots.take(self._folder(), self._turn.services.sources.now())
