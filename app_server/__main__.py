@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+
+ALLOCATIONS = 10_000
+"""New objects between two collections of garbage. The default is 700: until the end of a first turn, 60 collections."""
 
 
 def main() -> None:
@@ -12,6 +16,7 @@ def main() -> None:
 
     Until a command handles Ctrl-C, it ends the process without a traceback: nothing has to be ended by then.
     """
+    gc.set_threshold(ALLOCATIONS)
     if (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
     ):  # a background job of a script ignores it

@@ -78,10 +78,6 @@ def _acp_responder(launch: Launch) -> InitializeResponder:
     return acp_responder(launch)
 
 
-ALLOCATIONS = 10_000
-"""New objects between two collections: a first turn, which loads what it needs, makes 30,000. The default is 700."""
-
-
 def begin_loading() -> None:
     """Collect no garbage until `end_loading`: what is imported is none."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the server has none: saves the search
@@ -91,7 +87,6 @@ def begin_loading() -> None:
 def end_loading() -> None:
     """Collect garbage again, but never look at what has been imported."""
     gc.freeze()
-    gc.set_threshold(ALLOCATIONS)
     gc.enable()
 
 
