@@ -9,7 +9,7 @@ from tests.simulation.draws import Draws
 
 CALL_KINDS = ("shell", "read", "escalated", "patch", "plan", "unknown", "broken", "terminal", "input")
 REQUEST_FAULTS = ("unreachable", "no answer", "late", "401", "429", "500", "503")
-STREAM_FAULTS = ("cut", "idle", "garbage", "no end")
+STREAM_FAULTS = ("cut", "idle", "garbage", "no end", "two ends", "failed", "a call twice")
 DEEDS = (
     "interrupt",
     "steer",
@@ -66,9 +66,17 @@ class Habits:
     outcomes: tuple[str, ...]
     """How commands end."""
     disk_faults: float
+    slow_disk: tuple[float, ...]
+    """Seconds that a write takes, in which nothing else happens."""
+    full_disk: bool
+    """From some moment on, nothing can be written until the faults stop."""
     thread_delays: tuple[float, ...]
     crash_at: int | None
     """The step before which the process is killed; a second server goes on with what is on the disk."""
+    power_cut: bool
+    """With the process, what was not synced is lost."""
+    clock_jumps: tuple[tuple[int, float], ...]
+    """Before which steps the clock jumps, and by how many seconds: the wall clock alone, where it goes back."""
     terminals: bool
     """The model is offered terminals."""
     context_window: int | None
@@ -140,13 +148,21 @@ def draw_habits(draws: Draws) -> Habits:
                 ("0", "denied", "1"),
                 ("0", "flood"),
                 ("launch error", "0"),
+                ("launch error",),
                 ("0", "signal", "unavailable"),
             ),
         ),
         disk_faults=draws.pick("disk faults", (0.0, 0.0, 0.0, 0.05, 0.4)),
+        slow_disk=draws.pick("slow disk", ((0.0,), (0.0,), (0.0,), (0.0, 0.5))),
+        full_disk=draws.chance("full disk", 0.05),
         thread_delays=draws.pick("thread delays", ((0.0,), (0.0, 0.01), (0.0, 1.0))),
         crash_at=draws.pick("crash", (None, 1), (0.8, 0.2))
         and 100 + draws.below("step of the crash", draws.pick("last step of a crash", (3000, 1000, 300))),
+        power_cut=draws.chance("power cut", 0.3),
+        clock_jumps=tuple(
+            (50 + draws.below("step of a clock jump", 2000), draws.pick("clock jump", (3600.0, -600.0, 90.0)))
+            for _ in range(draws.pick("clock jumps", (0, 1, 3), (0.85, 0.1, 0.05)))
+        ),
         terminals=terminals,
         context_window=draws.pick("window", (None, None, None, 1500)),
         mcp=mcp,

@@ -44,7 +44,7 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
         return [f"the turn of a resumed thread ended as {world.record.words[word]}"]
     path = path_of(world.home, thread)
     assert path is not None
-    if b'"type":"compacted"' in path.read_bytes() or world.habits.disk_faults:
+    if b'"type":"compacted"' in path.read_bytes() or world.loses_lines:
         return []  # what the model is told is a summary, or some of what was said could not be stored
     asked = [request for request in world.model.requests if word in _words(request.texts())]
     heard = _words(asked[0].texts()) if asked else []
@@ -86,7 +86,8 @@ def _whole_messages(path: Path | None) -> Iterator[str]:
 async def beginning(world: "SimWorld") -> None:
     """Cut a stored thread at any byte, often between two lines, and play one more turn behind that."""
     draws = world.draws
-    paths = [path for path in sorted(world.home.glob("sessions/**/rollout-*.jsonl")) if path.stat().st_size]
+    found = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))
+    paths = [path for path in found if _is_json(path.read_bytes().split(b"\n")[0])]
     if not paths:
         return
     path = draws.pick("thread that is cut", paths)

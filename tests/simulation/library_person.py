@@ -84,6 +84,7 @@ class LibraryPerson(ThreadPerson):
         self.open_questions.append(question)
 
     async def leave(self) -> None:
+        self.leaving = True
         self._leaves.set()
         await self.until_closed()
 
@@ -99,7 +100,7 @@ class LibraryPerson(ThreadPerson):
             raise Gone from None
 
     def _alive(self) -> AppServer:
-        if self._server is None or self.closed or self.left_early or self.dead:
+        if self._server is None or self.closed or self.leaving or self.dead:
             raise Gone
         return self._server
 

@@ -69,7 +69,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
     for n, request in sorted(enumerate(model.requests), key=lambda each: each[1].number):
         while forks and forks[0].after_requests <= request.number:
             fork = forks.pop(0)
-            if fork.parent in known and not (world.habits.disk_faults or fork.parent in record.reverted):
+            if fork.parent in known and not (world.loses_lines or fork.parent in record.reverted):
                 parent = known[fork.parent]
                 known[fork.child] = _Known(parent.server, set(parent.words), set(parent.done))
         while ran and ran[0].after_requests <= request.number:
@@ -109,6 +109,6 @@ def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
     """Tell whether the request may know less: turns were taken back, or the server before could not store all."""
     if request.thread in world.record.reverted:
         return True
-    if world.habits.disk_faults and world.habits.visitor:
+    if world.loses_lines and world.habits.visitor:
         return True  # a thread that one server could not store, another may have opened
-    return before.server != request.server and (world.killed.is_set() or world.habits.disk_faults > 0)
+    return before.server != request.server and (world.killed.is_set() or world.loses_lines)

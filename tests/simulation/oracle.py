@@ -43,13 +43,13 @@ def violations(world: "SimWorld") -> list[str]:
     broken = [f"{problem}" for person in world.people for problem in _wire(world, person)]
     broken += [problem for person in world.people for problem in person.wrong]
     broken += _overtaken(world)
-    if not world.habits.disk_faults:
+    if not world.loses_lines:
         broken += [problem for person in world.people for problem in _shown_too_early(person)]
     broken += consent_rules(world)
     broken += model_rules(world)
     broken += storage_rules(world)
     paths = sorted(world.home.glob("**/rollout-*.jsonl"))
-    if not world.habits.disk_faults:  # a write that failed in its middle costs that line
+    if not world.loses_lines:  # a write that failed in its middle costs that line
         broken += [problem for path in paths for problem in rollout(path)[1]]
     if world.commands.running:
         broken.append(f"{world.commands.running} commands run after the end")
@@ -70,7 +70,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     broken += unasked(received)
     broken += violated_thread_invariants(log, left_early=early)
     paths = sorted(person.home.glob("**/rollout-*.jsonl"))
-    if not world.habits.disk_faults:
+    if not world.loses_lines:
         broken += stored_otherwise(received, paths)
     broken += _told_otherwise(person)
     broken += _tried_too_often(world, received)
@@ -80,7 +80,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
         broken += turns(events, to_the_end=not early)
         broken += items([event for id, event in events if id])
         broken += spans(events, to_the_end=not early, terminals=open_calls)
-    if not world.habits.disk_faults:
+    if not world.loses_lines:
         broken += unstored(received, {str(path): rollout(path)[0] for path in paths})
     return broken
 

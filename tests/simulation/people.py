@@ -145,6 +145,9 @@ class World(Protocol):
     @property
     def home(self) -> Path: ...
 
+    @property
+    def loses_lines(self) -> bool: ...
+
     def come_back(self) -> None:
         """Let who left connect again, where that is a habit."""
         ...
@@ -161,7 +164,7 @@ class Person:
         self.record = world.record
         self.log: list[Logged] = []
         self.garbage: list[bytes] = []
-        self.left_early = self.closed = False
+        self.left_early = self.leaving = self.closed = False
         self.dead = False
         """The server was killed: nothing that comes now was sent."""
         self._next_id = 0
@@ -207,7 +210,7 @@ class Person:
         self._changed = anyio.Event()
 
     async def write(self, message: Json) -> None:
-        if self.closed or self.left_early or self.dead:
+        if self.closed or self.leaving or self.dead:
             raise Gone
         async with self._writing:  # the log has the order of the wire
             self.log.append(Logged(True, message))
@@ -246,6 +249,7 @@ class Person:
 
     async def leave(self) -> None:
         """Close the connection and wait for the server's end of it."""
+        self.leaving = True
         await self.wire.close()
         await self.until_closed()
 
@@ -365,6 +369,7 @@ class Person:
             for _ in range(self.habits.threads):
                 thread = await self.open()
                 self.record.threads.append(thread)
+                self.record.failed_writes_before = self.world.model.seen.get("write failed", 0)
                 self.go_on(thread)
         except Gone:
             return
@@ -525,7 +530,7 @@ class ThreadPerson(Person):
         thread, record = params["threadId"], self.record
         told = {turn: status for (of, turn), status in record.turn_ends.items() if of == thread}
         answer = await self.ask(method, params)
-        if "result" in answer and self.home == self.world.home and not self.habits.disk_faults:
+        if "result" in answer and self.home == self.world.home and not self.world.loses_lines:
             shown = {turn["id"]: turn["status"] for turn in answer["result"]["thread"]["turns"]}
             for turn, status in told.items():
                 if shown.get(turn) != status and thread not in record.reverted:

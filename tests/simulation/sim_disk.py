@@ -4,8 +4,8 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from app_server.core.rollout.disk import DiskCalls
 from tests.simulation.sim_model import SimModel
@@ -22,6 +22,8 @@ class Writers:
         self._writes: dict[int, tuple[int, int]] = {}
         """By the inode: who wrote last, and through which opening."""
         self._openings = itertools.count()
+        self.synced: dict[int, int] = {}
+        """By the inode: how much of a file a loss of power leaves."""
 
     def new(self) -> "Writer":
         return Writer(self, next(self._servers))
@@ -47,15 +49,33 @@ class Writer:
     def opened(self, fd: int) -> None:
         self._opened[fd] = self._writers.opening()
 
+    def synced(self, fd: int) -> None:
+        status = os.fstat(fd)
+        self._writers.synced[status.st_ino] = status.st_size
+
     def writes(self, fd: int) -> None:
         self._writers.note(self._server, fd, self._opened.get(fd, -1))
 
 
-def sim_disk(model: SimModel, now: Callable[[], float], writer: Writer) -> DiskCalls:
+class Machinery(Protocol):
+    """What a disk knows of its machine."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, for everybody."""
+        ...
+
+
+def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls:
     """Return calls that fail as often as the habits of the world say, until its faults stop."""
     draws, habits = model.draws, model.habits
 
     def fail(call: str) -> None:
+        if model.faults and model.disk_is_full and call != "ftruncate":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if model.faults and draws.chance(f"fault of {call}", habits.disk_faults):
             model.note(f"{call} failed")
             number = draws.pick("errno", ERRORS)
@@ -63,7 +83,7 @@ def sim_disk(model: SimModel, now: Callable[[], float], writer: Writer) -> DiskC
 
     def stamp(fd: int) -> None:
         if stat.S_ISREG(os.fstat(fd).st_mode):
-            os.utime(fd, (now(), now()))
+            os.utime(fd, (machinery.now(), machinery.now()))
 
     def open_(path: Path, flags: int, mode: int) -> int:
         fail("open")
@@ -74,6 +94,7 @@ def sim_disk(model: SimModel, now: Callable[[], float], writer: Writer) -> DiskC
 
     def write(fd: int, data: memoryview) -> int:
         fail("write")
+        machinery.wait(draws.seconds("slow disk", *habits.slow_disk) if model.faults else 0.0)
         part = data
         if model.faults and len(data) > 1 and draws.chance("short write", habits.disk_faults):
             part = data[: 1 + draws.below("written", len(data) - 1)]
@@ -90,5 +111,6 @@ def sim_disk(model: SimModel, now: Callable[[], float], writer: Writer) -> DiskC
 
     def fsync(fd: int) -> None:
         fail("fsync")
+        writer.synced(fd)
 
     return DiskCalls(open=open_, write=write, ftruncate=ftruncate, fsync=fsync)

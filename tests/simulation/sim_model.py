@@ -22,6 +22,14 @@ from tests.simulation.habits import Habits
 from tests.support.scripted_model import ModelRequest
 
 MARK = re.compile(r"\bm\d+\b")
+RETRY_AFTER: tuple[dict[str, str], ...] = (
+    {},
+    {"retry-after": "2"},
+    {"retry-after": "0"},
+    {"retry-after": "100000"},
+    {"retry-after": "soon"},
+)
+FAILED: Json = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "no"}}}
 SENTENCES = ("Done.", "I look at it now.", "", "Grüße 👋\u2028 and a\nnew line", "x" * 700)
 
 
@@ -73,6 +81,7 @@ class SimModel:
     requests: list[SimRequest] = field(default_factory=list)
     faults: bool = True
     """Whether the network may fail: off in the last part of a world."""
+    disk_is_full: bool = False
     calm: bool = False
     """The model ends every turn with its next reply."""
     called: dict[str, Called] = field(default_factory=dict)
@@ -254,15 +263,25 @@ class SimHttp:
         if fault.isdigit():
             model.note(f"status {fault}")
             answer = json.dumps({"error": {"message": "sorry", "type": "sorry"}}).encode()
-            yield SimResponse(self, int(fault), answer, "none", request.idle_seconds)
+            response = SimResponse(self, int(fault), answer, "none", request.idle_seconds)
+            if fault in ("429", "503"):
+                response.headers |= draws.pick("retry after", RETRY_AFTER)
+            yield response
             return
-        text = "".join(
-            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in model.reply(asked)
-        )
         broken = draws.pick("fault of a stream", habits.stream_faults) if model.faults else "none"
-        if broken == "no end":
-            text = text[: text.rindex("event: response.completed")]
-        elif broken == "garbage":
+        events = model.reply(asked)
+        calls = [event for event in events if "call_id" in event.get("item", {})]
+        match broken:
+            case "no end":
+                events.pop()
+            case "two ends":
+                events.append(events[-1])
+            case "failed":
+                events[-1] = FAILED
+            case "a call twice" if calls:
+                events.insert(-1, calls[0])
+        text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+        if broken == "garbage":
             text = "data: {not json\n\n: a comment\n\n" + text
         yield SimResponse(self, 200, text.encode(), broken, request.idle_seconds)
 

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -82,6 +83,8 @@ class SimWorld:
     """Clients beside the first, with servers of their own."""
     guest_left: anyio.Event = field(default_factory=anyio.Event)
     came_back: int = 0
+    wall_clock_off: float = 0.0
+    """Seconds by which the wall clock was set."""
     tasks: TaskGroup | None = None
     """Of the first part."""
     writers: Writers = field(default_factory=Writers)
@@ -91,8 +94,20 @@ class SimWorld:
         return str(self.root / "workspace")
 
     @property
+    def loses_lines(self) -> bool:
+        """Whether lines may be missing or damaged: a write failed in its middle, or what was not synced was lost."""
+        habits = self.habits
+        return bool(habits.disk_faults or habits.full_disk or (habits.power_cut and self.killed.is_set()))
+
+    @property
     def home(self) -> Path:
         return self.root / "home"
+
+    def now(self) -> float:
+        return EPOCH + self.loop.time() + self.wall_clock_off
+
+    def wait(self, seconds: float) -> None:
+        self.loop.jump(seconds)
 
     def come_back(self) -> None:
         if self.habits.comes_back and self.came_back < 2 and not self.killed.is_set():
@@ -121,7 +136,7 @@ class SimWorld:
         async with anyio.create_task_group() as tasks:
             person = _arrive(self, tasks, api, home or self.home)
             yield person
-            person.left_early |= person.busy()
+            person.left_early |= person.busy() or person.asking > 0
             await person.leave()
             tasks.cancel_scope.cancel()
 
@@ -183,7 +198,11 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
     _write_config(world)
     if habits.crash_at is not None:
         loop.before_round[habits.crash_at] = lambda: _kill(world)
-    with _virtual(loop, draws), threads_in_the_loop(draws, habits.thread_delays):
+    for step, seconds in habits.clock_jumps:
+        loop.before_round[step] = partial(_jump, world, seconds)
+    if habits.full_disk:
+        loop.before_round[100 + draws.below("step of the full disk", 2000)] = lambda: _fill_disk(world)
+    with _virtual(world), threads_in_the_loop(draws, habits.thread_delays):
         try:
             anyio.run(_both_parts, world, backend_options={"loop_factory": lambda: loop})
         except Deadlock:
@@ -223,7 +242,8 @@ def _leaves(group: BaseExceptionGroup) -> Iterator[BaseException]:
 
 
 async def _both_parts(world: SimWorld) -> None:
-    with anyio.move_on_after(FIRST_PART + LAST_PART) as limit:
+    jumps = sum(max(seconds, 0.0) for _, seconds in world.habits.clock_jumps)
+    with anyio.move_on_after(FIRST_PART + LAST_PART + jumps) as limit:
         async with anyio.create_task_group() as tasks:
             person = _arrive(world, tasks, world.habits.api, world.home)
             world.tasks = tasks
@@ -278,9 +298,31 @@ def _arrive(world: SimWorld, tasks: TaskGroup, api: str, home: Path) -> Person:
     return person
 
 
+def _jump(world: SimWorld, seconds: float) -> None:
+    """Move both clocks on, as after a suspend, or set the wall clock back."""
+    world.model.note("a clock jumped")
+    if seconds > 0:
+        world.loop.jump(seconds)
+    else:
+        world.wall_clock_off += seconds
+
+
+def _fill_disk(world: SimWorld) -> None:
+    world.model.note("the disk is full")
+    world.model.disk_is_full = True
+
+
 def _kill(world: SimWorld) -> None:
     """Keep what is on the disk at this moment; the rest of the process's life is not seen."""
     shutil.copytree(world.home, world.root / "killed")
+    if world.habits.power_cut:
+        world.model.note("power cut")
+        for path in sorted(world.home.glob("sessions/**/rollout-*.jsonl")):
+            status = path.stat()
+            unsynced = status.st_size - world.writers.synced.get(status.st_ino, 0)
+            if unsynced > 0:
+                kept = status.st_size - world.draws.below("bytes that are lost", unsynced + 1)
+                os.truncate(world.root / "killed" / path.relative_to(world.home), kept)
     if any(person.busy() for person in world.people):
         world.model.note("killed while a turn runs")
     for person in world.people:
@@ -297,6 +339,8 @@ async def _die(world: SimWorld, tasks: TaskGroup) -> None:
 def _let_go(world: SimWorld) -> None:
     """Stop the faults for the server that follows one that was killed."""
     world.model.faults, world.model.calm = False, True
+    for step, _ in world.habits.clock_jumps:
+        world.loop.before_round.pop(step, None)
     world.commands.calm_down()
     world.calm.set()
 
@@ -318,24 +362,24 @@ def _machine(world: SimWorld, home: Path) -> Machine:
     loop = asyncio.get_running_loop()
     ids = random.Random(len(world.people))
     return Machine(
-        time_ns=lambda: int((EPOCH + loop.time()) * 1e9),
+        time_ns=lambda: int(world.now() * 1e9),
         monotonic=loop.time,
         random=ids.randbytes,
-        disk=sim_disk(world.model, lambda: EPOCH + loop.time(), world.writers.new()),
+        disk=sim_disk(world.model, world, world.writers.new()),
         http=lambda environment: SimHttp(world.model, home),
         runner=runner_of(world.commands),
     )
 
 
 @contextmanager
-def _virtual(loop: SimLoop, draws: Draws) -> Iterator[None]:
+def _virtual(world: SimWorld) -> Iterator[None]:
     """Inside, the clocks and identifiers of the standard library that are read without a `Machine` are the world's."""
     ids, chance = random.Random(7), random.Random(11)
     counter = itertools.count(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "time", lambda: EPOCH + loop.time())
-        patch.setattr(time, "monotonic", loop.time)
-        patch.setattr(time, "sleep", loop.jump)
+        patch.setattr(time, "time", world.now)
+        patch.setattr(time, "monotonic", world.loop.time)
+        patch.setattr(time, "sleep", world.loop.jump)
         patch.setattr(os, "urandom", ids.randbytes)
         patch.setattr(random, "random", chance.random)
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(counter), version=4))
