@@ -22,7 +22,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.interfaces import McpRuntime, ProcessSpawner
+from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import find_family
 from app_server.core.model.model_client import ModelClient
@@ -32,8 +32,13 @@ from app_server.core.notify import NotifyProgram, turn_complete
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.session.services import TurnCompleted
 from app_server.core.session.session_servers import Elicitations
-from app_server.core.telemetry.export import TelemetryExport, open_export
-from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationFacts, ConversationTelemetry
+from app_server.core.telemetry.telemetry_events import (
+    NO_TELEMETRY,
+    ConversationFacts,
+    ConversationTelemetry,
+    TelemetryExport,
+    open_export,
+)
 from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import ModelHttp
@@ -103,14 +108,14 @@ class EngineAdapters:
         environment: Mapping[str, str],
         background: TaskGroup,
         *,
-        spawner: Lazy[ProcessSpawner],
+        runner: CommandRunner,
         wall_clock: Callable[[], float],
         home: Path,
     ) -> None:
         self._user_agent, self._client, self._environment = user_agent, client, environment
         self._auth = auth
         self._background, self._wall_clock = background, wall_clock
-        self._spawner = spawner
+        self._runner = runner
 
         def load_mcp_tokens() -> McpTokenSource:
             from app_server.core.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
@@ -153,7 +158,7 @@ class EngineAdapters:
             environment=self._environment,
             home=str(config.home),
             cwd=str(config.cwd),
-            spawner=self._spawner.get(),
+            runner=self._runner,
             version=self._user_agent.version,
             tokens=self._mcp_tokens.get,
         )
@@ -225,11 +230,6 @@ def assemble(
 ) -> Assembled:
     environment = process.environment
 
-    def load_spawner() -> ProcessSpawner:
-        from app_server.core.mcp.launch import LauncherSpawner  # noqa: PLC0415  where a server is enabled
-
-        return LauncherSpawner(runner)
-
     models = Models(http, auth, user_agent, environment, process.jitter)
     adapters = EngineAdapters(
         user_agent,
@@ -237,7 +237,7 @@ def assemble(
         auth,
         environment,
         background,
-        spawner=Lazy(load_spawner),
+        runner=runner,
         wall_clock=process.wall_clock,
         home=process.home,
     )

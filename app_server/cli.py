@@ -114,7 +114,7 @@ def _log_errors_only() -> None:
 
 def _login_status() -> int:
     """Return 0 where there is a login, 1 where there is none; launchers ask before they spawn a server."""
-    from app_server.core.auth.storage import read_auth  # noqa: PLC0415  a server needs none of it here
+    from app_server.core.auth.home_login import read_auth  # noqa: PLC0415  a server needs none of it here
     from app_server.startup.launch import server_home  # noqa: PLC0415
 
     auth = read_auth(server_home(os.environ))

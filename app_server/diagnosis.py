@@ -17,9 +17,8 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.home_login import Credentials
-from app_server.core.auth.storage import read_auth
-from app_server.core.config.load import load_config
+from app_server.core.auth.home_login import Credentials, read_auth
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig, RequestOverrides
 from app_server.core.diagnostics.machine import (
     check_credentials_file,
@@ -39,7 +38,6 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import GitProgram, run_git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.interfaces import McpRuntime
-from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.prompt import ClientIdentity
@@ -199,7 +197,7 @@ class _Configured(Struct, frozen=True):
             environment=self.settings.environment,
             home=str(self.config.home),
             cwd=str(self.config.cwd),
-            spawner=LauncherSpawner(self.runner),
+            runner=self.runner,
             version=own_user_agent(self.settings.environment).version,
         )
         checks = await check_mcp_servers(McpManager(MappingProxyType(asked), lambda: runtime))

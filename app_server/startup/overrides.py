@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.startup.launch import Launch
 from protocol.policy import AskForApproval

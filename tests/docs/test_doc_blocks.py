@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.demo.scripted_model import (
     EVENT_STREAM,

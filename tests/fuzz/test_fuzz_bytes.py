@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError, ConversationError, ModelError
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame

@@ -19,11 +19,15 @@ from app_server.core.auth.home_login import (
     Credentials,
     HomeLogin,
     IdClaims,
+    StoredAuth,
+    Tokens,
+    delete_auth,
     of_tokens,
+    read_auth,
     read_id_token,
     require_login_allowed,
+    write_auth,
 )
-from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.auth.browser import is_safe_url
+from app_server.core.auth.home_login import filled
 from app_server.core.auth.oauth_client import (
     MAX_TOKEN,
     OAuthClient,
@@ -28,7 +29,6 @@ from app_server.core.auth.oauth_client import (
     is_header_safe,
 )
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
-from app_server.core.auth.storage import filled
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.core.errors import AuthError
 from protocol.structs import Discreet, Json, replace

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app_server.core.config.edit import setting_edit
 from app_server.core.config.effective import EffectiveSettings, effective_settings
-from app_server.core.config.sections import read_approval_policy
+from app_server.core.config.resolve import read_approval_policy
 from app_server.core.config.settings_reader import SettingError, SettingsTable
 from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
 from app_server.core.config.toml_file import CONFIG_FILE, place_in_file, read_config_file

@@ -89,6 +89,12 @@ class McpHttpTransport(Discreet, frozen=True, kw_only=True):
     http_headers: Mapping[str, str] = NO_ENTRIES
     env_http_headers: Mapping[str, str] = NO_ENTRIES
 
+    @property
+    def sends_token(self) -> bool:
+        """Whether the settings name what the server is sent about who asks."""
+        headers = {name.lower() for name in (*self.http_headers, *self.env_http_headers)}
+        return self.bearer_token_env_var is not None or "authorization" in headers
+
 
 class McpApproval(StrEnum):
     """Which calls of a tool need the user's consent."""

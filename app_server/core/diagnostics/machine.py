@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server.core import remedies
-from app_server.core.auth.storage import AUTH_FILE
+from app_server.core.auth.home_login import AUTH_FILE
 from app_server.core.rollout.disk import HISTORY, NOTES, home_lock
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState

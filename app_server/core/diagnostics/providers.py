@@ -10,7 +10,7 @@ import anyio
 
 from app_server.core import remedies
 from app_server.core.auth.home_login import Credentials
-from app_server.core.config.sections import built_in_providers
+from app_server.core.config.resolve import built_in_providers
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.address import origin

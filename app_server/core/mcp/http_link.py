@@ -11,6 +11,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -18,6 +19,7 @@ from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.auth.oauth_client import McpLoginOver
 from app_server.core.config.types import McpHttpTransport
 from app_server.core.errors import AuthError
+from app_server.core.http.address import origin
 from app_server.core.http.exchange import HttpFailure, HttpRequest, HttpResponse
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
@@ -29,7 +31,6 @@ from app_server.core.mcp.faults import (
     McpFailure,
 )
 from app_server.core.mcp.interfaces import LoadTokens
-from app_server.core.mcp.launch import display_url, is_http_url, request_headers, sends_token
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.core.threads import YieldBudget
@@ -211,6 +212,38 @@ async def _handle_frames(frames: Iterable[SseFrame], on_message: OnMessage, budg
         await budget.spend(0)
 
 
+def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of every request to a server. Raises McpFailure if the configured token is missing."""
+    headers = dict(transport.http_headers)
+    headers |= {
+        header: user[source] for header, source in transport.env_http_headers.items() if user.get(source)
+    }
+    variable = transport.bearer_token_env_var
+    if variable is not None:
+        token = user.get(variable)
+        if not token:
+            state = "is not set" if token is None else "is empty"
+            raise McpFailure(f"Environment variable {variable} for MCP server '{name}' {state}")
+        headers = {key: value for key, value in headers.items() if key.lower() != "authorization"}
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
+
+
+def is_http_url(url: str) -> bool:
+    """Return whether the URL is valid for HTTP and has a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def display_url(url: str) -> str:
+    """Return a URL for messages: without user and query, which may contain secrets."""
+    start = origin(url)
+    return "its URL" if start is None else start + urlsplit(url).path
+
+
 @asynccontextmanager
 async def open_http(
     name: str, transport: McpHttpTransport, user: Mapping[str, str], tokens: LoadTokens | None = None
@@ -223,7 +256,7 @@ async def open_http(
         raise McpFailure("its url is no URL of HTTP")
     chosen = {key.lower(): value for key, value in request_headers(name, transport, user).items()}
     headers = USUALLY_SENT | chosen | ALWAYS_SENT
-    login = None if tokens is None or sends_token(transport) else tokens()
+    login = None if tokens is None or transport.sends_token else tokens()
     http = LazyHttp(user)
     link = HttpLink(name, transport.url, headers, http, login)
     try:

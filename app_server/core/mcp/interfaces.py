@@ -4,10 +4,9 @@ where no server is configured.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
-from anyio.abc import ByteReceiveStream, ByteSendStream
 from msgspec import Struct
 
 from protocol.engine.events import McpServerStateChanged
@@ -15,34 +14,7 @@ from protocol.structs import Discreet, Json
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
-
-
-class McpProcess(Protocol):
-    """A running server process. Killing it kills everything that it started."""
-
-    @property
-    def stdin(self) -> ByteSendStream: ...
-    @property
-    def stdout(self) -> ByteReceiveStream: ...
-    @property
-    def stderr(self) -> ByteReceiveStream: ...
-
-    async def wait(self) -> None:
-        """Wait for the exit of the process, but not for the end of its streams, which other processes may hold open."""
-
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    async def close(self) -> None:
-        """Close the streams."""
-
-
-class ProcessSpawner(Protocol):
-    """Starts server processes that never outlive this one, not even after `kill -9`."""
-
-    async def open(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> McpProcess:
-        """Start a process. Raises OSError if the program cannot be executed."""
+    from app_server.core.exec.runner import CommandRunner
 
 
 class ElicitationRequest(Struct, frozen=True):
@@ -85,7 +57,8 @@ class McpRuntime(Discreet, frozen=True, kw_only=True):
     """In which servers have folders of their own."""
     cwd: str
     """The conversation's folder, of which servers learn as a root."""
-    spawner: ProcessSpawner
+    runner: CommandRunner
+    """Starts server processes, which never outlive this one, not even after `kill -9`."""
     version: str
     """Of this program, for the handshake."""
     elicit: Elicit | None = None

@@ -7,10 +7,10 @@ manager emits no events and knows no turns. Where no server is enabled, no clien
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
-from msgspec import Struct
 
 from app_server.core.config.types import McpServerConfig
 from app_server.core.lazy import Lazy
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from app_server.core.mcp.mcp_server import McpServer
     from app_server.core.mcp.offer import McpTool, ServerTool
     from app_server.core.mcp.requests import McpRequests
+
+# Most conversations have no server.
+_SERVER: Lazy[type[McpServer]] = Lazy(lambda: import_module("app_server.core.mcp.mcp_server").McpServer)
+_REQUESTS: Lazy[type[McpRequests]] = Lazy(lambda: import_module("app_server.core.mcp.requests").McpRequests)
+_MODEL_TOOLS: Lazy[
+    Callable[[Iterable[ServerTool], Collection[str]], tuple[Mapping[str, McpTool], tuple[str, ...]]]
+] = Lazy(lambda: import_module("app_server.core.mcp.offer").model_tools)
 
 READY_GRACE_SECONDS = 2.0
 """Time beyond a server's startup limit for its orderly end."""
@@ -52,7 +59,7 @@ class McpManager:
         self.servers: dict[str, McpServer] = {}
         """Those that are enabled."""
         if enabled:
-            make, runtime = _PARTS.get().server, self.runtime()
+            make, runtime = _SERVER.get(), self.runtime()
             self.servers = {name: make(config, runtime) for name, config in enabled.items()}
         self._tools: Mapping[str, McpTool] | None = None
         self._notices: tuple[str, ...] = ()
@@ -65,7 +72,7 @@ class McpManager:
     @property
     def requests(self) -> McpRequests:
         """What can be asked of the servers."""
-        return _PARTS.get().requests(self)
+        return _REQUESTS.get()(self)
 
     async def run_servers(self) -> None:
         """Start every server at once and serve them until cancelled or closed; others after `reload`."""
@@ -117,26 +124,7 @@ class McpManager:
         offered = [tool for server in self.servers.values() for tool in server.tools]
         tools: Mapping[str, McpTool] = {}
         if offered:
-            tools, self._notices = _PARTS.get().model_tools(offered, frozenset(self._reserved_names()))
+            tools, self._notices = _MODEL_TOOLS.get()(offered, frozenset(self._reserved_names()))
         if all(server.settled.is_set() for server in self.servers.values()):
             self._tools = tools
         return tools
-
-
-class McpParts(Struct, frozen=True):
-    """What is needed where a server is enabled or asked for something."""
-
-    server: type[McpServer]
-    requests: type[McpRequests]
-    model_tools: Callable[
-        [Iterable[ServerTool], Collection[str]], tuple[Mapping[str, McpTool], tuple[str, ...]]
-    ]
-
-
-def _load_parts() -> McpParts:
-    from app_server.core.mcp import mcp_server, offer, requests  # noqa: PLC0415 - most conversations have no server
-
-    return McpParts(mcp_server.McpServer, requests.McpRequests, offer.model_tools)
-
-
-_PARTS = Lazy(_load_parts)

@@ -17,7 +17,6 @@ from msgspec import Struct
 from app_server.core.config.types import McpApproval, McpHttpTransport, McpServerConfig
 from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED, McpFailure, tool_call_error
 from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, McpRuntime
-from app_server.core.mcp.launch import sends_token
 from app_server.core.mcp.mcp_client import McpRequestFailed, ServerIntroduction, entries
 from app_server.core.mcp.mcp_server import McpServer
 from app_server.core.mcp.offer import McpTool, ServerTool, allowed
@@ -199,7 +198,7 @@ class McpRequests:
         server = self._manager.servers.get(name)
         if server is not None and server.failure is not None and server.failure.auth_required:
             return McpAuthStatus.NOT_LOGGED_IN
-        if sends_token(config.transport):
+        if config.transport.sends_token:
             return McpAuthStatus.BEARER_TOKEN
         tokens = self._manager.runtime().tokens
         logged_in = tokens is not None and tokens().has_login(name, config.transport.url)

@@ -1,27 +1,96 @@
-"""A link to a server process: one JSON message per line on its stdin and stdout.
+"""A link to a server process: how it is started, and one JSON message per line on its stdin and stdout.
 
-Steps to end a process: close its stdin, wait, SIGTERM, wait, kill the whole tree. Each wait is short, because the end
-of the conversation waits for it.
+The launcher starts it, and kills its process tree when this process ends. It receives an allow-list of variables and
+those that its settings name; the others may be credentials of this server. Steps to end a process: close its stdin,
+wait, SIGTERM, wait, kill the whole tree. Each wait is short, because the end of the conversation waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
-from collections.abc import AsyncIterator
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from app_server.core.config.types import McpStdioTransport
-from app_server.core.mcp.faults import OUTGOING_QUEUE, STDERR_LINES
-from app_server.core.mcp.interfaces import McpProcess, McpRuntime
-from app_server.core.mcp.launch import find_program, process_environment, starting_folder
+from app_server.core.config.types import WORKSPACE, McpStdioTransport
+from app_server.core.errors import LaunchError
+from app_server.core.exec.lasting import ServiceProcess
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.exec.shell_setup import own_folder
+from app_server.core.mcp.faults import OUTGOING_QUEUE, STDERR_LINES, McpFailure
+from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
+from app_server.core.real_path import real_path
+from app_server.core.sandbox.plan import within
 from app_server.core.threads import YieldBudget
 from protocol.structs import Json
+
+PASSED_ON = frozenset(
+    {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
+     "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING"}
+)  # fmt: skip
+
+
+def starting_folder(name: str, transport: McpStdioTransport, home: str, workspace: str) -> str:
+    """Return where a server starts: never in the workspace unless the user says so, because interpreters and package
+    runners take modules and programs from there. Raises McpFailure where that is not said plainly.
+    """
+    if transport.cwd == WORKSPACE:
+        return workspace
+    if transport.cwd is not None and not os.path.isabs(transport.cwd):
+        raise McpFailure(f'its `cwd` is relative: name an absolute path, or `cwd = "{WORKSPACE}"`')
+    if os.sep in transport.command and not os.path.isabs(transport.command) and transport.cwd is None:
+        raise McpFailure(f'its `command` is relative: name an absolute path, or set `cwd = "{WORKSPACE}"`')
+    if transport.cwd is not None:
+        return transport.cwd
+    try:
+        return own_folder(home, "mcp", name)
+    except OSError:  # there is no home, or nobody can write to it
+        return os.sep
+
+
+def process_environment(
+    transport: McpStdioTransport, user: Mapping[str, str], folder: str, workspace: str
+) -> dict[str, str]:
+    """Return the variables of a server process that starts in `folder`. Python imports nothing from a workspace."""
+    names = PASSED_ON.union(transport.env_vars)
+    safe = {"PYTHONSAFEPATH": "1"} if within(real_path(folder), real_path(workspace)) else {}
+    return safe | {name: value for name, value in user.items() if name in names} | dict(transport.env)
+
+
+def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
+    """Return the absolute path of `command`. Raises OSError.
+
+    A bare name is searched only in absolute entries of PATH, so that a file in the working directory, which is an
+    untrusted repository, is never started by accident.
+    """
+    if os.sep in command:
+        return os.path.join(cwd, command)
+    entries = environment.get("PATH", os.defpath).split(os.pathsep)
+    found = shutil.which(command, path=os.pathsep.join(entry for entry in entries if os.path.isabs(entry)))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
+    return found
+
+
+async def start_server(
+    runner: CommandRunner, argv: Sequence[str], env: Mapping[str, str], cwd: str
+) -> ServiceProcess:
+    """Start a server. Raises OSError, and ValueError for what no program can be given."""
+    if any("\0" in text for text in (*argv, cwd, *env, *env.values())):
+        raise ValueError("a NUL byte")
+    try:
+        return await runner.open_service(argv, env, cwd)
+    except LaunchError as error:
+        raise OSError(error.code or errno.EAGAIN, str(error)) from error
+
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +102,7 @@ _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError
 class StdioLink:
     """A link over the standard streams of one process."""
 
-    def __init__(self, name: str, process: McpProcess) -> None:
+    def __init__(self, name: str, process: ServiceProcess) -> None:
         self._name = name
         self._process = process
         self._outgoing, self._waiting = anyio.create_memory_object_stream[bytes](OUTGOING_QUEUE)
@@ -98,7 +167,7 @@ async def open_stdio(
     place = starting_folder(name, transport, runtime.home, runtime.cwd)
     env = process_environment(transport, runtime.environment, place, runtime.cwd)
     program = find_program(transport.command, env, place)
-    process = await runtime.spawner.open([program, *transport.args], env, place)
+    process = await start_server(runtime.runner, [program, *transport.args], env, place)
     link = StdioLink(name, process)
     try:
         yield link
@@ -108,7 +177,7 @@ async def open_stdio(
             await _end(process)
 
 
-async def _end(process: McpProcess) -> None:
+async def _end(process: ServiceProcess) -> None:
     """End a process. Runs in a shield: every wait in here is bounded."""
     with anyio.move_on_after(EOF_GRACE_SECONDS), contextlib.suppress(*_GONE):
         await process.stdin.aclose()

@@ -23,7 +23,6 @@ from app_server.core.http.address import address, proxy_for
 from app_server.core.http.connections import named_proxy, trust_store, trusted_pem
 from app_server.core.http.exchange import HttpRequest
 from app_server.core.http.transport import UNUSABLE, built_request
-from app_server.core.telemetry.telemetry_events import Attribute
 from protocol.structs import Json
 
 log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class OtlpProvider:
         self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter(config, env)))
         self._logger = self._provider.get_logger("app_server", version)
 
-    def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None:
+    def emit(self, name: str, seconds: float, attributes: Mapping[str, str | int]) -> None:
         nanoseconds = int(seconds * 1e9)
         self._logger.emit(
             LogRecord(

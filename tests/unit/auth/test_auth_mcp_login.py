@@ -13,7 +13,7 @@ import pytest
 from app_server.core.auth import mcp_login
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.browser import code_challenge, is_safe_url
-from app_server.core.auth.home_login import AuthMethod, LoginOutcome
+from app_server.core.auth.home_login import AuthMethod, LoginOutcome, StoredAuth, read_auth, write_auth
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.login import DeviceLoginFlow, open_device_login
 from app_server.core.auth.mcp_login import McpLogins
@@ -26,7 +26,6 @@ from app_server.core.auth.mcp_tokens import (
 )
 from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resource
 from app_server.core.auth.oauth_http import OAuthHttp
-from app_server.core.auth.storage import StoredAuth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.structs import Json

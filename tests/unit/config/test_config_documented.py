@@ -12,7 +12,7 @@ import tomli
 
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.settings_file import load_saved_config
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches, write_skill_switch
 from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES

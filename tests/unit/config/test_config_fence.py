@@ -6,7 +6,7 @@ import pytest
 
 from app_server.core.config.edit import setting_edit
 from app_server.core.config.fence import check_permissions
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
     ClientFence,
     CliOverrides,

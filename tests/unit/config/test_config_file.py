@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.core.config.key_path import MAX_CHARACTERS, Key, find_keys
-from app_server.core.config.load import load_config
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
+from app_server.core.config.settings import load_config
 from app_server.core.config.settings_file import load_saved_config
 from app_server.core.config.toml_file import read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides

@@ -6,7 +6,7 @@ import pytest
 
 from app_server.core.config.effective import effective_settings, settings_version
 from app_server.core.config.layers import combine, merge, toml_value
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, Config, LayerKind, RequestOverrides
 from app_server.core.errors import ConfigError
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, WorkspaceWrite

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config.features import Features
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
     CliOverrides,
     Config,

@@ -10,9 +10,8 @@ import anyio
 import pytest
 
 from app_server.core import remedies
-from app_server.core.auth.home_login import AuthMethod, Credentials
-from app_server.core.auth.storage import StoredAuth, Tokens
-from app_server.core.config.load import load_config
+from app_server.core.auth.home_login import AuthMethod, Credentials, StoredAuth, Tokens
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
     CliOverrides,
     Config,
@@ -37,7 +36,6 @@ from app_server.core.diagnostics.settings import Redaction, check_config
 from app_server.core.errors import ConfigError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.interfaces import McpRuntime
-from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_errors import connection_failed, missing_variable
 from app_server.core.model.model_list import ModelList, ModelsUnknown
@@ -193,7 +191,7 @@ async def test_servers_are_started_and_their_tools_counted(tmp_path: Path) -> No
                 environment={},
                 home=str(tmp_path),
                 cwd=str(tmp_path),
-                spawner=LauncherSpawner(runner),
+                runner=runner,
                 version="1",
             )
             checks = await check_mcp_servers(McpManager(configs, lambda: runtime))

@@ -15,7 +15,6 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpS
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.faults import StartFailure
 from app_server.core.mcp.interfaces import Elicit, McpRuntime
-from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
 from protocol.engine.events import McpServerState, McpServerStateChanged
 from protocol.structs import Json
@@ -61,7 +60,7 @@ class Rig:
             environment=self.user,
             home=str(self.folder),
             cwd=str(self.folder / "workspace"),
-            spawner=LauncherSpawner(runner),
+            runner=runner,
             version="1.2.3",
             elicit=self.elicit,
             on_state=remember,

@@ -21,16 +21,11 @@ from app_server.core.mcp.faults import (
     timed_out,
     tool_call_error,
 )
+from app_server.core.mcp.http_link import display_url, request_headers
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
-from app_server.core.mcp.launch import (
-    display_url,
-    find_program,
-    process_environment,
-    request_headers,
-    starting_folder,
-)
 from app_server.core.mcp.offer import qualify
 from app_server.core.mcp.results import McpCallOutcome, parse_result, payload_of, text_result
+from app_server.core.mcp.stdio_link import find_program, process_environment, starting_folder
 from protocol.mcp import CallToolResult
 from protocol.responses import FunctionCallOutputPayload
 from protocol.structs import Json

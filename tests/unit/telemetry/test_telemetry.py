@@ -20,12 +20,13 @@ from app_server.core.config.types import (
     OtelProtocol,
     ProviderConfig,
 )
-from app_server.core.telemetry.export import TelemetryExport, open_export
 from app_server.core.telemetry.telemetry_events import (
     NO_TELEMETRY,
     ConversationFacts,
     ConversationTelemetry,
     Reporting,
+    TelemetryExport,
+    open_export,
     timestamp,
 )
 from protocol.events.turn import TokenUsage
@@ -224,7 +225,7 @@ def test_off_imports_nothing_of_the_sdk() -> None:
     script = (
         "import sys, anyio\n"
         "from app_server.core.config.types import OtelConfig\n"
-        "from app_server.core.telemetry.export import open_export\n"
+        "from app_server.core.telemetry.telemetry_events import open_export\n"
         "anyio.run(open_export, OtelConfig(), '1', lambda: 0.0, {})\n"
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))\n"
     )

@@ -12,7 +12,7 @@ import pytest
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
 from app_server.core.exec.launcher_process import LauncherProcess

@@ -28,7 +28,6 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
 from app_server.core.mcp.faults import McpFailure
-from app_server.core.mcp.launch import sends_token
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.requests import ConnectionState, ServerStatus, running, server_statuses
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
@@ -240,7 +239,7 @@ def _transport(context: McpContext, params: wire.McpServerOauthLoginParams) -> M
     if not isinstance(transport, McpHttpTransport):
         message = "OAuth login is only supported for streamable HTTP servers."
         raise invalid_request(message, "unsupported", "name")
-    if sends_token(transport):
+    if transport.sends_token:
         message = f"`mcp_servers.{params.name}` names a token of its own, which counts more than a login"
         raise invalid_request(message, "unsupported", "name")
     return transport

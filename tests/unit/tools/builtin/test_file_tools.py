@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.load import load_config
+from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.files.model_reads import (
