@@ -228,7 +228,6 @@ MOST_FIELDS = 12
 
 LARGE = {
     "Config": "every setting",
-    "ModelFamily": "a table",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
 }

@@ -8,37 +8,16 @@ from collections.abc import Mapping
 from typing import Annotated, Final, Literal, get_args
 
 from msgspec import Struct
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field, ValidationError
 from typing_extensions import TypeAliasType
 
-from protocol.base import ELSEWHERE, tag_of
+from protocol.base import tag_of
 from protocol.events import commands, messages, notices, tools, turn
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
 from protocol.reading import read
 from protocol.structs import EngineStruct, Json, shown
-
-
-class _EventSequence:
-    """A sequence of events whose validators are built one by one, when such an event turns up.
-
-    The plain annotation would build those of all events for the first conversation that is opened.
-    """
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(_event_sequence)
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
-        return {"type": "array", "items": {"$ref": f"{ELSEWHERE}EventMsg"}}
-
-
-def _event_sequence(raw: Json) -> "tuple[EventMsg, ...]":
-    if not isinstance(raw, list | tuple):
-        raise ValueError("expected a list of events")
-    found = (one if type(one) in _EVENT_CLASSES else parse_event_msg(one) for one in raw)
-    return tuple(event for event in found if event is not None)
 
 
 class SessionConfiguredEvent(EngineStruct, omit_defaults=True):
@@ -51,7 +30,7 @@ class SessionConfiguredEvent(EngineStruct, omit_defaults=True):
     reasoning_effort: ReasoningEffort | None = None
     history_log_id: int
     history_entry_count: int
-    initial_messages: "EventMsgs | None" = None
+    initial_messages: "tuple[EventMsg, ...] | None" = None
     rollout_path: str
 
 
@@ -106,14 +85,11 @@ _AnyEvent = (
 )
 
 EventMsg = TypeAliasType("EventMsg", Annotated[_AnyEvent, Field(discriminator="type")])
-EventMsgs = Annotated[tuple[EventMsg, ...], _EventSequence()]
 
 EVENTS: Final[Mapping[str, type[EventMsg]]] = {
     get_args(kind.__annotations__["type"])[0]: kind for kind in get_args(_AnyEvent)
 }
 """Every event's class by its `type`."""
-
-_EVENT_CLASSES: Final = frozenset(EVENTS.values())
 
 
 class Event(Struct, frozen=True):

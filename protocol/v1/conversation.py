@@ -5,7 +5,7 @@ from typing import Final, Self
 from pydantic import ConfigDict, model_validator
 
 from protocol.base import WireModel
-from protocol.events.msg import EventMsgs
+from protocol.events.msg import EventMsg
 from protocol.fields import CleanText, Count, Flag, KnownId, UuidText
 from protocol.ids import ConversationId, PathText
 from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
@@ -53,7 +53,7 @@ class ResumeConversationParams(WireModel):
 class ResumeConversationResponse(WireStruct):
     conversation_id: ConversationId
     model: str
-    initial_messages: EventMsgs | None = None
+    initial_messages: tuple[EventMsg, ...] | None = None
     rollout_path: str
 
 
@@ -153,7 +153,7 @@ class SessionConfiguredNotification(WireStruct):
     reasoning_effort: ReasoningEffort | None = None
     history_log_id: int
     history_entry_count: int
-    initial_messages: EventMsgs | None = None
+    initial_messages: tuple[EventMsg, ...] | None = None
     rollout_path: str
 
 

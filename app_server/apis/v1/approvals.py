@@ -10,7 +10,7 @@ from typing import assert_never
 from app_server.apis.answers import answer_elicitation, decide
 from app_server.conversations.adapter import ClientQuestion
 from app_server.core.session.commands import Command
-from protocol.engine.events import EngineEvent
+from protocol.engine.events import EngineEvent, UserQuestion
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.ids import ConversationId
@@ -27,12 +27,10 @@ from protocol.v1.turn import (
     parse_decision,
 )
 
-RequestEvent = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
-
 
 def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
     """Return the client request for an event; None for other events."""
-    if not isinstance(event, RequestEvent):
+    if not isinstance(event, UserQuestion):
         return None
     row, params = _request(ConversationId(conversation_id), event)
 
@@ -44,7 +42,7 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
     return ClientQuestion(row.method, params.to_json(), to_command)
 
 
-def _request(id: ConversationId, event: RequestEvent) -> tuple[AnyServerRequest, Written]:
+def _request(id: ConversationId, event: UserQuestion) -> tuple[AnyServerRequest, Written]:
     match event:
         case ExecApprovalRequestEvent():
             return EXEC_COMMAND_APPROVAL, ExecCommandApprovalParams(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 import anyio
-import msgspec
 from msgspec import Struct
 
 from protocol.engine.questions import AllowFiles, KeepRule
@@ -31,14 +30,10 @@ Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 
 
-class _OpenQuestion(Struct, Generic[Answer]):
-    answered: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    answers: list[Answer] = msgspec.field(default_factory=list)
-
-
 class PendingAnswers(Generic[Key, Answer]):
     def __init__(self) -> None:
-        self._open: dict[Key, _OpenQuestion[Answer]] = {}
+        self._open: dict[Key, anyio.Event] = {}
+        self._answers: dict[Key, Answer] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -46,21 +41,22 @@ class PendingAnswers(Generic[Key, Answer]):
     async def ask(self, key: Key, emit: Callable[[], None]) -> Answer:
         """Emit the question and wait for its answer. No two questions are open under one key."""
         assert key not in self._open
-        waiting = self._open[key] = _OpenQuestion[Answer]()
+        answered = self._open[key] = anyio.Event()
         try:
             emit()
-            await waiting.answered.wait()
-            return waiting.answers[0]
+            await answered.wait()
+            return self._answers[key]
         finally:
             del self._open[key]
+            self._answers.pop(key, None)
 
     def resolve(self, key: Key, answer: Answer) -> bool:
         """Answer a question; return False if nobody waits for it any more."""
-        waiting = self._open.get(key)
-        if waiting is None or waiting.answered.is_set():
+        answered = self._open.get(key)
+        if answered is None or answered.is_set():
             return False
-        waiting.answers.append(answer)
-        waiting.answered.set()
+        self._answers[key] = answer
+        answered.set()
         return True
 
 

@@ -186,11 +186,8 @@ def _lock(fd: int) -> None:
 def _reason(error: OSError | RulesUnusable) -> str:
     if isinstance(error, RulesUnusable):
         return str(error)
-    return "it is a link" if _is_link(error) else (error.strerror or "it cannot be opened").lower()
-
-
-def _is_link(error: OSError) -> bool:
-    return error.errno in (errno.ELOOP, errno.EMLINK)
+    is_link = error.errno in (errno.ELOOP, errno.EMLINK)
+    return "it is a link" if is_link else (error.strerror or "it cannot be opened").lower()
 
 
 log = logging.getLogger(__name__)

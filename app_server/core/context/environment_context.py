@@ -5,7 +5,10 @@ The XML-like form is that of codex 0.58, so that conversations can move between 
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from app_server.core.injected_messages import AGENTS_HEAD, ENVIRONMENT_HEAD
 from protocol.engine.settings import Settings
@@ -40,20 +43,18 @@ class EnvironmentContext(Struct, frozen=True):
         return user_text(self.text())
 
 
+UNCHANGED: Final = EnvironmentContext(None, None, None, None)
+
+
 def environment_of(settings: Settings, shell: str | None) -> EnvironmentContext:
     return EnvironmentContext(settings.cwd, settings.approval_policy, settings.sandbox_policy, shell)
 
 
 def difference(before: EnvironmentContext, after: EnvironmentContext) -> EnvironmentContext | None:
-    """Return the changed fields, except the shell, which never changes. None if nothing changed."""
-    changed = EnvironmentContext(
-        cwd=after.cwd if after.cwd != before.cwd else None,
-        approval_policy=after.approval_policy if after.approval_policy != before.approval_policy else None,
-        sandbox_policy=after.sandbox_policy if after.sandbox_policy != before.sandbox_policy else None,
-        shell=None,
-    )
-    unchanged = changed.cwd is None and changed.approval_policy is None and changed.sandbox_policy is None
-    return None if unchanged else changed
+    """Return the changed fields. None if nothing changed."""
+    pairs = zip(astuple(before), astuple(after), strict=True)
+    changed = EnvironmentContext(*(new if new != old else None for old, new in pairs))
+    return None if changed == UNCHANGED else changed
 
 
 def user_text(text: str) -> MessageItem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -65,6 +65,7 @@ _NO_MODEL = re.compile(
     r"(?i)\bmodel\b.{0,80}\b(?:not found|does not exist|is not supported)"
     r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
 )
+"""How local servers say in words only that they have no such model."""
 _TOO_LONG = re.compile(
     r"(?i)\b(?:maximum|exceed\w*|greater|longer|larger|overflow\w*|only)\b.{0,80}"
     r"\b(?:context|model) (?:length|size|window)\b"
@@ -75,15 +76,11 @@ _TOO_LONG = re.compile(
 """How local servers and gateways that have no code for it say that the conversation is too long."""
 _DELAY = re.compile(r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)")
 _PART = re.compile(r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)")
-_SECONDS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_UNITS: Final = {
-    "sec": "s",
-    "secs": "s",
-    "second": "s",
-    "seconds": "s",
-    "min": "m",
-    "minute": "m",
-    "minutes": "m",
+_SECONDS: Final[Mapping[str, float]] = {
+    "ms": 0.001,
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    "h": 3600.0,
 }
 
 
@@ -130,8 +127,7 @@ def delay_in(message: str) -> float | None:
         return None
     seconds = None
     for number, unit in _PART.findall(found[1]):
-        name = unit.lower()
-        factor = _SECONDS.get(_UNITS.get(name, name))
+        factor = _SECONDS.get(unit.lower())
         if factor is None:
             break
         seconds = (seconds or 0.0) + float(number) * factor
@@ -152,7 +148,7 @@ class RequestFailure(Struct, frozen=True):
 def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> RequestFailure:
     """The failure for a status other than 2xx. Header names are in lower case."""
     text = body.decode("utf-8", "replace")
-    details = mapping((_quiet_object(body) or {}).get("error"))
+    details = mapping((parse_object(body) or {}).get("error"))
     message = text_of(details.get("message")) or text
     kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]
     if status == 429 and "usage_limit_reached" in kinds:
@@ -170,7 +166,7 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
         return RequestFailure(ContextWindowExceeded())
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(access_blocked(status))
-    if status in (400, 404) and _names_no_model(kinds, message):
+    if status in (400, 404) and ("model_not_found" in kinds or _NO_MODEL.search(message)):
         return RequestFailure(UnexpectedStatus(status, text, model_unknown=True))
     return RequestFailure(UnexpectedStatus(status, text))
 
@@ -181,11 +177,6 @@ def refuses_usage(failure: RequestFailure) -> bool:
     return isinstance(error, UnexpectedStatus) and (
         "stream_options" in error.body or "include_usage" in error.body
     )
-
-
-def _names_no_model(kinds: Collection[str], message: str) -> bool:
-    """Whether a provider says that it has no such model: by a code, or as local servers do in words only."""
-    return "model_not_found" in kinds or _NO_MODEL.search(message) is not None
 
 
 def _overloaded(status: int, headers: Mapping[str, str], *, named: bool) -> RequestFailure:
@@ -218,7 +209,3 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _date(text: str) -> datetime:
     return datetime.strptime(text, "%a, %d %b %Y %H:%M:%S GMT")
-
-
-def _quiet_object(body: bytes) -> dict[str, Json] | None:
-    return parse_object(body) if body.lstrip().startswith(b"{") else None

@@ -166,7 +166,7 @@ class ChatDecoder:
             item = FunctionCall(name=call.name, arguments="".join(call.arguments), call_id=call_id)
             out.append(OutputItemDone(item))
         self.completed = True
-        out.append(Completed(self._response_id, self._usage if self._live else None))
+        out.append(Completed(self._usage if self._live else None))
 
     def _end_reasoning(self, out: list[ModelEvent]) -> None:
         if self._reasoning:

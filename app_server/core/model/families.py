@@ -31,19 +31,9 @@ class PatchToolKind(StrEnum):
     """`apply_patch` as a function with one string argument."""
 
 
-class InstructionsKind(StrEnum):
-    """Which base instructions suit the family."""
-
-    GENERAL = "general"
-    GPT_5_1 = "gpt_5_1"
-    CODEX = "codex"
-    """Short: these models were trained for this work."""
-
-
 class ModelFamily(Struct, frozen=True, kw_only=True):
     name: str
     context_window: int | None = None
-    max_output_tokens: int | None = None
     supports_reasoning_summaries: bool = False
     """Also: that the model reasons at all, and takes an effort."""
     default_effort: ReasoningEffort | None = None
@@ -55,7 +45,6 @@ class ModelFamily(Struct, frozen=True, kw_only=True):
     """The patch tool that is offered even if the user's settings do not ask for one."""
     knows_apply_patch: bool = True
     """Without it the base instructions have to teach the patch format."""
-    instructions: InstructionsKind = InstructionsKind.GENERAL
     extra_tools: frozenset[str] = frozenset()
     """Tools that others get only where the user asks for them."""
 
@@ -67,13 +56,19 @@ FILE_TOOLS = frozenset({"grep_files", "read_file", "list_dir"})
 
 UNKNOWN = ModelFamily(name="unknown", knows_apply_patch=False)
 
-_CODEX = ModelFamily(
-    name="gpt-5-codex",
+_GPT_5 = ModelFamily(
+    name="gpt-5",
     context_window=GPT_5_WINDOW,
-    max_output_tokens=128_000,
     supports_reasoning_summaries=True,
+    supports_verbosity=True,
+    knows_apply_patch=False,
+)
+_CODEX = replace(
+    _GPT_5,
+    name="gpt-5-codex",
+    supports_verbosity=False,
+    knows_apply_patch=True,
     patch_tool=PatchToolKind.FREEFORM,
-    instructions=InstructionsKind.CODEX,
 )
 _CODEX_EXP = replace(
     _CODEX,
@@ -82,60 +77,20 @@ _CODEX_EXP = replace(
     extra_tools=FILE_TOOLS,
     supports_verbosity=True,
 )
-_GPT_5_1 = ModelFamily(
+_TEST = replace(_CODEX_EXP, name="test-gpt-5-codex", context_window=None, patch_tool=None)
+_GPT_5_1 = replace(
+    _CODEX,
     name="gpt-5.1",
-    context_window=GPT_5_WINDOW,
-    max_output_tokens=128_000,
-    supports_reasoning_summaries=True,
     default_effort=ReasoningEffort.MEDIUM,
     supports_verbosity=True,
     default_verbosity=Verbosity.LOW,
-    patch_tool=PatchToolKind.FREEFORM,
-    instructions=InstructionsKind.GPT_5_1,
 )
-_GPT_5 = ModelFamily(
-    name="gpt-5",
-    context_window=GPT_5_WINDOW,
-    max_output_tokens=128_000,
-    supports_reasoning_summaries=True,
-    supports_verbosity=True,
-    knows_apply_patch=False,
-)
-_TEST = ModelFamily(
-    name="test-gpt-5-codex",
-    supports_reasoning_summaries=True,
-    supports_parallel_tool_calls=True,
-    supports_verbosity=True,
-    instructions=InstructionsKind.CODEX,
-    extra_tools=FILE_TOOLS,
-)
-_CODEX_MINI = ModelFamily(
-    name="codex-mini-latest",
-    context_window=O_WINDOW,
-    max_output_tokens=100_000,
-    supports_reasoning_summaries=True,
-    shell_tool=ShellToolKind.LOCAL_SHELL,
-    knows_apply_patch=False,
-)
-_O_SERIES = ModelFamily(
-    name="o-series",
-    context_window=O_WINDOW,
-    max_output_tokens=100_000,
-    supports_reasoning_summaries=True,
-    knows_apply_patch=False,
-)
-_GPT_4_1 = ModelFamily(
-    name="gpt-4.1", context_window=1_047_576, max_output_tokens=32_768, knows_apply_patch=False
-)
-_GPT_4O = ModelFamily(
-    name="gpt-4o", context_window=128_000, max_output_tokens=16_384, knows_apply_patch=False
-)
-_GPT_3_5 = ModelFamily(
-    name="gpt-3.5", context_window=16_385, max_output_tokens=4_096, knows_apply_patch=False
-)
-_GPT_OSS = ModelFamily(
-    name="gpt-oss", context_window=96_000, max_output_tokens=32_000, patch_tool=PatchToolKind.FUNCTION
-)
+_O_SERIES = replace(_GPT_5, name="o-series", context_window=O_WINDOW, supports_verbosity=False)
+_CODEX_MINI = replace(_O_SERIES, name="codex-mini-latest", shell_tool=ShellToolKind.LOCAL_SHELL)
+_GPT_4_1 = ModelFamily(name="gpt-4.1", context_window=1_047_576, knows_apply_patch=False)
+_GPT_4O = replace(_GPT_4_1, name="gpt-4o", context_window=128_000)
+_GPT_3_5 = replace(_GPT_4_1, name="gpt-3.5", context_window=16_385)
+_GPT_OSS = ModelFamily(name="gpt-oss", context_window=96_000, patch_tool=PatchToolKind.FUNCTION)
 
 FAMILIES: tuple[tuple[str, ModelFamily], ...] = (
     ("test-gpt-5-codex", _TEST),

@@ -77,8 +77,6 @@ class ClientIdentity(Struct, frozen=True):
 class Created(Struct, frozen=True):
     """The response has begun."""
 
-    response_id: str | None
-
 
 class OutputItemAdded(Struct, frozen=True):
     """An item begins; its content follows in deltas."""
@@ -119,7 +117,6 @@ class RateLimits(Struct, frozen=True):
 class Completed(Struct, frozen=True):
     """The response is complete. No event follows."""
 
-    response_id: str | None
     usage: TokenUsage | None
 
 

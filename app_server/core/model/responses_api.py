@@ -72,7 +72,7 @@ class ResponsesDecoder:
 
 
 def _created(payload: Payload) -> ModelEvent:
-    return Created(text_of(mapping(payload.get("response")).get("id")))
+    return Created()
 
 
 def _item_added(payload: Payload) -> ModelEvent | None:
@@ -113,7 +113,7 @@ def _completed(payload: Payload) -> ModelEvent:
     usage = token_usage(response.get("usage"), "input", "output")
     if usage is None and response.get("usage") is not None:
         log.warning("the provider's token counts make no sense and are not used")
-    return Completed(text_of(response.get("id")), usage)
+    return Completed(usage)
 
 
 def _failed(payload: Payload) -> ModelEvent:

@@ -60,10 +60,10 @@ class RequestShape(Struct, frozen=True):
         )
 
 
-def request_shape(
-    config: Config, settings: Settings, conversation_id: str, *, followed: bool
-) -> RequestShape:
-    """Work out what all requests of a turn share. `followed`: a client follows the conversation by turns and items."""
+def shape_of(turn: Turn) -> RequestShape:
+    """Work out what all requests of a turn have in common."""
+    config, settings = turn.services.conversation.config, turn.settings
+    followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
     family = find_family(settings.model)
     known = config.model.context_window or family.context_window
     window = known or ASSUMED_WINDOW
@@ -80,7 +80,7 @@ def request_shape(
             verbosity=config.model.verbosity,
             supports_reasoning_summaries=config.model.supports_reasoning_summaries,
             live_chat=followed or config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
-            conversation_id=conversation_id,
+            conversation_id=turn.services.conversation.id,
         ),
     )
 
@@ -116,13 +116,6 @@ def context_line(turn: Turn) -> TurnContextItem:
         mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
         mode_instructions=settings.mode.instructions,
     )
-
-
-def shape_of(turn: Turn) -> RequestShape:
-    """Return what the turn's requests have in common."""
-    conversation = turn.services.conversation
-    followed = turn.services.outbox.identity
-    return request_shape(conversation.config, turn.settings, conversation.id, followed=followed)
 
 
 def model_call(

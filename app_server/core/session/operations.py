@@ -8,7 +8,7 @@ the operation's id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, assert_never
 
@@ -45,9 +45,6 @@ log = logging.getLogger(__name__)
 
 _USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
     lambda: import_module("app_server.core.session.user_shell").UserShellTask
-)
-_RUN_WITH_USERS_RIGHTS: Lazy[Callable[[Turn, commands.RunShell], Coroutine[None, None, None]]] = Lazy(
-    lambda: import_module("app_server.core.session.user_shell").run_with_users_rights
 )
 
 
@@ -151,7 +148,7 @@ async def _run_shell(tasks: TaskRunner, pending: PendingOperation, command: comm
         active.postponed.append(pending)
     else:
         turn = Turn(services, active.emitter, services.state.settings)
-        active.run_beside(lambda: _RUN_WITH_USERS_RIGHTS.get()(turn, command), pending)
+        active.run_beside(lambda: _USER_SHELL_TASK.get()(turn, command).run_with_users_rights(), pending)
 
 
 def _record_changes(turn: Turn) -> None:

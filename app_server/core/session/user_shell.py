@@ -33,47 +33,43 @@ class UserShellTask(SessionTask):
 
     async def run(self, active: ActiveTask) -> str | None:
         self.turn.emitter.turn_started(self.kind, shape_of(self.turn).context_window)
-        run = _run_confined if self._request.confined else run_with_users_rights
-        await run(self.turn, self._request)
+        await (self._run_confined() if self._request.confined else self.run_with_users_rights())
         return None
 
+    async def _run_confined(self) -> None:
+        """Run the command in the sandbox. Nothing of it enters the history."""
+        try:
+            await run_command(self._command(), tool_turn_of(self.turn))
+        except ToolFailure:
+            pass  # its end event has informed the user
 
-async def _run_confined(turn: Turn, request: RunShell) -> None:
-    """Run the command in the sandbox. Nothing of it enters the history."""
-    try:
-        await run_command(_command(turn, request), tool_turn_of(turn))
-    except ToolFailure:
-        pass  # its end event has informed the user
+    async def run_with_users_rights(self) -> None:
+        """Run the command without the sandbox, as an item of the turn; then record what it printed in the history."""
+        tool_turn, command = tool_turn_of(self.turn), self._command()
 
+        async def execute(spec: CommandSpec) -> ExecResult:
+            show = OutputDeltas(command.call_id, tool_turn.emit).emit_output
+            return await self.turn.services.commands.runner.run(spec, show)
 
-async def run_with_users_rights(turn: Turn, request: RunShell) -> None:
-    """Run the command without the sandbox, as an item of the turn; then record what it printed in the history."""
-    tool_turn, command = tool_turn_of(turn), _command(turn, request)
+        try:
+            result = await run_with_approval(command, tool_turn, execute)
+        except ToolFailure as failure:
+            message = note(self._request.command, f"It could not be run: {failure}")
+        else:
+            item = finished_command(command.item(), result)
+            self.turn.emitter.complete(item)
+            message = note(self._request.command, _outcome(item))
+        self.turn.record(message)
 
-    async def execute(spec: CommandSpec) -> ExecResult:
-        show = OutputDeltas(command.call_id, tool_turn.emit).emit_output
-        return await turn.services.commands.runner.run(spec, show)
-
-    try:
-        result = await run_with_approval(command, tool_turn, execute)
-    except ToolFailure as failure:
-        message = note(request.command, f"It could not be run: {failure}")
-    else:
-        item = finished_command(command.item(), result)
-        turn.emitter.complete(item)
-        message = note(request.command, _outcome(item))
-    turn.record(message)
-
-
-def _command(turn: Turn, request: RunShell) -> Command:
-    return Command(
-        call_id=turn.services.sources.new_id(),
-        argv=(turn.services.commands.shell_path, "-lc", request.command),
-        cwd=turn.settings.cwd,
-        timeout_ms=request.timeout_ms,
-        source=CommandSource.USER_SHELL,
-        unconfined=not request.confined,
-    )
+    def _command(self) -> Command:
+        return Command(
+            call_id=self.turn.services.sources.new_id(),
+            argv=(self.turn.services.commands.shell_path, "-lc", self._request.command),
+            cwd=self.turn.settings.cwd,
+            timeout_ms=self._request.timeout_ms,
+            source=CommandSource.USER_SHELL,
+            unconfined=not self._request.confined,
+        )
 
 
 def note(command: str, outcome: str) -> MessageItem:

@@ -57,10 +57,4 @@ class TokenCounts(Struct):
 
 
 def plus(a: TokenUsage, b: TokenUsage) -> TokenUsage:
-    return TokenUsage(
-        input_tokens=a.input_tokens + b.input_tokens,
-        cached_input_tokens=a.cached_input_tokens + b.cached_input_tokens,
-        output_tokens=a.output_tokens + b.output_tokens,
-        reasoning_output_tokens=a.reasoning_output_tokens + b.reasoning_output_tokens,
-        total_tokens=a.total_tokens + b.total_tokens,
-    )
+    return TokenUsage(**{name: getattr(a, name) + getattr(b, name) for name in TokenUsage.always})

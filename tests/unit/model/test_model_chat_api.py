@@ -63,7 +63,7 @@ THINKING = OutputItemAdded(ReasoningResponseItem())
 
 def test_text_comes_as_one_item() -> None:
     events = read(piece(role="assistant", content="Hel"), piece(content="lo"), piece("stop"), DONE)
-    assert events == [BEGUN, message("Hello"), Completed("chat-1", None)]
+    assert events == [BEGUN, message("Hello"), Completed(None)]
 
 
 def test_live_text_comes_in_deltas_with_token_counts() -> None:
@@ -83,7 +83,7 @@ def test_live_text_comes_in_deltas_with_token_counts() -> None:
         OutputTextDelta("Hel"),
         OutputTextDelta("lo"),
         message("Hello"),
-        Completed("chat-1", counted),
+        Completed(counted),
     ]
 
 
@@ -102,7 +102,7 @@ def test_reasoning_ends_where_the_text_begins(key: str, wrap: object) -> None:
         BEGUN,
         OutputTextDelta("said"),
         message("said"),
-        Completed("chat-1", None),
+        Completed(None),
     ]
 
 
@@ -114,7 +114,7 @@ def test_reasoning_after_the_text_follows_it() -> None:
         BEGUN,
         message("ab"),
         thought("2"),
-        Completed("chat-1", None),
+        Completed(None),
     ]
 
 
@@ -131,7 +131,7 @@ def test_interleaved_calls_are_put_together_by_index() -> None:
         message("Let me"),
         OutputItemDone(FunctionCall(name="one", arguments='{"a":1}', call_id="c1")),
         OutputItemDone(FunctionCall(name="two", arguments="{}", call_id="c2")),
-        Completed("chat-1", None),
+        Completed(None),
     ]
 
 
@@ -167,11 +167,11 @@ def test_calls_without_index_or_id_are_distinguished() -> None:
 
 def test_a_whole_message_in_place_of_deltas() -> None:
     whole = sse({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]})
-    assert read(whole) == [BEGUN, message("all at once"), Completed(None, None)]
+    assert read(whole) == [BEGUN, message("all at once"), Completed(None)]
 
 
 def test_a_reason_to_finish_makes_the_closing_mark_unnecessary() -> None:
-    assert read(piece(content="x"), piece("stop"))[-1] == Completed("chat-1", None)
+    assert read(piece(content="x"), piece("stop"))[-1] == Completed(None)
 
 
 def test_a_cut_stream_is_not_complete() -> None:
@@ -183,7 +183,7 @@ def test_nothing_counts_after_the_closing_mark() -> None:
     assert read(piece(content="x"), DONE, piece(content="late"), DONE) == [
         BEGUN,
         message("x"),
-        Completed("chat-1", None),
+        Completed(None),
     ]
 
 

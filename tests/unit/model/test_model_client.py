@@ -43,7 +43,7 @@ from tests.unit.model.scripted import (
 
 FINE = answer(CREATED, text_delta("a"), COMPLETED)
 NO_LIMITS = RateLimits(RateLimitSnapshot())
-EVENTS: list[ModelEvent] = [NO_LIMITS, Created("r1"), OutputTextDelta("a"), Completed("r1", None)]
+EVENTS: list[ModelEvent] = [NO_LIMITS, Created(), OutputTextDelta("a"), Completed(None)]
 
 
 class Login:
@@ -150,7 +150,7 @@ async def test_events_before_a_failure_are_yielded_before_it() -> None:
     events: list[ModelEvent] = []
     with pytest.raises(StreamDisconnected, match="fell over"):
         await ask(client_for(http), into=events)
-    assert events == [NO_LIMITS, Created("r1"), OutputTextDelta("par")]
+    assert events == [NO_LIMITS, Created(), OutputTextDelta("par")]
     assert http.open == 0
 
 

@@ -13,7 +13,6 @@ from app_server.core.model.families import (
     FAMILIES,
     KNOWN_MODELS,
     UNKNOWN,
-    InstructionsKind,
     PatchToolKind,
     ShellToolKind,
     find_family,
@@ -139,7 +138,6 @@ def test_model_families_have_their_own_defaults_and_tools() -> None:
     assert find_family("gpt-5.1").default_verbosity is Verbosity.LOW
     assert find_family("gpt-5").default_verbosity is None
     assert not find_family("gpt-5-codex").supports_verbosity
-    assert find_family("gpt-5-codex").instructions is InstructionsKind.CODEX
     assert find_family("gpt-5-codex").patch_tool is PatchToolKind.FREEFORM
     assert find_family("gpt-oss-120b").patch_tool is PatchToolKind.FUNCTION
     assert find_family("codex-mini-latest").shell_tool is ShellToolKind.LOCAL_SHELL

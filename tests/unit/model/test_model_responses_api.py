@@ -63,7 +63,7 @@ def test_a_whole_answer() -> None:
         end=True,
     )
     assert events == [
-        Created("r1"),
+        Created(),
         OutputItemAdded(MessageItem(role="assistant", content=(), id="m")),
         OutputTextDelta("Hel"),
         ReasoningSummaryPartAdded(1),
@@ -71,7 +71,6 @@ def test_a_whole_answer() -> None:
         ReasoningContentDelta("raw", 2),
         OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="Hello"),))),
         Completed(
-            "r1",
             TokenUsage(
                 input_tokens=10,
                 cached_input_tokens=4,
@@ -154,15 +153,15 @@ def test_a_call_without_an_id_is_still_a_call(fields: dict[str, str], call_id: s
     ],
 )
 def test_completed_is_completed_whatever_it_holds(response: Json) -> None:
-    assert read(event("response.completed", response=response), end=True) == [Completed(None, None)]
+    assert read(event("response.completed", response=response), end=True) == [Completed(None)]
 
 
 def test_events_after_response_completed_are_ignored() -> None:
     late = item_done(type="function_call", name="shell", arguments="{}", call_id="late")
     failed = event("response.failed", response={"error": {"message": "late"}})
     assert read(CREATED, COMPLETED, late, COMPLETED, failed, end=True) == [
-        Created("r1"),
-        Completed("r1", None),
+        Created(),
+        Completed(None),
     ]
 
 

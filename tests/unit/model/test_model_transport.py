@@ -34,7 +34,7 @@ from tests.unit.model.provider_server import (
 from tests.unit.model.scripted import COMPLETED, CREATED, IDENTITY, ask, provider_config, text_delta
 
 ANSWER = CREATED + text_delta("grüße 😀") + COMPLETED
-EVENTS: list[ModelEvent] = [Created("r1"), OutputTextDelta("grüße 😀"), Completed("r1", None)]
+EVENTS: list[ModelEvent] = [Created(), OutputTextDelta("grüße 😀"), Completed(None)]
 
 
 @pytest.fixture
