@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.client.command_line import (
-    ENDING,
-    FAILED,
-    SIGNALLED,
-    USAGE,
-    InvalidCommandLine,
-    cancel_on_signal,
-    printable,
-    single_errors,
-    working_folder,
-)
+from app_server.client import command_line
 from app_server.client.failures import AppServerError
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
 from app_server.demo.workspace import demo_surroundings
@@ -38,17 +28,17 @@ MISSING_EXTRA = (
 
 
 def run_chat(args: argparse.Namespace) -> int:
-    status = FAILED
+    status = command_line.FAILED
     cancel_on_interrupt()
     try:
         status = anyio.run(_chat, args)
     except* AppServerError as errors:
-        for error in single_errors(errors):
-            print(f"app-server chat: {printable(str(error))}", file=sys.stderr)  # noqa: T201
-    except* InvalidCommandLine as errors:
-        status = USAGE
-        for error in single_errors(errors):
-            print(f"app-server chat: {printable(str(error))}", file=sys.stderr)  # noqa: T201
+        for error in command_line.single_errors(errors):
+            print(f"app-server chat: {command_line.printable(str(error))}", file=sys.stderr)  # noqa: T201
+    except* command_line.InvalidCommandLine as errors:
+        status = command_line.USAGE
+        for error in command_line.single_errors(errors):
+            print(f"app-server chat: {command_line.printable(str(error))}", file=sys.stderr)  # noqa: T201
     return status
 
 
@@ -63,17 +53,20 @@ async def _chat(args: argparse.Namespace) -> int:
         frontend = _frontend(terminal=terminal)
     except ImportError:
         print(MISSING_EXTRA, file=sys.stderr)  # noqa: T201
-        return USAGE
+        return command_line.USAGE
     console = Console(force_terminal=terminal, highlight=False)
     ended_by: list[int] = []
     async with _server_and_home(args) as (connector, cwd, home), anyio.create_task_group() as group:
         # In a terminal Ctrl-C is a key.
         await group.start(
-            cancel_on_signal, group.cancel_scope, ENDING[1:] if terminal else ENDING, ended_by.append
+            command_line.cancel_on_signal,
+            group.cancel_scope,
+            command_line.ENDING[1:] if terminal else command_line.ENDING,
+            ended_by.append,
         )
         await chat_session(connector, console, frontend, cwd, home, args.resume)
         group.cancel_scope.cancel()
-    return SIGNALLED + ended_by[0] if ended_by else 0
+    return command_line.SIGNALLED + ended_by[0] if ended_by else 0
 
 
 @asynccontextmanager
@@ -89,7 +82,7 @@ async def _server_and_home(
             cwd = workspace.repository
             yield SubprocessConnector(command=command, environment=workspace.environment, cwd=cwd), cwd, None
         return
-    cwd = working_folder(args.cd)
+    cwd = command_line.working_folder(args.cd)
     home = Path(os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex"))
     yield SubprocessConnector(command=command, environment=os.environ, cwd=cwd), cwd, home
 

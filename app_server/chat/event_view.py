@@ -18,32 +18,11 @@ from app_server.chat.markdown_blocks import MarkdownBlocks, ShownMarkdown, block
 from app_server.chat.open_questions import PendingQuestion
 from app_server.client.command_line import printable
 from app_server.client.events import DeltasDropped, ServerEvent, warning_text
-from protocol.v2.item_events import (
-    AgentMessageDeltaNotification,
-    ItemCompletedNotification,
-    ItemStartedNotification,
-)
+from protocol.v2 import item_events
+from protocol.v2 import items as wire
+from protocol.v2 import turn as wire_turn
 from protocol.v2.item_parts import FileUpdateChange, PatchApplyStatus
-from protocol.v2.items import (
-    AgentMessageThreadItem,
-    CommandExecutionThreadItem,
-    FileChangeThreadItem,
-    McpToolCallThreadItem,
-    PlanThreadItem,
-    ReasoningThreadItem,
-    ThreadItem,
-    UserMessageThreadItem,
-    WebSearchThreadItem,
-)
 from protocol.v2.server import ErrorNotification
-from protocol.v2.turn import (
-    Turn,
-    TurnCompletedNotification,
-    TurnPlanStep,
-    TurnPlanStepStatus,
-    TurnPlanUpdatedNotification,
-    TurnStatus,
-)
 
 BAR: Final = "│ "
 """Begins every row of what others say; no row of ours begins so."""
@@ -108,9 +87,9 @@ WHOLE_FILES: Final = {"add": "+", "delete": "-"}
 """Kinds of changes that come with the content of the file, and how its lines are shown."""
 
 STEPS: Final = {
-    TurnPlanStepStatus.PENDING: "[ ]",
-    TurnPlanStepStatus.IN_PROGRESS: "[>]",
-    TurnPlanStepStatus.COMPLETED: "[x]",
+    wire_turn.TurnPlanStepStatus.PENDING: "[ ]",
+    wire_turn.TurnPlanStepStatus.IN_PROGRESS: "[>]",
+    wire_turn.TurnPlanStepStatus.COMPLETED: "[x]",
 }
 
 
@@ -164,18 +143,18 @@ class EventView:
 
     def show(self, event: ServerEvent) -> None:
         match event:
-            case AgentMessageDeltaNotification(item_id=id, delta=text):
+            case item_events.AgentMessageDeltaNotification(item_id=id, delta=text):
                 self._markdown(self._messages.setdefault(id, MarkdownBlocks()).feed(text))
-            case ItemStartedNotification(item=CommandExecutionThreadItem(command=command)):
+            case item_events.ItemStartedNotification(item=wire.CommandExecutionThreadItem(command=command)):
                 self._command(command)
-            case ItemCompletedNotification(item=item):
+            case item_events.ItemCompletedNotification(item=item):
                 self._item(item)
-            case TurnPlanUpdatedNotification(plan=plan):
+            case wire_turn.TurnPlanUpdatedNotification(plan=plan):
                 self._plan(plan)
             case ErrorNotification(error=error, will_retry=retries):
                 self.line(f"{'retrying: ' if retries else ''}{error.message}", "yellow" if retries else "red")
                 self._error = error.message
-            case TurnCompletedNotification(turn=turn):
+            case wire_turn.TurnCompletedNotification(turn=turn):
                 self._ended(turn)
             case DeltasDropped(count=count):
                 self.line(f"({count} pieces of text were skipped; the whole text follows)", "dim")
@@ -184,12 +163,12 @@ class EventView:
             case _:
                 pass
 
-    def history(self, turns: Sequence[Turn]) -> None:
+    def history(self, turns: Sequence[wire_turn.Turn]) -> None:
         for turn in turns:
             for item in turn.items:
-                if isinstance(item, UserMessageThreadItem):
+                if isinstance(item, wire.UserMessageThreadItem):
                     self.line(f"> {user_text(item)}", "cyan")
-                elif isinstance(item, CommandExecutionThreadItem):
+                elif isinstance(item, wire.CommandExecutionThreadItem):
                     self._command(item.command)
                     self._item(item)
                 else:
@@ -221,28 +200,28 @@ class EventView:
             return
         self._console.print(Syntax(printable(text).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True))
 
-    def _item(self, item: ThreadItem) -> None:
+    def _item(self, item: wire.ThreadItem) -> None:
         match item:
-            case AgentMessageThreadItem():
+            case wire.AgentMessageThreadItem():
                 blocks = self._messages.pop(item.id, None)
                 self._markdown(blocks_of(item.text) if blocks is None else blocks.flush())
-            case ReasoningThreadItem(summary=summary):
+            case wire.ReasoningThreadItem(summary=summary):
                 for part in summary:
                     self.line(part, "dim italic")
-            case CommandExecutionThreadItem():
+            case wire.CommandExecutionThreadItem():
                 self._output(item)
-            case FileChangeThreadItem():
+            case wire.FileChangeThreadItem():
                 if item.id not in self._proposed:
                     self.changes(item.changes)
                 self._proposed.discard(item.id)
                 if item.status is not PatchApplyStatus.COMPLETED:
                     self.line(f"the patch was {_ended_as(item.status)}", "yellow")
-            case PlanThreadItem(text=text):
+            case wire.PlanThreadItem(text=text):
                 self._markdown(blocks_of(text))
-            case McpToolCallThreadItem():
+            case wire.McpToolCallThreadItem():
                 why = f": {item.error.message}" if item.error is not None else ""
                 self.line(f"{item.server}.{item.tool}: {item.status}{why}", "magenta")
-            case WebSearchThreadItem(query=query):
+            case wire.WebSearchThreadItem(query=query):
                 self.line(f"searched the web: {query}", "magenta")
             case _:
                 pass
@@ -257,7 +236,7 @@ class EventView:
             self._console.print(SegmentLines(lines, new_lines=True))
             self._console.print()
 
-    def _output(self, item: CommandExecutionThreadItem) -> None:
+    def _output(self, item: wire.CommandExecutionThreadItem) -> None:
         lines = (item.aggregated_output or "").splitlines()
         if len(lines) > SHOWN_LINES:
             self.line(f"  … {len(lines) - SHOWN_LINES} lines more", "dim")
@@ -268,19 +247,19 @@ class EventView:
         elif item.exit_code:
             self.line(f"  exit status {item.exit_code}", "red")
 
-    def _plan(self, steps: Sequence[TurnPlanStep]) -> None:
+    def _plan(self, steps: Sequence[wire_turn.TurnPlanStep]) -> None:
         for step in steps:
             self.line(f"{STEPS[step.status]} {step.step}", "blue")
 
-    def _ended(self, turn: Turn) -> None:
-        if turn.status is TurnStatus.INTERRUPTED:
+    def _ended(self, turn: wire_turn.Turn) -> None:
+        if turn.status is wire_turn.TurnStatus.INTERRUPTED:
             self.line("interrupted", "yellow")
         elif turn.error is not None and turn.error.message != self._error:
             self.line(turn.error.message, "red")
         self._error = ""
 
 
-def user_text(item: UserMessageThreadItem) -> str:
+def user_text(item: wire.UserMessageThreadItem) -> str:
     return " ".join(part.text if part.type == "text" else f"[{part.type}]" for part in item.content)
 
 

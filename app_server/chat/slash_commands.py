@@ -13,12 +13,7 @@ from msgspec import Struct
 from app_server.chat.conversation import ChatConversation
 from app_server.client.failures import AppServerError
 from app_server.client.options import ListOptions
-from protocol.v2.settings import (
-    DangerFullAccessSandboxPolicy,
-    ReadOnlySandboxPolicy,
-    SandboxPolicy,
-    WorkspaceWriteSandboxPolicy,
-)
+from protocol.v2 import settings
 from protocol.v2.thread import Thread
 
 
@@ -72,10 +67,10 @@ ThreadChooser = Callable[[Sequence[Thread]], Awaitable[Thread | None]]
 """Lets the user choose; None: nothing was chosen."""
 
 APPROVALS: Final = ("untrusted", "on-request", "never")
-SANDBOXES: Final[Mapping[str, SandboxPolicy]] = {
-    "read-only": ReadOnlySandboxPolicy(),
-    "workspace-write": WorkspaceWriteSandboxPolicy(),
-    "danger-full-access": DangerFullAccessSandboxPolicy(),
+SANDBOXES: Final[Mapping[str, settings.SandboxPolicy]] = {
+    "read-only": settings.ReadOnlySandboxPolicy(),
+    "workspace-write": settings.WorkspaceWriteSandboxPolicy(),
+    "danger-full-access": settings.DangerFullAccessSandboxPolicy(),
 }
 
 

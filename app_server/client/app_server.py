@@ -23,27 +23,15 @@ from protocol.base import WireModel
 from protocol.names import INITIALIZED
 from protocol.structs import Json, Written
 from protocol.table import ClientRequest
+from protocol.v2 import server as wire
+from protocol.v2 import thread_open
 from protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams
-from protocol.v2.server import (
-    INITIALIZE,
-    ClientInfo,
-    InitializeCapabilities,
-    InitializeParams,
-    InitializeResponse,
-)
 from protocol.v2.thread import Thread
-from protocol.v2.thread_open import (
-    THREAD_RESUME,
-    THREAD_START,
-    OpenedThread,
-    ThreadResumeParams,
-    ThreadStartParams,
-)
 from protocol.v2.thread_store import THREAD_LIST, ThreadListParams
 
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
-Opened = TypeVar("Opened", bound=OpenedThread)
+Opened = TypeVar("Opened", bound=thread_open.OpenedThread)
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -54,7 +42,7 @@ class ConnectOptions(TypedDict, total=False):
     on_warning: OnWarning
     """Receives the warnings that no stream has (a misspelt setting, an MCP server that does not start, a home that
     cannot be written); without one they are logged."""
-    client: ClientInfo | None
+    client: wire.ClientInfo | None
 
 
 STARTS_WITHIN = 60.0
@@ -67,7 +55,9 @@ CLOSES_WITHIN = 5.0
 class AppServer:
     """A server that is connected. `info` is what it said about itself."""
 
-    def __init__(self, connection: ServerConnection, feeds: ServerFeeds, info: InitializeResponse) -> None:
+    def __init__(
+        self, connection: ServerConnection, feeds: ServerFeeds, info: wire.InitializeResponse
+    ) -> None:
         """Use `spawn` or `connect`."""
         self._connection, self._feeds, self.info = connection, feeds, info
 
@@ -126,8 +116,8 @@ class AppServer:
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
     ) -> ThreadHandle:
         """Start a new thread. What is not given comes from the server's configuration."""
-        params = parameters(ThreadStartParams, StartOptions, options)
-        return await self._open(THREAD_START, params, on_approval)
+        params = parameters(thread_open.ThreadStartParams, StartOptions, options)
+        return await self._open(thread_open.THREAD_START, params, on_approval)
 
     async def resume_thread(
         self,
@@ -142,8 +132,8 @@ class AppServer:
         Requests that are still open are asked again.
         """
         known = {"thread_id": thread_id, "exclude_turns": not turns}
-        params = parameters(ThreadResumeParams, OpenOptions, options, **known)
-        return await self._open(THREAD_RESUME, params, on_approval)
+        params = parameters(thread_open.ThreadResumeParams, OpenOptions, options, **known)
+        return await self._open(thread_open.THREAD_RESUME, params, on_approval)
 
     async def _open(
         self, row: ClientRequest[P, Opened], params: P, on_approval: ApprovalHandler | None
@@ -194,12 +184,14 @@ class AppServer:
         return await self._connection.request_raw(method, params)
 
 
-async def _initialize(connection: ServerConnection, client: ClientInfo | None) -> InitializeResponse:
-    info = client or ClientInfo(name="app-server-client", version=__version__)
-    capabilities = InitializeCapabilities(experimental_api=True)
-    params = InitializeParams(client_info=info, capabilities=capabilities)
+async def _initialize(
+    connection: ServerConnection, client: wire.ClientInfo | None
+) -> wire.InitializeResponse:
+    info = client or wire.ClientInfo(name="app-server-client", version=__version__)
+    capabilities = wire.InitializeCapabilities(experimental_api=True)
+    params = wire.InitializeParams(client_info=info, capabilities=capabilities)
     with anyio.move_on_after(STARTS_WITHIN):
-        response = await connection.request(INITIALIZE, params)
+        response = await connection.request(wire.INITIALIZE, params)
         connection.notify(INITIALIZED)
         return response
     raise ServerEnded(f"the server did not answer within {STARTS_WITHIN:g} s")

@@ -13,44 +13,13 @@ from msgspec import Struct
 from protocol.base import WireModel
 from protocol.reading import read
 from protocol.structs import Json
-from protocol.v2.approval import (
-    ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
-    ITEM_FILE_CHANGE_REQUEST_APPROVAL,
-    ITEM_PERMISSIONS_REQUEST_APPROVAL,
-    AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
-    CommandExecutionApprovalDecision,
-    CommandExecutionRequestApprovalParams,
-    CommandExecutionRequestApprovalResponse,
-    ExecpolicyAmendment,
-    FileChangeApprovalDecision,
-    FileChangeRequestApprovalParams,
-    FileChangeRequestApprovalResponse,
-    PermissionGrantScope,
-    PermissionsRequestApprovalParams,
-    PermissionsRequestApprovalResponse,
-)
+from protocol.v2 import approval, question
 from protocol.v2.item_parts import (
     DynamicToolCallOutputContentItem,
     FileUpdateChange,
     InputTextDynamicToolCallOutputContentItem,
 )
 from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
-from protocol.v2.question import (
-    ITEM_TOOL_CALL,
-    ITEM_TOOL_REQUEST_USER_INPUT,
-    MCP_SERVER_ELICITATION_REQUEST,
-    DynamicToolCallParams,
-    DynamicToolCallResponse,
-    FormElicitation,
-    McpServerElicitation,
-    McpServerElicitationAction,
-    McpServerElicitationRequestParams,
-    McpServerElicitationRequestResponse,
-    ToolRequestUserInputAnswer,
-    ToolRequestUserInputParams,
-    ToolRequestUserInputQuestion,
-    ToolRequestUserInputResponse,
-)
 
 
 class ApprovalReply(Struct, frozen=True):
@@ -93,28 +62,28 @@ class ActionRequest(AskedRequest[R], Generic[R], frozen=True):
         return self.params.reason
 
     def accept(self) -> ApprovalReply:
-        return self._decided(FileChangeApprovalDecision.ACCEPT)
+        return self._decided(approval.FileChangeApprovalDecision.ACCEPT)
 
     def accept_for_thread(self) -> ApprovalReply:
         """Accept, and do not ask for the same again in this thread."""
-        return self._decided(FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
+        return self._decided(approval.FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
 
     def decline(self) -> ApprovalReply:
         """Refuse this; the turn goes on."""
-        return self._decided(FileChangeApprovalDecision.DECLINE)
+        return self._decided(approval.FileChangeApprovalDecision.DECLINE)
 
     def cancel(self) -> ApprovalReply:
         """Refuse this, and end the turn."""
-        return self._decided(FileChangeApprovalDecision.CANCEL)
+        return self._decided(approval.FileChangeApprovalDecision.CANCEL)
 
-    def _decided(self, decision: CommandExecutionApprovalDecision) -> ApprovalReply:
+    def _decided(self, decision: approval.CommandExecutionApprovalDecision) -> ApprovalReply:
         return ApprovalReply(type(self).response(decision=decision))
 
 
-class CommandApprovalRequest(ActionRequest[CommandExecutionRequestApprovalParams], frozen=True):
+class CommandApprovalRequest(ActionRequest[approval.CommandExecutionRequestApprovalParams], frozen=True):
     """May a command run? `command` is one line, quoted for a shell; `item` is the command as it was started."""
 
-    response = CommandExecutionRequestApprovalResponse
+    response = approval.CommandExecutionRequestApprovalResponse
     item: CommandExecutionThreadItem | None = None
 
     @property
@@ -134,18 +103,18 @@ class CommandApprovalRequest(ActionRequest[CommandExecutionRequestApprovalParams
         """Accept, and store the proposed rule. Raises ValueError where none was proposed."""
         if not self.proposed_rule:
             raise ValueError("the server proposed no rule for this command")
-        amendment = ExecpolicyAmendment(execpolicy_amendment=self.proposed_rule)
+        amendment = approval.ExecpolicyAmendment(execpolicy_amendment=self.proposed_rule)
         return self._decided(
-            AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
+            approval.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
                 accept_with_execpolicy_amendment=amendment
             )
         )
 
 
-class PatchApprovalRequest(ActionRequest[FileChangeRequestApprovalParams], frozen=True):
+class PatchApprovalRequest(ActionRequest[approval.FileChangeRequestApprovalParams], frozen=True):
     """May files change? `item` is the patch as it was started."""
 
-    response = FileChangeRequestApprovalResponse
+    response = approval.FileChangeRequestApprovalResponse
     item: FileChangeThreadItem | None = None
 
     @property
@@ -153,7 +122,7 @@ class PatchApprovalRequest(ActionRequest[FileChangeRequestApprovalParams], froze
         return self.item.changes if self.item else ()
 
 
-class PermissionsApprovalRequest(AskedRequest[PermissionsRequestApprovalParams], frozen=True):
+class PermissionsApprovalRequest(AskedRequest[approval.PermissionsRequestApprovalParams], frozen=True):
     """May a turn have more than its sandbox gives? `params.permissions` says what."""
 
     @property
@@ -168,34 +137,34 @@ class PermissionsApprovalRequest(AskedRequest[PermissionsRequestApprovalParams],
         return self._granted("session")
 
     def decline(self) -> ApprovalReply:
-        return ApprovalReply(PermissionsRequestApprovalResponse(permissions={}))
+        return ApprovalReply(approval.PermissionsRequestApprovalResponse(permissions={}))
 
-    def _granted(self, scope: PermissionGrantScope) -> ApprovalReply:
+    def _granted(self, scope: approval.PermissionGrantScope) -> ApprovalReply:
         asked = self.params.permissions
         granted = {key: asked[key] for key in ("network", "fileSystem") if asked.get(key) is not None}
-        return ApprovalReply(PermissionsRequestApprovalResponse(permissions=granted, scope=scope))
+        return ApprovalReply(approval.PermissionsRequestApprovalResponse(permissions=granted, scope=scope))
 
 
-class UserQuestionsRequest(AskedRequest[ToolRequestUserInputParams], frozen=True):
+class UserQuestionsRequest(AskedRequest[question.ToolRequestUserInputParams], frozen=True):
     """The model asks the user."""
 
     @property
-    def questions(self) -> tuple[ToolRequestUserInputQuestion, ...]:
+    def questions(self) -> tuple[question.ToolRequestUserInputQuestion, ...]:
         return self.params.questions
 
     def answer(self, answers: Mapping[str, str | Sequence[str]]) -> ApprovalReply:
         """Answer by the ids of the questions: a label of an option, or free text; several as a sequence."""
         given = {
-            id: ToolRequestUserInputAnswer(answers=(text,) if isinstance(text, str) else tuple(text))
+            id: question.ToolRequestUserInputAnswer(answers=(text,) if isinstance(text, str) else tuple(text))
             for id, text in answers.items()
         }
-        return ApprovalReply(ToolRequestUserInputResponse(answers=given))
+        return ApprovalReply(question.ToolRequestUserInputResponse(answers=given))
 
     def decline(self) -> ApprovalReply:
         return self.answer({})
 
 
-class McpElicitationRequest(AskedRequest[McpServerElicitation], frozen=True):
+class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=True):
     """An MCP server asks the user for values or to visit a page, or one of its tools wants to run."""
 
     @property
@@ -205,7 +174,7 @@ class McpElicitationRequest(AskedRequest[McpServerElicitation], frozen=True):
     @property
     def schema(self) -> Json:
         """Return the JSON Schema of the values that are asked for, None for a page to visit."""
-        return self.params.requested_schema if isinstance(self.params, FormElicitation) else None
+        return self.params.requested_schema if isinstance(self.params, question.FormElicitation) else None
 
     def accept(self, content: Json = None) -> ApprovalReply:
         """Accept, with the values that the schema asks for."""
@@ -217,11 +186,11 @@ class McpElicitationRequest(AskedRequest[McpServerElicitation], frozen=True):
     def cancel(self) -> ApprovalReply:
         return self._acted("cancel")
 
-    def _acted(self, action: McpServerElicitationAction, content: Json = None) -> ApprovalReply:
-        return ApprovalReply(McpServerElicitationRequestResponse(action=action, content=content))
+    def _acted(self, action: question.McpServerElicitationAction, content: Json = None) -> ApprovalReply:
+        return ApprovalReply(question.McpServerElicitationRequestResponse(action=action, content=content))
 
 
-class ClientToolRequest(AskedRequest[DynamicToolCallParams], frozen=True):
+class ClientToolRequest(AskedRequest[question.DynamicToolCallParams], frozen=True):
     """The model calls a tool of the client (`dynamic_tools` of a thread)."""
 
     @property
@@ -249,7 +218,7 @@ class ClientToolRequest(AskedRequest[DynamicToolCallParams], frozen=True):
             InputTextDynamicToolCallOutputContentItem(text=each) if isinstance(each, str) else each
             for each in content
         )
-        return ApprovalReply(DynamicToolCallResponse(content_items=items, success=success))
+        return ApprovalReply(question.DynamicToolCallResponse(content_items=items, success=success))
 
 
 ApprovalRequest: TypeAlias = (
@@ -269,22 +238,24 @@ def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | 
     Raises pydantic's ValidationError.
     """
     match method:
-        case ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL.method:
-            command = read(CommandExecutionRequestApprovalParams, params)
+        case approval.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL.method:
+            command = read(approval.CommandExecutionRequestApprovalParams, params)
             return CommandApprovalRequest(
                 command, item if isinstance(item, CommandExecutionThreadItem) else None
             )
-        case ITEM_FILE_CHANGE_REQUEST_APPROVAL.method:
-            patch = read(FileChangeRequestApprovalParams, params)
+        case approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL.method:
+            patch = read(approval.FileChangeRequestApprovalParams, params)
             return PatchApprovalRequest(patch, item if isinstance(item, FileChangeThreadItem) else None)
-        case ITEM_PERMISSIONS_REQUEST_APPROVAL.method:
-            return PermissionsApprovalRequest(read(PermissionsRequestApprovalParams, params))
-        case ITEM_TOOL_REQUEST_USER_INPUT.method:
-            return UserQuestionsRequest(read(ToolRequestUserInputParams, params))
-        case MCP_SERVER_ELICITATION_REQUEST.method:
-            return McpElicitationRequest(McpServerElicitationRequestParams.model_validate(params).root)
-        case ITEM_TOOL_CALL.method:
-            return ClientToolRequest(read(DynamicToolCallParams, params))
+        case approval.ITEM_PERMISSIONS_REQUEST_APPROVAL.method:
+            return PermissionsApprovalRequest(read(approval.PermissionsRequestApprovalParams, params))
+        case question.ITEM_TOOL_REQUEST_USER_INPUT.method:
+            return UserQuestionsRequest(read(question.ToolRequestUserInputParams, params))
+        case question.MCP_SERVER_ELICITATION_REQUEST.method:
+            return McpElicitationRequest(
+                question.McpServerElicitationRequestParams.model_validate(params).root
+            )
+        case question.ITEM_TOOL_CALL.method:
+            return ClientToolRequest(read(question.DynamicToolCallParams, params))
         case _:
             return None
 

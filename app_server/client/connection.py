@@ -21,19 +21,8 @@ from app_server.client.link import ServerLink
 from app_server.rpc.errors import RpcError
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Oversized, TransportClosed
+from protocol import jsonrpc
 from protocol.base import WireModel
-from protocol.jsonrpc import (
-    ErrorAnswer,
-    Message,
-    Notification,
-    ParseError,
-    Request,
-    RequestId,
-    Response,
-    dump_notification,
-    dump_request,
-    parse_message,
-)
 from protocol.reading import read
 from protocol.structs import Json, Written
 from protocol.table import ClientRequest
@@ -56,7 +45,7 @@ class Receiver(Protocol):
 
     def notified(self, method: str, params: Json) -> None: ...
 
-    def asked(self, id: RequestId, method: str, params: Json) -> None:
+    def asked(self, id: jsonrpc.RequestId, method: str, params: Json) -> None:
         """Take a request of the server, and see that it is answered."""
         ...
 
@@ -79,7 +68,7 @@ class ServerConnection:
         self._link, self._receiver = link, receiver
         self._outgoing = Outgoing(link.write, UNSENT_BYTES)
         self._next_id = 0
-        self._sent: dict[RequestId, SentRequest] = {}
+        self._sent: dict[jsonrpc.RequestId, SentRequest] = {}
         self._error: ServerEnded | None = None
         self._ended = anyio.Event()
 
@@ -142,7 +131,7 @@ class ServerConnection:
         id = self._next_id
         self._next_id += 1
         sent = self._sent[id] = SentRequest(method, on_result)
-        self._outgoing.send(dump_request(id, method, _dumped(params)))
+        self._outgoing.send(jsonrpc.dump_request(id, method, _dumped(params)))
         return sent
 
     def send_and_forget(self, method: str, params: Json) -> None:
@@ -151,12 +140,12 @@ class ServerConnection:
             self._send(method, params, lambda _: None)
 
     def notify(self, method: str) -> None:
-        self._outgoing.send(dump_notification(method))
+        self._outgoing.send(jsonrpc.dump_notification(method))
 
-    def respond(self, id: RequestId, result: Written) -> None:
+    def respond(self, id: jsonrpc.RequestId, result: Written) -> None:
         self._outgoing.respond(id, result.to_json())
 
-    def refuse(self, id: RequestId, error: RpcError) -> None:
+    def refuse(self, id: jsonrpc.RequestId, error: RpcError) -> None:
         self._outgoing.fail(id, error)
 
     # --- the two tasks
@@ -203,26 +192,26 @@ class ServerConnection:
         if not line or line.isspace():
             return
         try:
-            self._dispatch(parse_message(line))
-        except ParseError as error:
+            self._dispatch(jsonrpc.parse_message(line))
+        except jsonrpc.ParseError as error:
             log.warning("the server sent a line that is no message: %s", error.message)
 
-    def _dispatch(self, message: Message) -> None:
+    def _dispatch(self, message: jsonrpc.Message) -> None:
         match message:
-            case Notification(method, params):
+            case jsonrpc.Notification(method, params):
                 self._receiver.notified(method, params)
-            case Request(id, method, params):
+            case jsonrpc.Request(id, method, params):
                 self._receiver.asked(id, method, params)
-            case Response(id, result):
+            case jsonrpc.Response(id, result):
                 self._settle(id, lambda sent: sent.on_result(result))
-            case ErrorAnswer(id, code, text, data):
+            case jsonrpc.ErrorAnswer(id, code, text, data):
 
                 def refuse(sent: SentRequest) -> None:
                     sent.error = RequestRefused(sent.method, code, text, data)
 
                 self._settle(id, refuse)
 
-    def _settle(self, id: RequestId, answer: Callable[[SentRequest], None]) -> None:
+    def _settle(self, id: jsonrpc.RequestId, answer: Callable[[SentRequest], None]) -> None:
         sent = self._sent.pop(id, None)
         if sent is None:
             log.info("the server answered a request that is not open: id %s", id)

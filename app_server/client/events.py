@@ -17,40 +17,6 @@ from protocol.reading import read
 from protocol.structs import Json, Struct, Written
 from protocol.table import AnyServerNotification, ServerNotification
 from protocol.v2 import item_events, server, settings, thread, turn
-from protocol.v2.item_events import (
-    AgentMessageDeltaNotification,
-    CommandExecutionOutputDeltaNotification,
-    ItemCompletedNotification,
-    ItemStartedNotification,
-    PlanDeltaNotification,
-    ReasoningSummaryPartAddedNotification,
-    ReasoningSummaryTextDeltaNotification,
-    ReasoningTextDeltaNotification,
-    ServerRequestResolvedNotification,
-    TerminalInteractionNotification,
-)
-from protocol.v2.server import (
-    ConfigWarningNotification,
-    DeprecationNoticeNotification,
-    ErrorNotification,
-    WarningNotification,
-)
-from protocol.v2.settings import ThreadSettingsUpdatedNotification
-from protocol.v2.thread import (
-    McpServerStartupState,
-    McpServerStatusUpdatedNotification,
-    ThreadArchivedNotification,
-    ThreadClosedNotification,
-    ThreadDeletedNotification,
-    ThreadGoalClearedNotification,
-    ThreadGoalUpdatedNotification,
-    ThreadNameUpdatedNotification,
-    ThreadRevertedNotification,
-    ThreadStartedNotification,
-    ThreadStatusChangedNotification,
-    ThreadTokenUsageUpdatedNotification,
-    ThreadUnarchivedNotification,
-)
 from protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,
@@ -73,11 +39,11 @@ class DeltasDropped(msgspec.Struct, frozen=True):
 
 
 Delta: TypeAlias = (
-    AgentMessageDeltaNotification
-    | PlanDeltaNotification
-    | ReasoningSummaryTextDeltaNotification
-    | ReasoningTextDeltaNotification
-    | CommandExecutionOutputDeltaNotification
+    item_events.AgentMessageDeltaNotification
+    | item_events.PlanDeltaNotification
+    | item_events.ReasoningSummaryTextDeltaNotification
+    | item_events.ReasoningTextDeltaNotification
+    | item_events.CommandExecutionOutputDeltaNotification
 )
 """A piece of text of an item."""
 
@@ -85,29 +51,29 @@ DELTAS = get_args(Delta)
 
 ThreadEvent: TypeAlias = (
     Delta
-    | ItemStartedNotification
-    | ItemCompletedNotification
-    | ReasoningSummaryPartAddedNotification
-    | TerminalInteractionNotification
-    | ServerRequestResolvedNotification
+    | item_events.ItemStartedNotification
+    | item_events.ItemCompletedNotification
+    | item_events.ReasoningSummaryPartAddedNotification
+    | item_events.TerminalInteractionNotification
+    | item_events.ServerRequestResolvedNotification
     | TurnStartedNotification
     | TurnCompletedNotification
     | TurnDiffUpdatedNotification
     | TurnPlanUpdatedNotification
-    | ErrorNotification
-    | WarningNotification
-    | ThreadStartedNotification
-    | ThreadStatusChangedNotification
-    | ThreadTokenUsageUpdatedNotification
-    | ThreadSettingsUpdatedNotification
-    | ThreadNameUpdatedNotification
-    | ThreadGoalUpdatedNotification
-    | ThreadGoalClearedNotification
-    | ThreadArchivedNotification
-    | ThreadUnarchivedNotification
-    | ThreadRevertedNotification
-    | ThreadClosedNotification
-    | ThreadDeletedNotification
+    | server.ErrorNotification
+    | server.WarningNotification
+    | thread.ThreadStartedNotification
+    | thread.ThreadStatusChangedNotification
+    | thread.ThreadTokenUsageUpdatedNotification
+    | settings.ThreadSettingsUpdatedNotification
+    | thread.ThreadNameUpdatedNotification
+    | thread.ThreadGoalUpdatedNotification
+    | thread.ThreadGoalClearedNotification
+    | thread.ThreadArchivedNotification
+    | thread.ThreadUnarchivedNotification
+    | thread.ThreadRevertedNotification
+    | thread.ThreadClosedNotification
+    | thread.ThreadDeletedNotification
     | RawNotification
     | DeltasDropped
 )
@@ -143,14 +109,16 @@ def method_of(kind: type[Struct]) -> str | None:
 def warning_text(event: ServerEvent) -> str | None:
     """Return what an event warns of, for a person; None where it is no warning."""
     match event:
-        case WarningNotification(message=message):
+        case server.WarningNotification(message=message):
             return message
-        case ConfigWarningNotification(summary=summary, details=details, path=path, range=place):
+        case server.ConfigWarningNotification(summary=summary, details=details, path=path, range=place):
             where = f"{path}:{place.start.line}: " if path and place else ""
             return where + " ".join(filter(None, (summary, details)))
-        case DeprecationNoticeNotification(summary=summary, details=details):
+        case server.DeprecationNoticeNotification(summary=summary, details=details):
             return " ".join(filter(None, (summary, details)))
-        case McpServerStatusUpdatedNotification(name=name, status=McpServerStartupState.FAILED, error=why):
+        case thread.McpServerStatusUpdatedNotification(
+            name=name, status=thread.McpServerStartupState.FAILED, error=why
+        ):
             return f"the MCP server {name} did not start: {why or 'the reason is not known'}"
         case _:
             return None

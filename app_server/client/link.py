@@ -20,16 +20,10 @@ from anyio.abc import ByteReceiveStream, Process
 from msgspec import Struct
 
 from app_server.client.failures import ServerEnded
-from app_server.transport.framing import (
-    DEFAULT_LINE_LIMIT,
-    LineDecoder,
-    Oversized,
-    Transport,
-    TransportClosed,
-)
+from app_server.transport import framing
 
 
-class ServerLink(Transport, Protocol):
+class ServerLink(framing.Transport, Protocol):
     """An open connection to one server."""
 
     async def close(self) -> None:
@@ -124,8 +118,8 @@ class ProcessLink:
     def pid(self) -> int:
         return self._process.pid
 
-    async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
-        decoder = LineDecoder(DEFAULT_LINE_LIMIT)
+    async def lines(self) -> AsyncIterator[list[bytes | framing.Oversized]]:
+        decoder = framing.LineDecoder(framing.DEFAULT_LINE_LIMIT)
         async for data in _chunks(self._stdout):
             if lines := decoder.feed(data):
                 yield lines
@@ -134,13 +128,13 @@ class ProcessLink:
         try:
             await self._stdin.send(data)
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise TransportClosed from error
+            raise framing.TransportClosed from error
 
     async def close(self) -> None:
         await self._stdin.aclose()
 
     async def read_stderr(self) -> None:
-        decoder = LineDecoder(1 << 20)
+        decoder = framing.LineDecoder(1 << 20)
         async for data in _chunks(self._stderr):
             for line in decoder.feed(data):
                 self._log(line)
@@ -148,7 +142,7 @@ class ProcessLink:
             self._log(rest)
         self._stderr_ended.set()
 
-    def _log(self, line: bytes | Oversized) -> None:
+    def _log(self, line: bytes | framing.Oversized) -> None:
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else "(a line over 1 MiB)"
         self._last_lines.append(text[:LONGEST_STDERR_LINE])
         if self._on_stderr is not None:

@@ -15,33 +15,9 @@ from app_server.client.feeds import ServerFeeds
 from app_server.client.options import ForkOptions, Prompt, TurnOptions, parameters, parts_of
 from app_server.client.turn_handle import OutputModel, TurnHandle, TurnResult, parsed_json
 from protocol.structs import Json
+from protocol.v2 import thread_open, thread_store, thread_work
+from protocol.v2 import turn as wire
 from protocol.v2.thread import Thread
-from protocol.v2.thread_open import (
-    THREAD_FORK,
-    THREAD_UNSUBSCRIBE,
-    OpenedThread,
-    ThreadForkParams,
-    ThreadForkResponse,
-    ThreadUnsubscribeParams,
-)
-from protocol.v2.thread_store import (
-    THREAD_ARCHIVE,
-    THREAD_NAME_SET,
-    THREAD_READ,
-    ThreadArchiveParams,
-    ThreadReadParams,
-    ThreadSetNameParams,
-)
-from protocol.v2.thread_work import THREAD_COMPACT_START, ThreadCompactStartParams
-from protocol.v2.turn import (
-    TURN_INTERRUPT,
-    TURN_START,
-    TURN_STEER,
-    TurnInterruptParams,
-    TurnStartParams,
-    TurnStartResponse,
-    TurnSteerParams,
-)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -53,7 +29,7 @@ class ThreadHandle:
         self,
         connection: ServerConnection,
         feeds: ServerFeeds,
-        opened: OpenedThread,
+        opened: thread_open.OpenedThread,
         on_approval: ApprovalHandler | None,
     ) -> None:
         """Make it while the answer that opened the thread is received, so that no event is missed."""
@@ -111,18 +87,18 @@ class ThreadHandle:
 
     async def _begin(self, prompt: Prompt, options: TurnOptions, queue: EventQueue | None) -> TurnHandle:
         own = {"thread_id": self.id, "input": parts_of(prompt)}
-        params = parameters(TurnStartParams, TurnOptions, options, **own)
+        params = parameters(wire.TurnStartParams, TurnOptions, options, **own)
         made: list[TurnHandle] = []
 
-        def begun(response: TurnStartResponse) -> None:
+        def begun(response: wire.TurnStartResponse) -> None:
             progress = self._feed.follow(response.turn.id, queue)
             made.append(TurnHandle(self._connection, self.id, progress))
 
-        def unwanted(response: TurnStartResponse) -> None:
-            end = TurnInterruptParams(thread_id=self.id, turn_id=response.turn.id)
-            self._connection.send_and_forget(TURN_INTERRUPT.method, chosen_fields(end))
+        def unwanted(response: wire.TurnStartResponse) -> None:
+            end = wire.TurnInterruptParams(thread_id=self.id, turn_id=response.turn.id)
+            self._connection.send_and_forget(wire.TURN_INTERRUPT.method, chosen_fields(end))
 
-        await self._connection.request(TURN_START, params, received=begun, late=unwanted)
+        await self._connection.request(wire.TURN_START, params, received=begun, late=unwanted)
         return made[0]
 
     def turn(self, turn_id: str) -> TurnHandle:
@@ -140,12 +116,12 @@ class ThreadHandle:
 
     async def steer(self, prompt: Prompt) -> None:
         """Say something to the turn that runs. Raises RequestRefused if none does."""
-        params = TurnSteerParams(
+        params = wire.TurnSteerParams(
             thread_id=self.id,
             input=parts_of(prompt),
             expected_turn_id=self._feed.running_turn or "",
         )
-        await self._connection.request(TURN_STEER, params)
+        await self._connection.request(wire.TURN_STEER, params)
 
     async def interrupt(self) -> None:
         """End the turn that runs, if there is one."""
@@ -158,39 +134,47 @@ class ThreadHandle:
     ) -> ThreadHandle:
         """Open a thread that begins as a copy of this one."""
         own = {"thread_id": self.id, "exclude_turns": True}
-        params = parameters(ThreadForkParams, ForkOptions, options, **own)
+        params = parameters(thread_open.ThreadForkParams, ForkOptions, options, **own)
         made: list[ThreadHandle] = []
 
-        def opened(response: ThreadForkResponse) -> None:
+        def opened(response: thread_open.ThreadForkResponse) -> None:
             handler = on_approval or self._feed.on_approval
             made.append(ThreadHandle(self._connection, self._feeds, response, handler))
 
-        await self._connection.request(THREAD_FORK, params, received=opened)
+        await self._connection.request(thread_open.THREAD_FORK, params, received=opened)
         return made[0]
 
     async def compact(self) -> TurnResult[None]:
         """Replace the model's history by a summary, which is a turn of its own. Cancelling this interrupts it."""
         coming = self._feed.next_turn()
-        await self._connection.request(THREAD_COMPACT_START, ThreadCompactStartParams(thread_id=self.id))
+        await self._connection.request(
+            thread_work.THREAD_COMPACT_START, thread_work.ThreadCompactStartParams(thread_id=self.id)
+        )
         progress = await coming.wait()
         return await _whole(TurnHandle(self._connection, self.id, progress))
 
     async def read(self, *, turns: bool = True) -> Thread:
         """Read the thread as it is stored, with its turns."""
-        params = ThreadReadParams(thread_id=self.id, include_turns=turns)
-        return (await self._connection.request(THREAD_READ, params)).thread
+        params = thread_store.ThreadReadParams(thread_id=self.id, include_turns=turns)
+        return (await self._connection.request(thread_store.THREAD_READ, params)).thread
 
     async def set_name(self, name: str) -> None:
-        await self._connection.request(THREAD_NAME_SET, ThreadSetNameParams(thread_id=self.id, name=name))
+        await self._connection.request(
+            thread_store.THREAD_NAME_SET, thread_store.ThreadSetNameParams(thread_id=self.id, name=name)
+        )
 
     async def archive(self) -> None:
         """End the thread and take it out of the list."""
-        await self._connection.request(THREAD_ARCHIVE, ThreadArchiveParams(thread_id=self.id))
+        await self._connection.request(
+            thread_store.THREAD_ARCHIVE, thread_store.ThreadArchiveParams(thread_id=self.id)
+        )
         self._feeds.drop(self.id)
 
     async def close(self) -> None:
         """Receive nothing more of the thread. It stays stored; a turn of it goes on."""
-        await self._connection.request(THREAD_UNSUBSCRIBE, ThreadUnsubscribeParams(thread_id=self.id))
+        await self._connection.request(
+            thread_open.THREAD_UNSUBSCRIBE, thread_open.ThreadUnsubscribeParams(thread_id=self.id)
+        )
         self._feeds.drop(self.id)
 
 

@@ -17,18 +17,11 @@ from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError, OutputInvalid, TurnFailed
 from app_server.client.options import Prompt, parts_of
 from protocol.structs import Json
+from protocol.v2 import turn as wire
 from protocol.v2.item_events import ItemCompletedNotification
 from protocol.v2.items import AgentMessageThreadItem, MessagePhase, ThreadItem
 from protocol.v2.server import ErrorNotification, TurnError
 from protocol.v2.thread import ThreadTokenUsageUpdatedNotification, TokenUsageBreakdown
-from protocol.v2.turn import (
-    TURN_INTERRUPT,
-    TURN_STEER,
-    TurnCompletedNotification,
-    TurnInterruptParams,
-    TurnStatus,
-    TurnSteerParams,
-)
 
 T = TypeVar("T")
 
@@ -37,7 +30,7 @@ class TurnResult(Struct, Generic[T], frozen=True):
     """What came of a turn. `usage` counts the tokens of this turn alone; None if no request of it was counted."""
 
     turn_id: str
-    status: TurnStatus
+    status: wire.TurnStatus
     items: tuple[ThreadItem, ...]
     usage: TokenUsageBreakdown | None = None
     error: TurnError | None = None
@@ -54,7 +47,7 @@ class TurnResult(Struct, Generic[T], frozen=True):
 
     @property
     def completed(self) -> bool:
-        return self.status is TurnStatus.COMPLETED
+        return self.status is wire.TurnStatus.COMPLETED
 
     @property
     def output(self) -> T:
@@ -72,7 +65,7 @@ class TurnProgress:
 
     def __init__(self, turn_id: str) -> None:
         self.turn_id = turn_id
-        self.status = TurnStatus.IN_PROGRESS
+        self.status = wire.TurnStatus.IN_PROGRESS
         self._items: list[ThreadItem] = []
         self._before: TokenUsageBreakdown | None = None
         self._total: TokenUsageBreakdown | None = None
@@ -84,7 +77,7 @@ class TurnProgress:
 
     @property
     def running(self) -> bool:
-        return self.status is TurnStatus.IN_PROGRESS
+        return self.status is wire.TurnStatus.IN_PROGRESS
 
     def observe(self, event: ServerEvent) -> None:
         match event:
@@ -96,9 +89,9 @@ class TurnProgress:
                 self._total = usage.total
             case ErrorNotification(error=error, will_retry=False):
                 self._error = error
-            case TurnCompletedNotification(turn=turn):
+            case wire.TurnCompletedNotification(turn=turn):
                 self.status = turn.status
-                self._error = turn.error or (self._error if turn.status is TurnStatus.FAILED else None)
+                self._error = turn.error or (self._error if turn.status is wire.TurnStatus.FAILED else None)
                 self._over.set()
                 self._ended.set()
             case _:
@@ -163,13 +156,15 @@ class TurnHandle:
 
     async def steer(self, prompt: Prompt) -> None:
         """Say something to the turn while it runs. Raises RequestRefused if it has ended."""
-        params = TurnSteerParams(thread_id=self.thread_id, input=parts_of(prompt), expected_turn_id=self.id)
-        await self._connection.request(TURN_STEER, params)
+        params = wire.TurnSteerParams(
+            thread_id=self.thread_id, input=parts_of(prompt), expected_turn_id=self.id
+        )
+        await self._connection.request(wire.TURN_STEER, params)
 
     async def interrupt(self) -> None:
         """End the turn; its result then has the status `interrupted`."""
         await self._connection.request(
-            TURN_INTERRUPT, TurnInterruptParams(thread_id=self.thread_id, turn_id=self.id)
+            wire.TURN_INTERRUPT, wire.TurnInterruptParams(thread_id=self.thread_id, turn_id=self.id)
         )
 
     async def abandon(self) -> None:

@@ -22,18 +22,9 @@ from app_server.client.event_stream import TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.turn_handle import TurnResult
 from app_server.demo.screen import DemoStopped, Person, Screen
-from protocol.v2.item_events import (
-    AgentMessageDeltaNotification,
-    ItemCompletedNotification,
-    ItemStartedNotification,
-)
+from protocol.v2 import item_events
+from protocol.v2 import items as wire
 from protocol.v2.item_parts import PatchApplyStatus
-from protocol.v2.items import (
-    AgentMessageThreadItem,
-    CommandExecutionThreadItem,
-    FileChangeThreadItem,
-    ThreadItem,
-)
 from protocol.v2.server import ErrorNotification, WarningNotification
 from protocol.v2.thread import ThreadTokenUsage, ThreadTokenUsageUpdatedNotification
 from protocol.v2.turn import TurnDiffUpdatedNotification
@@ -52,7 +43,7 @@ class PlayedTurn(Struct):
     asked: dict[str, ApprovalRequest] = msgspec.field(default_factory=dict)
     """The approval requests by item."""
     approved: dict[str, bool] = msgspec.field(default_factory=dict)
-    ended: dict[str, ThreadItem] = msgspec.field(default_factory=dict)
+    ended: dict[str, wire.ThreadItem] = msgspec.field(default_factory=dict)
     """How items ended, by their ids."""
     diff: str = ""
     usage: ThreadTokenUsage | None = None
@@ -60,15 +51,15 @@ class PlayedTurn(Struct):
 
     @property
     def messages(self) -> list[str]:
-        return [item.text for item in self.ended.values() if isinstance(item, AgentMessageThreadItem)]
+        return [item.text for item in self.ended.values() if isinstance(item, wire.AgentMessageThreadItem)]
 
-    def command(self, id: str) -> CommandExecutionThreadItem | None:
+    def command(self, id: str) -> wire.CommandExecutionThreadItem | None:
         item = self.ended.get(id)
-        return item if isinstance(item, CommandExecutionThreadItem) else None
+        return item if isinstance(item, wire.CommandExecutionThreadItem) else None
 
-    def patch(self, id: str) -> FileChangeThreadItem | None:
+    def patch(self, id: str) -> wire.FileChangeThreadItem | None:
         item = self.ended.get(id)
-        return item if isinstance(item, FileChangeThreadItem) else None
+        return item if isinstance(item, wire.FileChangeThreadItem) else None
 
 
 class TurnRecorder:
@@ -119,12 +110,12 @@ class TurnRecorder:
     def _show(self, event: ThreadEvent) -> None:
         seen, screen = self._seen, self._screen
         match event:
-            case AgentMessageDeltaNotification(delta=text):
+            case item_events.AgentMessageDeltaNotification(delta=text):
                 seen.deltas.append(text)
                 screen.word(text)
-            case ItemStartedNotification(item=CommandExecutionThreadItem(command=command)):
+            case item_events.ItemStartedNotification(item=wire.CommandExecutionThreadItem(command=command)):
                 screen.command(shlex.split(command))
-            case ItemCompletedNotification(item=item):
+            case item_events.ItemCompletedNotification(item=item):
                 seen.ended[item.id] = item
                 self._item(item)
             case TurnDiffUpdatedNotification(diff=diff):
@@ -138,12 +129,12 @@ class TurnRecorder:
             case _:
                 pass
 
-    def _item(self, item: ThreadItem) -> None:
+    def _item(self, item: wire.ThreadItem) -> None:
         match item:
-            case CommandExecutionThreadItem():
+            case wire.CommandExecutionThreadItem():
                 ending = "was not run" if item.exit_code is None else f"exit code {item.exit_code}"
                 self._screen.output(item.aggregated_output or "", ending)
-            case FileChangeThreadItem():
+            case wire.FileChangeThreadItem():
                 applied = item.status is PatchApplyStatus.COMPLETED
                 self._screen.output("", "applied" if applied else "not applied")
             case _:

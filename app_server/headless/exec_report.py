@@ -12,14 +12,8 @@ from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.turn_handle import TurnResult
 from protocol.policy import kebab
 from protocol.structs import Json, Struct
+from protocol.v2 import items as wire
 from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
-from protocol.v2.items import (
-    AgentMessageThreadItem,
-    CommandExecutionThreadItem,
-    FileChangeThreadItem,
-    McpToolCallThreadItem,
-    ThreadItem,
-)
 from protocol.v2.server import ErrorNotification
 from protocol.v2.thread_open import OpenedThread
 
@@ -69,7 +63,7 @@ class TextReport:
 
     def event(self, event: ServerEvent) -> None:
         match event:
-            case ItemStartedNotification(item=CommandExecutionThreadItem() as item):
+            case ItemStartedNotification(item=wire.CommandExecutionThreadItem() as item):
                 self._print_line(f"$ {item.command}")
             case ItemCompletedNotification(item=item):
                 self._item(item)
@@ -96,21 +90,21 @@ class TextReport:
     def problem(self, text: str) -> None:
         self._print_line(f"error: {text}")
 
-    def _item(self, item: ThreadItem) -> None:
+    def _item(self, item: wire.ThreadItem) -> None:
         match item:
-            case CommandExecutionThreadItem():
+            case wire.CommandExecutionThreadItem():
                 lines = (item.aggregated_output or "").splitlines()
                 for line in lines[-OUTPUT_LINES:]:
                     self._print_line(f"  {line}")
                 self._print_line(
                     f"  {item.status}" + ("" if item.exit_code is None else f", exit {item.exit_code}")
                 )
-            case FileChangeThreadItem():
+            case wire.FileChangeThreadItem():
                 for change in item.changes:
                     self._print_line(f"{change.kind.type} {change.path}: {item.status}")
-            case McpToolCallThreadItem():
+            case wire.McpToolCallThreadItem():
                 self._print_line(f"{item.server}.{item.tool}: {item.status}")
-            case AgentMessageThreadItem() if item.phase is not None:
+            case wire.AgentMessageThreadItem() if item.phase is not None:
                 self._print_line(item.text)
             case _:
                 pass

@@ -16,16 +16,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import anyio
 
+from app_server.client import command_line
 from app_server.client.app_server import AppServer
-from app_server.client.command_line import (
-    FAILED,
-    INTERRUPTED,
-    SIGNALLED,
-    USAGE,
-    InvalidCommandLine,
-    printable,
-    until_signal,
-)
 from app_server.client.failures import AppServerError
 from app_server.client.link import Connector
 from app_server.client.thread_handle import ThreadHandle
@@ -52,19 +44,19 @@ def run_exec(args: argparse.Namespace) -> int:
     check_stdout()
     try:
         options = exec_options(args, sys.stdin, sys.stderr)
-    except InvalidCommandLine as error:
+    except command_line.InvalidCommandLine as error:
         print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
-        return USAGE
+        return command_line.USAGE
     stdout = take_stdout()
     report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr)
     turn = _demonstrated if args.demo else reported_status
-    status = anyio.run(until_signal, lambda: turn(options, report, sys.stderr), leave_soon)
-    return INTERRUPTED if status is None else status
+    status = anyio.run(command_line.until_signal, lambda: turn(options, report, sys.stderr), leave_soon)
+    return command_line.INTERRUPTED if status is None else status
 
 
 def leave_soon(number: int) -> None:
     """End the process if the end that a signal asked for does not come: the server is in it, too."""
-    timer = threading.Timer(LEAVES_WITHIN, os._exit, (SIGNALLED + number,))
+    timer = threading.Timer(LEAVES_WITHIN, os._exit, (command_line.SIGNALLED + number,))
     timer.daemon = True
     timer.start()
 
@@ -77,7 +69,7 @@ async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO
             return await reported_status(options, report, stderr, workspace.environment)
     except AppServerError as error:
         print(f"app-server exec: {error}", file=stderr)
-        return FAILED
+        return command_line.FAILED
 
 
 def _load_demo() -> Callable[[Mapping[str, str]], AbstractAsyncContextManager[DemoWorkspace]]:
@@ -101,8 +93,8 @@ async def reported_status(
     try:
         return await _run_turn(options, report, connector)
     except AppServerError as error:
-        print(f"app-server exec: {printable(str(error))}", file=stderr)
-        return FAILED
+        print(f"app-server exec: {command_line.printable(str(error))}", file=stderr)
+        return command_line.FAILED
 
 
 async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connector) -> int:
@@ -119,7 +111,7 @@ async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connect
     report.ended(result)
     for problem in filter(None, problems):
         report.problem(problem)
-    return 0 if result.completed and not any(problems) else FAILED
+    return 0 if result.completed and not any(problems) else command_line.FAILED
 
 
 def _mismatch(options: ExecOptions, result: TurnResult[None]) -> str | None:

@@ -10,15 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app_server.inspector.rules.order import (
-    EVENT_PREFIX,
-    RPC_RULES,
-    RPC_RULES_OF_THE_END,
-    OrderChecker,
-    Requests,
-    Violation,
-    WireMessage,
-)
+from app_server.inspector.rules import order
 from app_server.inspector.rules.session_rules import SESSION_RULES
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
 from app_server.inspector.session_records import FROM, Record, Source
@@ -57,7 +49,7 @@ class Subjects:
         self._turns: set[tuple[str, str]] = set()
         """Threads with turns of theirs that took place on this connection."""
 
-    def of(self, wire: WireMessage) -> Subject:
+    def of(self, wire: order.WireMessage) -> Subject:
         """Return what a message is about.
 
         What is told of a fork's past, such as the tokens used, names a turn of its source: that is about the thread.
@@ -69,10 +61,10 @@ class Subjects:
             self._turns.add(place)
         return subject if not subject.turn or place in self._turns else Subject(subject.thread)
 
-    def _named(self, wire: WireMessage) -> Subject:
+    def _named(self, wire: order.WireMessage) -> Subject:
         if not wire.method:
             return self._of_answer(wire)
-        if wire.method.startswith(EVENT_PREFIX):
+        if wire.method.startswith(order.EVENT_PREFIX):
             subject = _of_event(wire)
         elif "sessionId" in wire.params:
             subject = self._of_session(wire)
@@ -82,7 +74,7 @@ class Subjects:
             self._asked[wire.position] = subject
         return subject
 
-    def _of_answer(self, wire: WireMessage) -> Subject:
+    def _of_answer(self, wire: order.WireMessage) -> Subject:
         asked = self._asked.pop(wire.asked_at, NONE)
         result = _object(wire.result)
         thread = _id_of(result, "thread") or result.get("conversationId") or result.get("sessionId")
@@ -94,7 +86,7 @@ class Subjects:
             asked.thread or _text(thread), asked.turn or _text(turn), asked.item, asked.kind, phase
         )
 
-    def _of_session(self, wire: WireMessage) -> Subject:
+    def _of_session(self, wire: order.WireMessage) -> Subject:
         session = _text(wire.params["sessionId"])
         if wire.method == "session/prompt" and "id" in wire.message:
             self._prompts[session] = f"prompt {wire.message['id']}"
@@ -113,7 +105,7 @@ class Subjects:
         return Subject(session, turn, _text(update["toolCallId"]), _text(update.get("kind")), phase)
 
 
-def _of_thread(wire: WireMessage) -> Subject:
+def _of_thread(wire: order.WireMessage) -> Subject:
     """Find thread, turn and item of a message of the thread API, or of a request of the conversation API."""
     params, method = wire.params, wire.method
     item = _object(params.get("item"))
@@ -133,7 +125,7 @@ def _of_thread(wire: WireMessage) -> Subject:
     )
 
 
-def _of_event(wire: WireMessage) -> Subject:
+def _of_event(wire: order.WireMessage) -> Subject:
     """Find thread, turn and item of an event of the conversation API; the operation's id stands for the turn."""
     event = _object(wire.params.get("msg"))
     kind = _text(event.get("type"))
@@ -187,7 +179,7 @@ class SessionEntry(Struct, frozen=True):
     latency: float
     """Milliseconds from the request to this answer; -1 if it is none."""
     subject: Subject
-    violations: tuple[Violation, ...]
+    violations: tuple[order.Violation, ...]
 
     def row(self) -> Json:
         """Return the entry as the page gets it; what is empty is left out."""
@@ -221,11 +213,11 @@ class SessionEntry(Struct, frozen=True):
 class Analyzer:
     def __init__(self) -> None:
         self._number = -1
-        self._requests = Requests()
+        self._requests = order.Requests()
         self._open: dict[int, tuple[int, float]] = {}
         self._shapes, self._subjects = Shapes(), Subjects()
-        self._order = OrderChecker(
-            (*RPC_RULES, *THREAD_RULES), (*RPC_RULES_OF_THE_END, *THREAD_RULES_OF_THE_END)
+        self._order = order.OrderChecker(
+            (*order.RPC_RULES, *THREAD_RULES), (*order.RPC_RULES_OF_THE_END, *THREAD_RULES_OF_THE_END)
         )
         self._client_left = False
 
@@ -247,7 +239,7 @@ class Analyzer:
         sent = record.source is Source.CLIENT
         wire = self._requests.match(sent, message)
         if wire.method == "initialize" and "protocolVersion" in wire.params:
-            self._order = OrderChecker((*RPC_RULES, *SESSION_RULES), RPC_RULES_OF_THE_END)
+            self._order = order.OrderChecker((*order.RPC_RULES, *SESSION_RULES), order.RPC_RULES_OF_THE_END)
         request, latency = self._pair(wire, record.at)
         violations = (*self._shapes.violations(wire), *self._order.see(wire))
         subject = self._subjects.of(wire)
@@ -262,7 +254,7 @@ class Analyzer:
             violations,
         )
 
-    def _pair(self, wire: WireMessage, at: float) -> tuple[int, float]:
+    def _pair(self, wire: order.WireMessage, at: float) -> tuple[int, float]:
         """Return the number of the request that this answers, and the milliseconds since; -1 twice if there is none."""
         if wire.method and "id" in wire.message:
             self._open[wire.position] = (self._number, at)
@@ -277,7 +269,7 @@ class Analyzer:
         return SessionEntry(self._number, record, "event", name, -1, -1, NONE, tuple(missing))
 
 
-def _kind(wire: WireMessage) -> str:
+def _kind(wire: order.WireMessage) -> str:
     if wire.method:
         return "request" if "id" in wire.message else "notification"
     return "error" if "error" in wire.message else "answer"

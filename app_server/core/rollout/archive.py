@@ -11,14 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.core.errors import ArchiveRefused, ConversationError, describe
+from app_server.core.rollout import rollout_names
 from app_server.core.rollout.disk import lock_rollout, make_private_folders, open_for_reading, unlock_rollout
-from app_server.core.rollout.rollout_names import (
-    ARCHIVED,
-    SESSIONS,
-    journal_path,
-    parse_rollout_name,
-    stored_path,
-)
 from protocol.ids import ConversationId
 
 
@@ -28,7 +22,7 @@ def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Pa
     Raises `ArchiveRefused` if it does not, and `ConversationError` if archiving is impossible.
     """
     try:
-        sessions = (home / SESSIONS).resolve(strict=True)
+        sessions = (home / rollout_names.SESSIONS).resolve(strict=True)
     except OSError as error:
         raise ConversationError(
             f"failed to archive conversation: no sessions directory: {describe(error)}"
@@ -40,7 +34,7 @@ def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Pa
         inside = False
     if not inside:
         raise ArchiveRefused(f"rollout path `{rollout}` must be in sessions directory")
-    name = parse_rollout_name(real.name)
+    name = rollout_names.parse_rollout_name(real.name)
     if name is None or name.conversation_id != conversation_id.lower():
         raise ArchiveRefused(f"rollout path `{rollout}` does not match conversation id {conversation_id}")
     return real
@@ -50,7 +44,7 @@ def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) 
     """Move a rollout to the archive; return the new path. Raises like `archivable`, and `RolloutBusy` while somebody
     writes it."""
     real = archivable(home, conversation_id, rollout)
-    return _move(real, home / ARCHIVED / real.name, "archive")
+    return _move(real, home / rollout_names.ARCHIVED / real.name, "archive")
 
 
 def unarchive_rollout(home: Path, rollout: Path) -> Path:
@@ -58,12 +52,12 @@ def unarchive_rollout(home: Path, rollout: Path) -> Path:
 
     Raises `ConversationError`, and `RolloutBusy` while somebody writes it.
     """
-    name = parse_rollout_name(rollout.name)
+    name = rollout_names.parse_rollout_name(rollout.name)
     if name is None:
         raise ConversationError(
             f"failed to unarchive conversation: {rollout.name} is not the name of a rollout"
         )
-    target = stored_path(home, name).with_name(rollout.name)
+    target = rollout_names.stored_path(home, name).with_name(rollout.name)
     moved = _move(rollout, target, "unarchive")
     os.utime(moved)
     return moved
@@ -72,7 +66,7 @@ def unarchive_rollout(home: Path, rollout: Path) -> Path:
 def delete_rollout(rollout: Path) -> None:
     """Delete a rollout with its journal. Raises `ConversationError`, and `RolloutBusy` while somebody writes it."""
     with _exclusively(rollout, "delete"):
-        journal_path(rollout).unlink(missing_ok=True)
+        rollout_names.journal_path(rollout).unlink(missing_ok=True)
         rollout.unlink()
 
 
@@ -88,9 +82,9 @@ def _move(source: Path, target: Path, verb: str) -> Path:
         if os.path.lexists(target):
             raise ConversationError(f"failed to {verb} conversation: {target} exists already")
         os.rename(source, target)
-        journal = journal_path(source)
+        journal = rollout_names.journal_path(source)
         if os.path.isfile(journal):
-            journal.rename(journal_path(target))
+            journal.rename(rollout_names.journal_path(target))
     return target
 
 

@@ -27,6 +27,7 @@ from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.writer import RolloutWriter, leftover_items
+from protocol import responses
 from protocol.engine.events import Goal
 from protocol.events.messages import (
     AgentMessageEvent,
@@ -39,18 +40,6 @@ from protocol.events.notices import UndoCompletedEvent
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
 from protocol.reading import read
-from protocol.responses import (
-    CustomToolCall,
-    CustomToolCallOutput,
-    FunctionCall,
-    FunctionCallOutput,
-    FunctionCallOutputPayload,
-    KnownItem,
-    LocalShellCall,
-    OtherItem,
-    ResponseItem,
-    parse_response_item,
-)
 from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent
 from protocol.structs import Json, replace
 
@@ -67,7 +56,7 @@ StoredMessage = (
 )
 """Events that codex 0.58 stores, for display after a resume."""
 
-ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in get_args(KnownItem))
+ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in get_args(responses.KnownItem))
 MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind in get_args(StoredMessage))
 
 BATCH: Final = 1024
@@ -78,11 +67,11 @@ ABORTED: Final = "aborted"
 
 LINES_AT_ONCE: Final = 256
 
-HistoryLine = ResponseItem | CompactedItem
+HistoryLine = responses.ResponseItem | CompactedItem
 Kind = TypeVar("Kind")
 LineKind = TypeVar("LineKind", CompactedItem, SessionMetaLine)
 
-Rebuild = Callable[[Sequence[ResponseItem], CompactedItem], Sequence[ResponseItem]]
+Rebuild = Callable[[Sequence[responses.ResponseItem], CompactedItem], Sequence[responses.ResponseItem]]
 """The history after a compaction, from the history before it and its stored line."""
 
 
@@ -93,7 +82,7 @@ class StoredConversation(Struct, frozen=True):
     meta: SessionMetaLine
     items: tuple[HistoryLine, ...]
     """The model's history, in the order of the file."""
-    leftover: tuple[ResponseItem, ...]
+    leftover: tuple[responses.ResponseItem, ...]
     """Items that clients received before a crash, and that are not among `items`."""
     last_model: str | None
     """The model of the last turn."""
@@ -205,8 +194,8 @@ class _Collector:
         pending, self._pending = self._pending, []
         items = _all_of(_item_batch(), pending)
         if items is None:
-            parsed = (parse_response_item(record.value()) for record in pending)
-            items = [item for item in parsed if not isinstance(item, OtherItem)]
+            parsed = (responses.parse_response_item(record.value()) for record in pending)
+            items = [item for item in parsed if not isinstance(item, responses.OtherItem)]
         self.items += items
 
     def messages(self) -> Iterator[EventMsg]:
@@ -223,8 +212,8 @@ class _Collector:
 
 
 @cache
-def _item_batch() -> TypeAdapter[list[KnownItem]]:
-    return TypeAdapter(list[Annotated[KnownItem, Field(discriminator="type")]])
+def _item_batch() -> TypeAdapter[list[responses.KnownItem]]:
+    return TypeAdapter(list[Annotated[responses.KnownItem, Field(discriminator="type")]])
 
 
 @cache
@@ -311,34 +300,40 @@ def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
                 yield raw.data
 
 
-def with_outputs(items: Sequence[ResponseItem], before: Iterable[HistoryLine]) -> list[ResponseItem]:
+def with_outputs(
+    items: Sequence[responses.ResponseItem], before: Iterable[HistoryLine]
+) -> list[responses.ResponseItem]:
     """Return these items, with an "aborted" output for each call without one."""
     answered = {
         item.call_id
         for item in (*before, *items)
-        if isinstance(item, FunctionCallOutput | CustomToolCallOutput)
+        if isinstance(item, responses.FunctionCallOutput | responses.CustomToolCallOutput)
     }
-    out: list[ResponseItem] = list(items)
+    out: list[responses.ResponseItem] = list(items)
     for item in items:
         match item:
-            case CustomToolCall() if item.call_id not in answered:
-                out.append(CustomToolCallOutput(call_id=item.call_id, output=ABORTED))
-            case FunctionCall() if item.call_id not in answered:
+            case responses.CustomToolCall() if item.call_id not in answered:
+                out.append(responses.CustomToolCallOutput(call_id=item.call_id, output=ABORTED))
+            case responses.FunctionCall() if item.call_id not in answered:
                 out.append(_aborted(item.call_id))
-            case LocalShellCall() if (call_id := item.call_id or item.id) and call_id not in answered:
+            case responses.LocalShellCall() if (
+                call_id := item.call_id or item.id
+            ) and call_id not in answered:
                 out.append(_aborted(call_id))
             case _:
                 pass
     return out
 
 
-def _aborted(call_id: str) -> FunctionCallOutput:
-    return FunctionCallOutput(call_id=call_id, output=FunctionCallOutputPayload(content=ABORTED))
+def _aborted(call_id: str) -> responses.FunctionCallOutput:
+    return responses.FunctionCallOutput(
+        call_id=call_id, output=responses.FunctionCallOutputPayload(content=ABORTED)
+    )
 
 
-def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[ResponseItem]:
+def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[responses.ResponseItem]:
     """Return the history after these lines: items are appended, and a compaction replaces the history before it."""
-    history: list[ResponseItem] = []
+    history: list[responses.ResponseItem] = []
     for line in lines:
         if not isinstance(line, CompactedItem):
             history.append(line)

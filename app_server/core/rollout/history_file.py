@@ -18,14 +18,7 @@ from msgspec import Struct
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout.disk import (
-    HISTORY,
-    LOCK_SECONDS,
-    append_lines,
-    open_for_reading,
-    open_locked,
-    replace_lines,
-)
+from app_server.core.rollout import disk
 from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread
 from protocol.events.notices import HistoryEntry
@@ -61,8 +54,8 @@ class MessageHistory(Struct, frozen=True):
             return
         fields = {"session_id": entry.conversation_id, "ts": entry.ts, "text": entry.text}
         line = json.dumps(fields, separators=(",", ":")).encode()
-        with open_locked(self.path, HISTORY) as fd:
-            size, limit = append_lines(fd, line + b"\n"), self.config.max_bytes
+        with disk.open_locked(self.path, disk.HISTORY) as fd:
+            size, limit = disk.append_lines(fd, line + b"\n"), self.config.max_bytes
             if limit is not None and size > limit:
                 _cut(self.path, fd, limit)
 
@@ -84,7 +77,7 @@ class MessageHistory(Struct, frozen=True):
     def _read(self) -> tuple[int, bytes]:
         """Return the log id and the content."""
         try:
-            fd = open_for_reading(self.path)
+            fd = disk.open_for_reading(self.path)
         except (OSError, RolloutUnreadable):
             return 0, b""
         try:
@@ -105,10 +98,10 @@ def _cut(path: Path, fd: int, max_bytes: int) -> None:
     while kept and size + len(lines[kept - 1]) + 1 <= max_bytes * KEPT_SHARE:
         kept -= 1
         size += len(lines[kept]) + 1
-    replace_lines(path, lines[kept:])
+    disk.replace_lines(path, lines[kept:])
 
 
-STORE_SECONDS = 2 * LOCK_SECONDS
+STORE_SECONDS = 2 * disk.LOCK_SECONDS
 """How long the end of a conversation may wait for its messages: one that is being appended, and those behind it."""
 
 

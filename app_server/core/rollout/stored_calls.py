@@ -12,27 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from app_server.core.patch.parse import (
-    AddFile,
-    DeleteFile,
-    FileOperation,
-    PatchError,
-    UpdateFile,
-    parse_patch,
-)
+from app_server.core.patch import parse
 from app_server.core.patch.shell_forms import PatchCall, find_patch
 from app_server.core.rollout.record import parse_object, text_of
 from app_server.core.shell.summaries import parse_command
-from protocol.engine.items import (
-    CommandExecution,
-    CommandSource,
-    FileChange,
-    ImageView,
-    Item,
-    ItemStatus,
-    McpToolCall,
-    WebSearch,
-)
+from protocol.engine import items
 from protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
 from protocol.events.commands import FileChange as ChangedFile
 from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
@@ -47,12 +31,12 @@ _BODY: Final = re.compile(r"^Output:\n", re.MULTILINE)
 _MCP_NAMES: Final = (re.compile(r"mcp__(.+?)__(.+)"), re.compile(r"(.+?)__(.+)"))
 
 
-def item_of_call(payload: Mapping[str, Json], cwd: str) -> Item | None:
+def item_of_call(payload: Mapping[str, Json], cwd: str) -> items.Item | None:
     """Return the item as it began, under the id of the call; None where the call is shown as none."""
     if payload.get("type") == "web_search_call":
         action = payload.get("action")
         query = (text_of(action, "query") if isinstance(action, dict) else None) or ""
-        return WebSearch(search_id(query), query)
+        return items.WebSearch(search_id(query), query)
     id = text_of(payload, "call_id")
     if not id:
         return None
@@ -74,87 +58,87 @@ def search_id(query: str) -> str:
     return f"search {query}"
 
 
-def ended_item(item: Item, output: Json) -> Item:
+def ended_item(item: items.Item, output: Json) -> items.Item:
     """Return the item at its end, by the output that the model was given; None: there is none."""
     text = _output_text(output)
     match item:
-        case CommandExecution():
+        case items.CommandExecution():
             code, printed = _result(text)
-            status = ItemStatus.COMPLETED if code == 0 else ItemStatus.FAILED
+            status = items.ItemStatus.COMPLETED if code == 0 else items.ItemStatus.FAILED
             return replace(item, status=status, exit_code=code, output=printed)
-        case FileChange():
+        case items.FileChange():
             code, printed = _result(text)
             done = code == 0 or (code is None and printed.startswith("Success"))
             stderr = "" if done else printed
-            status = ItemStatus.COMPLETED if done else ItemStatus.FAILED
+            status = items.ItemStatus.COMPLETED if done else items.ItemStatus.FAILED
             return replace(item, status=status, stdout=printed, stderr=stderr)
-        case McpToolCall():
+        case items.McpToolCall():
             if text is None:
-                return replace(item, status=ItemStatus.FAILED, result=ErrResult(err="interrupted"))
-            return replace(item, status=ItemStatus.COMPLETED, result=OkResult(ok=_mcp_result(text)))
+                return replace(item, status=items.ItemStatus.FAILED, result=ErrResult(err="interrupted"))
+            return replace(item, status=items.ItemStatus.COMPLETED, result=OkResult(ok=_mcp_result(text)))
         case _:
             return item
 
 
-def _function(id: str, name: str, arguments: Mapping[str, Json], cwd: str) -> Item | None:
+def _function(id: str, name: str, arguments: Mapping[str, Json], cwd: str) -> items.Item | None:
     match name, arguments:
         case (("shell" | "container.exec"), {"command": list() as command}):
-            return _command(id, _words(command), _folder(arguments, cwd), CommandSource.AGENT)
+            return _command(id, _words(command), _folder(arguments, cwd), items.CommandSource.AGENT)
         case "shell_command", {"command": str(line)}:
-            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), CommandSource.AGENT)
+            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), items.CommandSource.AGENT)
         case "exec_command", {"cmd": str(line)}:
-            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), CommandSource.TERMINAL)
+            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), items.CommandSource.TERMINAL)
         case "apply_patch", {"input": str(text)}:
             return _patch(id, text, cwd)
         case "view_image", {"path": str(path)}:
-            return ImageView(id, os.path.join(cwd, path))
+            return items.ImageView(id, os.path.join(cwd, path))
         case _:
             return _mcp_call(id, name, dict(arguments))
 
 
-def _mcp_call(id: str, name: str, arguments: Json) -> Item | None:
+def _mcp_call(id: str, name: str, arguments: Json) -> items.Item | None:
     for pattern in _MCP_NAMES:
         match = pattern.fullmatch(name)
         if match is not None:
             invocation = McpInvocation(server=match[1], tool=match[2], arguments=arguments)
-            return McpToolCall(id=id, invocation=invocation)
+            return items.McpToolCall(id=id, invocation=invocation)
     return None
 
 
-def _local_shell(id: str, action: Mapping[str, Json], cwd: str) -> Item | None:
+def _local_shell(id: str, action: Mapping[str, Json], cwd: str) -> items.Item | None:
     command = action.get("command")
     if not isinstance(command, list):
         return None
     folder = os.path.join(cwd, text_of(action, "working_directory") or "")
-    return _command(id, _words(command), os.path.normpath(folder), CommandSource.PROVIDER)
+    return _command(id, _words(command), os.path.normpath(folder), items.CommandSource.PROVIDER)
 
 
-def _command(id: str, command: tuple[str, ...], cwd: str, source: CommandSource) -> Item | None:
+def _command(id: str, command: tuple[str, ...], cwd: str, source: items.CommandSource) -> items.Item | None:
     found = find_patch(command)
     if isinstance(found, PatchCall):
         return _patch(id, found.patch, os.path.join(cwd, found.workdir or ""))
-    return CommandExecution(
+    return items.CommandExecution(
         id=id, command=command, cwd=cwd, parsed=tuple(parse_command(command)), source=source
     )
 
 
-def _patch(id: str, text: str, cwd: str) -> Item | None:
+def _patch(id: str, text: str, cwd: str) -> items.Item | None:
     try:
-        operations = parse_patch(text).operations
-    except PatchError:
+        operations = parse.parse_patch(text).operations
+    except parse.PatchError:
         return None
     changes = dict(_change(operation, cwd) for operation in operations)
-    return FileChange(id=id, changes=changes)
+    return items.FileChange(id=id, changes=changes)
 
 
-def _change(operation: FileOperation, cwd: str) -> tuple[str, ChangedFile]:
+def _change(operation: parse.FileOperation, cwd: str) -> tuple[str, ChangedFile]:
     path = _absolute(operation.path, cwd)
     match operation:
-        case AddFile():
+        case parse.AddFile():
             return path, AddFileChange(content=operation.content)
-        case DeleteFile():
+        case parse.DeleteFile():
             return path, DeleteFileChange(content="")
-        case UpdateFile():
+        case parse.UpdateFile():
             hunks = [
                 "@@\n" + "".join(f"{line.mark}{line.text}\n" for line in hunk.lines)
                 for hunk in operation.hunks

@@ -13,26 +13,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import asdict
 
 from protocol.base import tag_of
-from protocol.engine.events import (
-    GoalCleared,
-    GoalUpdated,
-    ItemCompleted,
-    SessionEvent,
-    TurnEnded,
-    TurnStarted,
-    TurnStatus,
-)
-from protocol.engine.items import (
-    AgentMessage,
-    CommandExecution,
-    ContextCompaction,
-    EnteredReview,
-    ExitedReview,
-    Item,
-    Reasoning,
-    UserMessage,
-    item_to_value,
-)
+from protocol.engine import events, items
 from protocol.engine.legacy import legacy_events
 from protocol.events.notices import UndoCompletedEvent
 from protocol.events.turn import TokenCountEvent, TurnAbortedEvent
@@ -51,23 +32,30 @@ OUTPUT_CAP = 32 * 1024
 default).
 """
 
-ALWAYS = (UserMessage, AgentMessage, Reasoning, EnteredReview, ExitedReview, ContextCompaction)
+ALWAYS = (
+    items.UserMessage,
+    items.AgentMessage,
+    items.Reasoning,
+    items.EnteredReview,
+    items.ExitedReview,
+    items.ContextCompaction,
+)
 """Items whose older events are stored with and without identity."""
 
 
-def stored_events(event: SessionEvent, *, identity: bool) -> Sequence[StoredEvent]:
+def stored_events(event: events.SessionEvent, *, identity: bool) -> Sequence[StoredEvent]:
     """Return the lines for one event, in order; none for most kinds."""
     inner = event.event
     match inner:
-        case ItemCompleted():
+        case events.ItemCompleted():
             return _item(inner, event.turn_id, identity=identity)
-        case TurnStarted():
+        case events.TurnStarted():
             return [turn_started_line(event.turn_id, inner)] if identity else ()
-        case TurnEnded():
+        case events.TurnEnded():
             return _turn_end(inner, event.turn_id, identity=identity)
-        case GoalUpdated(goal=goal):
+        case events.GoalUpdated(goal=goal):
             return [_bare(GOAL_UPDATED, {"goal": asdict(goal)})]
-        case GoalCleared():
+        case events.GoalCleared():
             return [_bare(GOAL_CLEARED, {})]
         case TokenCountEvent() | UndoCompletedEvent():
             return [_stored(inner, {"turn_id": event.turn_id} if identity else {})]
@@ -75,7 +63,7 @@ def stored_events(event: SessionEvent, *, identity: bool) -> Sequence[StoredEven
             return ()
 
 
-def turn_started_line(turn_id: str | None, event: TurnStarted) -> StoredEvent:
+def turn_started_line(turn_id: str | None, event: events.TurnStarted) -> StoredEvent:
     extra = {
         "turn_id": turn_id,
         "started_at": int(event.started_at),
@@ -93,14 +81,14 @@ def capped(text: str, cap: int = OUTPUT_CAP) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[len(text) - half :]}"
 
 
-def kept_item(item: Item) -> Item:
+def kept_item(item: items.Item) -> items.Item:
     """Return a completed item for storage and display: command output is truncated to `OUTPUT_CAP`."""
-    if isinstance(item, CommandExecution):
+    if isinstance(item, items.CommandExecution):
         return replace(item, output=capped(item.output), stdout="", stderr="", shown_output="")
     return item
 
 
-def _item(event: ItemCompleted, turn_id: str | None, *, identity: bool) -> Sequence[StoredEvent]:
+def _item(event: events.ItemCompleted, turn_id: str | None, *, identity: bool) -> Sequence[StoredEvent]:
     item = event.item
     times = {"started_at_ms": event.started_at_ms, "completed_at_ms": event.at_ms}
     if event.cut or not isinstance(item, ALWAYS):
@@ -109,50 +97,50 @@ def _item(event: ItemCompleted, turn_id: str | None, *, identity: bool) -> Seque
         return [
             _bare(
                 TURN_ITEM,
-                {"turn_id": turn_id, **times, "cut": event.cut, "item": item_to_value(kept_item(item))},
+                {"turn_id": turn_id, **times, "cut": event.cut, "item": items.item_to_value(kept_item(item))},
             )
         ]
-    shows_raw = isinstance(item, Reasoning) and item.show_content
+    shows_raw = isinstance(item, items.Reasoning) and item.show_content
     older = legacy_events(item, raw_reasoning=shows_raw)
     if not identity:
         # codex 0.58 stores words that joined a turn as an entry of the history only.
-        hidden = isinstance(item, UserMessage) and not event.announced
+        hidden = isinstance(item, items.UserMessage) and not event.announced
         return () if hidden else [_stored(each, {}) for each in older]
     if not older or not _is_covered_by_legacy(item):
         # The line of the last legacy event contains the whole item; without legacy events, the item has its own line.
-        whole = {"turn_id": turn_id, **times, "item": item_to_value(item)}
+        whole = {"turn_id": turn_id, **times, "item": items.item_to_value(item)}
         return [
             *(_stored(each, {"item_id": item.id}) for each in older),
             _bare(TURN_ITEM, whole),
         ]
     extra = {"turn_id": turn_id, "item_id": item.id, **times}
-    if isinstance(item, AgentMessage) and item.phase is not None:
+    if isinstance(item, items.AgentMessage) and item.phase is not None:
         extra["phase"] = item.phase
     return [_stored(each, extra) for each in older]
 
 
-def _is_covered_by_legacy(item: Item) -> bool:
+def _is_covered_by_legacy(item: items.Item) -> bool:
     """Tell whether the legacy events contain all of the item, so that it can be restored from them."""
     match item:
-        case UserMessage():
+        case items.UserMessage():
             plain = item.client_id is None and item.sent is None
             return plain and len(item.content) == 1 and item.content[0].type == "text"
-        case AgentMessage():
+        case items.AgentMessage():
             return len(item.content) == 1
-        case Reasoning():
+        case items.Reasoning():
             return not item.content and not item.show_content
         case _:
             return False
 
 
-def _turn_end(event: TurnEnded, turn_id: str | None, *, identity: bool) -> Sequence[StoredEvent]:
+def _turn_end(event: events.TurnEnded, turn_id: str | None, *, identity: bool) -> Sequence[StoredEvent]:
     times = {
         "turn_id": turn_id,
         "started_at": None if event.started_at is None else int(event.started_at),
         "completed_at": int(event.ended_at),
         "duration_ms": None if event.seconds is None else round(event.seconds * 1000),
     }
-    if event.status is TurnStatus.INTERRUPTED:
+    if event.status is events.TurnStatus.INTERRUPTED:
         assert event.reason is not None
         return [_stored(TurnAbortedEvent(reason=event.reason), times if identity else {})]
     if not identity:

@@ -14,17 +14,10 @@ import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
 
+from app_server.core.rollout import stored_calls
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import counting_lines, usage_in
 from app_server.core.rollout.record import StoredRecord, parse_object, read_record
-from app_server.core.rollout.stored_calls import (
-    CALLS,
-    OUTPUTS,
-    PLAN_TOOL,
-    ended_item,
-    item_of_call,
-    search_id,
-)
 from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
@@ -58,7 +51,7 @@ class _ItemCollector(Struct):
     def take(self, number: int, record: StoredRecord) -> None:
         match record.kind:
             case "response_item":
-                if record.name in CALLS or record.name in OUTPUTS:
+                if record.name in stored_calls.CALLS or record.name in stored_calls.OUTPUTS:
                     self._history(record.value() or {})
                 return
             case "session_meta" | "turn_context":
@@ -72,12 +65,12 @@ class _ItemCollector(Struct):
 
     def _history(self, payload: Mapping[str, Json]) -> None:
         kind, id = payload.get("type"), payload.get("call_id")
-        if kind in OUTPUTS and isinstance(id, str):
+        if kind in stored_calls.OUTPUTS and isinstance(id, str):
             self.outputs.setdefault(id, []).append(payload.get("output"))
-        elif kind in CALLS:
-            if payload.get("name") == PLAN_TOOL:
+        elif kind in stored_calls.CALLS:
+            if payload.get("name") == stored_calls.PLAN_TOOL:
                 self.plan = payload.get("arguments")
-            item = item_of_call(payload, self.cwd)
+            item = stored_calls.item_of_call(payload, self.cwd)
             if item is not None:
                 self.calls.setdefault(item.id, []).append(len(self.ended))
                 self.ended.append(EndedItem(item, None, None))
@@ -102,7 +95,7 @@ class _ItemCollector(Struct):
         for n, each in enumerate(self.ended):
             if n in dropped:
                 continue
-            item = kept_item(ended_item(each.item, outputs[n])) if n in outputs else each.item
+            item = kept_item(stored_calls.ended_item(each.item, outputs[n])) if n in outputs else each.item
             items.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id))))
         return StoredItems(tuple(items), ids, _plan(self.plan), usage_in(self.counts))
 
@@ -119,7 +112,7 @@ def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
 
 
 def _call_id(item: Item) -> str:
-    return search_id(item.query) if isinstance(item, WebSearch) else item.id
+    return stored_calls.search_id(item.query) if isinstance(item, WebSearch) else item.id
 
 
 def _plan(arguments: Json) -> PlanUpdateEvent | None:

@@ -21,21 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout import index_rows
 from app_server.core.rollout.index_file import IndexFile, transaction
-from app_server.core.rollout.index_rows import (
-    HIDDEN,
-    SHOWN,
-    UNREAD,
-    IndexedThread,
-    IndexQuery,
-    Key,
-    forget,
-    from_summary,
-    messages_of,
-    note,
-    note_messages,
-    unread,
-)
 from app_server.core.rollout.listing import (
     ID,
     NAME_LENGTH,
@@ -65,7 +52,7 @@ Candidates = Iterator[tuple[ListKey, StoredThread, str]]
 class IndexChanges(Struct):
     new: list[Row] = msgspec.field(default_factory=list)
     """Also what changed."""
-    gone: list[Key] = msgspec.field(default_factory=list)
+    gone: list[index_rows.Key] = msgspec.field(default_factory=list)
     folders: list[tuple[int, str, int | None]] = msgspec.field(default_factory=list)
     lost_folders: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
@@ -74,7 +61,7 @@ class IndexChanges(Struct):
         if not (self.new or self.gone or self.folders or self.lost_folders):
             return
         with transaction(database):
-            forget(database, self.gone)
+            index_rows.forget(database, self.gone)
             database.executemany(
                 "INSERT OR REPLACE INTO threads (archived, stamp, id, known, inode, size, changed, moved)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -137,7 +124,7 @@ def _compare(
             continue
         name = parse_rollout_name(file_name)
         if name is not None and name.stamp.startswith(folder.day):
-            found.new.append((archived, name.stamp, name.conversation_id, UNREAD, *state))
+            found.new.append((archived, name.stamp, name.conversation_id, index_rows.UNREAD, *state))
     found.gone += [(archived, name[STAMP], name[ID]) for name in known]
 
 
@@ -146,13 +133,13 @@ def _look_at_unused(
 ) -> None:
     rows = database.execute(
         "SELECT stamp, id, inode, size, changed, moved FROM threads"
-        f" WHERE archived = ? AND changed > ? AND known = {HIDDEN}",
+        f" WHERE archived = ? AND changed > ? AND known = {index_rows.HIDDEN}",
         (archived, since_ns),
     ).fetchall()
     for stamp, id, *before in rows:
         state = file_state(stored_path(home, RolloutName(stamp, ConversationId(id)), archived=archived))
         if state is not None and state != FileState(*before):
-            found.new.append((archived, stamp, id, UNREAD, *state))
+            found.new.append((archived, stamp, id, index_rows.UNREAD, *state))
 
 
 def _files(folder: RolloutFolder) -> Iterator[tuple[str, FileState]]:
@@ -220,7 +207,7 @@ class ThreadIndex:
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
-        return self._held(request, start, IndexQuery.of(request, named), CHUNK)
+        return self._held(request, start, index_rows.IndexQuery.of(request, named), CHUNK)
 
     def with_messages(
         self, request: ListRequest, start: ListStart | None, term: str, also: Sequence[str]
@@ -230,7 +217,7 @@ class ThreadIndex:
         Of the filter only the sources count. Raises IndexReplaced and `sqlite3.Error`.
         """
         return self._held(
-            request, start, IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
+            request, start, index_rows.IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
         )
 
     def read_ahead(self, count: int, *, messages: bool = False) -> bool:
@@ -245,7 +232,7 @@ class ThreadIndex:
             if (self._file.generation, False) not in self._last_look:
                 self._look(archived=False, first_page=True, by_change=False)
             database = self._file.connection()
-            entries = unread(database, count, messages=messages)
+            entries = index_rows.unread(database, count, messages=messages)
             found = self._hold_against_files(database, entries)
             if messages:
                 self._messages(database, entries, found)
@@ -255,7 +242,7 @@ class ThreadIndex:
         self,
         request: ListRequest,
         start: ListStart | None,
-        query: IndexQuery,
+        query: index_rows.IndexQuery,
         chunk: int,
         *,
         messages: bool = False,
@@ -301,16 +288,16 @@ class ThreadIndex:
 
     # --- looking at files, with the mutex held
     def _hold_against_files(
-        self, database: sqlite3.Connection, entries: Iterable[IndexedThread]
+        self, database: sqlite3.Connection, entries: Iterable[index_rows.IndexedThread]
     ) -> list[StoredThread | None]:
         """Return what the files of these entries say; None for those that are gone or are not shown."""
         found: list[StoredThread | None] = []
-        read: list[tuple[IndexedThread, FileState | None, StoredThread | None]] = []
+        read: list[tuple[index_rows.IndexedThread, FileState | None, StoredThread | None]] = []
         for entry in entries:
             path = stored_path(self._home, entry.name, archived=entry.archived)
             state, stored = file_state(path), None
-            if state is not None and state == entry.state and entry.known == SHOWN:
-                stored = from_summary(entry.summary or "", path, state)
+            if state is not None and state == entry.state and entry.known == index_rows.SHOWN:
+                stored = index_rows.from_summary(entry.summary or "", path, state)
             if stored is None:
                 stored = None if state is None else _read(path)
                 read.append((entry, state if stored is None else stored.state, stored))
@@ -319,22 +306,22 @@ class ThreadIndex:
             with transaction(database):
                 for entry, state, stored in read:
                     if state is None:
-                        forget(database, [entry.row_key])
+                        index_rows.forget(database, [entry.row_key])
                     else:
-                        note(database, entry.row_key, state, stored)
+                        index_rows.note(database, entry.row_key, state, stored)
         return found
 
     def _messages(
         self,
         database: sqlite3.Connection,
-        entries: Sequence[IndexedThread],
+        entries: Sequence[index_rows.IndexedThread],
         found: Sequence[StoredThread | None],
     ) -> list[str]:
         """Return what was said in these threads; of those that are gone nothing."""
         texts: list[str] = []
-        read: list[tuple[Key, str]] = []
+        read: list[tuple[index_rows.Key, str]] = []
         for entry, stored in zip(entries, found, strict=True):
-            messages = "" if stored is None else messages_of(database, entry.row_key)
+            messages = "" if stored is None else index_rows.messages_of(database, entry.row_key)
             if messages is None and stored is not None:
                 messages = _read_messages(stored.path)
                 read.append((entry.row_key, messages))
@@ -342,7 +329,7 @@ class ThreadIndex:
         if read:
             with transaction(database):
                 for key, messages in read:
-                    note_messages(database, key, messages)
+                    index_rows.note_messages(database, key, messages)
         return texts
 
 

@@ -17,20 +17,8 @@ from typing import TYPE_CHECKING
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.lazy import Lazy
+from app_server.core.rollout import pages
 from app_server.core.rollout.listing import FolderNames, walk
-from app_server.core.rollout.pages import (
-    FoundThread,
-    ListKey,
-    ListRequest,
-    ListStart,
-    Page,
-    ThreadFilter,
-    ThreadSummary,
-    page_limit,
-    parse_list_cursor,
-    source_word,
-    with_rows,
-)
 from app_server.core.rollout.summary import StoredThread, read_stored_thread, snippet, summarise
 from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
 
@@ -46,7 +34,7 @@ HEADS_AHEAD = 50
 REST_AHEAD = 1.0
 """Times as long as reading them took, so that everything else goes on meanwhile."""
 
-Candidates = Iterator[tuple[ListKey, StoredThread, str]]
+Candidates = Iterator[tuple[pages.ListKey, StoredThread, str]]
 """With what was said in them, where that is searched."""
 
 
@@ -73,25 +61,27 @@ class ThreadLists:
         self.reads_messages = False
         """Whether messages are read ahead, too."""
 
-    def page(self, request: ListRequest) -> Page[ThreadSummary]:
+    def page(self, request: pages.ListRequest) -> pages.Page[pages.ThreadSummary]:
         """Return a page of threads. Raises InvalidListCursor. Files that cannot be read are left out."""
         if request.follows_names:
             try:
                 return self.page_by_names(request)
             except TooManyPassedBy:
                 log.debug("most threads do not match; the index is asked")
-        start = parse_list_cursor(request.cursor, by_change=request.by_change)
+        start = pages.parse_list_cursor(request.cursor, by_change=request.by_change)
         noted = self.notes.read()
         named = noted.named(request.filter.is_found) if request.filter.search is not None else []
         return self.index.get().retried(
             lambda index: page_of(request, index.candidates(request, start, named), noted)
         )
 
-    def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> Page[FoundThread]:
+    def search(
+        self, request: pages.ListRequest, term: str, loaded: Sequence[str]
+    ) -> pages.Page[pages.FoundThread]:
         """Return threads with `term` in what was said or in their names. `loaded`: ids of those that change in this
         process. Of the filter only the sources count. Raises InvalidListCursor.
         """
-        start = parse_list_cursor(request.cursor, by_change=request.by_change)
+        start = pages.parse_list_cursor(request.cursor, by_change=request.by_change)
         noted = self.notes.read()
         wanted = term.casefold()
         also = [*noted.named(lambda name: wanted in name.casefold()), *loaded]
@@ -110,12 +100,12 @@ class ThreadLists:
             return None
         return (time.monotonic() - begun) * REST_AHEAD
 
-    def page_by_names(self, request: ListRequest) -> Page[ThreadSummary]:
+    def page_by_names(self, request: pages.ListRequest) -> pages.Page[pages.ThreadSummary]:
         """Return a page without the index. Raises TooManyPassedBy, and InvalidListCursor."""
-        start = parse_list_cursor(request.cursor, by_change=False)
+        start = pages.parse_list_cursor(request.cursor, by_change=False)
         return page_of(request, self._by_names(request, start), self.notes.read())
 
-    def _by_names(self, request: ListRequest, start: ListStart | None) -> Candidates:
+    def _by_names(self, request: pages.ListRequest, start: pages.ListStart | None) -> Candidates:
         passed_by = 0
         for name, path in walk(
             self._home,
@@ -131,27 +121,29 @@ class ThreadLists:
             except RolloutUnreadable:
                 stored = None
             if stored is not None and matches(request.filter, stored, None):
-                yield ListKey(name.stamp, name.conversation_id), stored, ""
+                yield pages.ListKey(name.stamp, name.conversation_id), stored, ""
             elif (passed_by := passed_by + 1) > MOST_PASSED_BY:
                 raise TooManyPassedBy
 
 
-def matches(wanted: ThreadFilter, stored: StoredThread, name: str | None) -> bool:
+def matches(wanted: pages.ThreadFilter, stored: StoredThread, name: str | None) -> bool:
     """Tell whether a filter wants a thread that has this name."""
     head = stored.head
     return (
         stored.has_user_message
-        and source_word(head.source) in wanted.sources
+        and pages.source_word(head.source) in wanted.sources
         and (wanted.providers is None or (head.provider or wanted.default_provider) in wanted.providers)
         and (wanted.cwds is None or os.path.normpath(head.cwd) in wanted.cwds)
         and (wanted.search is None or wanted.is_found(head.preview) or wanted.is_found(name or ""))
     )
 
 
-def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> Page[ThreadSummary]:
+def page_of(
+    request: pages.ListRequest, candidates: Candidates, noted: NotedNow
+) -> pages.Page[pages.ThreadSummary]:
     """Return the first candidates that the filter matches."""
-    limit, provider = page_limit(request.limit), request.filter.default_provider
-    rows: list[tuple[ListKey, StoredThread]] = []
+    limit, provider = pages.page_limit(request.limit), request.filter.default_provider
+    rows: list[tuple[pages.ListKey, StoredThread]] = []
     more = False
     for key, stored, _ in candidates:
         if not matches(request.filter, stored, noted.name(key.thread_id)):
@@ -160,9 +152,9 @@ def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> Pa
             break
         rows.append((key, stored))
     if not rows:
-        return Page()
+        return pages.Page()
     first, last = rows[0][0], rows[-1][0]
-    return Page(
+    return pages.Page(
         tuple(summarise(stored, provider, noted) for _, stored in rows),
         last.cursor() if more else None,
         first.cursor(included=True),
@@ -170,8 +162,8 @@ def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> Pa
 
 
 def _found_page(
-    request: ListRequest, candidates: Candidates, term: str, noted: NotedNow
-) -> Page[FoundThread]:
+    request: pages.ListRequest, candidates: Candidates, term: str, noted: NotedNow
+) -> pages.Page[pages.FoundThread]:
     snippets: dict[str, str] = {}
 
     def matching() -> Candidates:
@@ -182,4 +174,4 @@ def _found_page(
                 yield key, stored, messages
 
     page = page_of(request, matching(), noted)
-    return with_rows(page, tuple((summary, snippets[summary.id]) for summary in page.rows))
+    return pages.with_rows(page, tuple((summary, snippets[summary.id]) for summary in page.rows))

@@ -20,14 +20,7 @@ from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.disk import (
-    NOTES,
-    append_lines,
-    home_lock,
-    open_for_reading,
-    open_locked,
-    replace_lines,
-)
+from app_server.core.rollout import disk
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import parse_object, text_of
 
@@ -56,7 +49,7 @@ class LatestLines:
         """Return the last lines by conversation. A file that cannot be read has none."""
         with self._mutex:
             try:
-                fd = open_for_reading(self.path)
+                fd = disk.open_for_reading(self.path)
             except (OSError, RolloutUnreadable):
                 self._start_anew(None)
                 return self._lines
@@ -69,21 +62,21 @@ class LatestLines:
     def append(self, id: str, fields: Mapping[str, Json]) -> None:
         """Append a line about a conversation. Raises `OSError`."""
         line = json.dumps({"id": id, **fields}, separators=(",", ":")).encode()
-        with open_locked(self.path, NOTES) as fd:
-            append_lines(fd, line + b"\n")
+        with disk.open_locked(self.path, disk.NOTES) as fd:
+            disk.append_lines(fd, line + b"\n")
             os.fsync(fd)
 
     def forget(self, id: str) -> None:
         """Remove every line about this conversation. Raises `OSError`."""
         if id.lower() not in self.read():
             return
-        with home_lock(self.path.parent, NOTES):
-            fd = open_for_reading(self.path)
+        with disk.home_lock(self.path.parent, disk.NOTES):
+            fd = disk.open_for_reading(self.path)
             try:
                 kept = [line for line in _whole_lines(fd, 0) if _id(parse_object(line)) != id.lower()]
             finally:
                 os.close(fd)
-            replace_lines(self.path, kept)
+            disk.replace_lines(self.path, kept)
 
     # --- with the mutex held
     def _catch_up(self, fd: int) -> None:

@@ -17,27 +17,8 @@ from msgspec import Struct
 from app_server.core.rollout.record import StoredRecord, text_of
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
+from protocol.engine import events, items
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import (
-    EngineEvent,
-    ItemCompleted,
-    SessionEvent,
-    TurnEnded,
-    TurnKind,
-    TurnRenamed,
-    TurnStarted,
-    TurnStatus,
-)
-from protocol.engine.items import (
-    AgentMessage,
-    ContextCompaction,
-    EnteredReview,
-    ExitedReview,
-    Item,
-    Reasoning,
-    UserMessage,
-    item_from_value,
-)
 from protocol.engine.legacy import COMPACTED
 from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
@@ -85,7 +66,7 @@ def _hashed_space(conversation_id: str) -> hashlib._Hash:
     return hashlib.sha1(space, usedforsecurity=False)
 
 
-_Events = list[SessionEvent | TurnRenamed]
+_Events = list[events.SessionEvent | events.TurnRenamed]
 
 OF_TURNS: Final = frozenset(
     (
@@ -118,8 +99,8 @@ class _OpenReasoning(Struct):
     summary: list[str] = []
     content: list[str] = []
 
-    def item(self) -> Reasoning:
-        return Reasoning(self.id, tuple(self.summary), tuple(self.content), bool(self.content))
+    def item(self) -> items.Reasoning:
+        return items.Reasoning(self.id, tuple(self.summary), tuple(self.content), bool(self.content))
 
     def copy(self) -> _OpenReasoning:
         return replace(self, summary=[*self.summary], content=[*self.content])
@@ -160,10 +141,10 @@ class TurnReader(Struct):
                 self._turn_start(out, number, payload)
             case "task_complete":
                 error = stored_error(payload.get("error"))
-                status = TurnStatus.COMPLETED if error is None else TurnStatus.FAILED
+                status = events.TurnStatus.COMPLETED if error is None else events.TurnStatus.FAILED
                 self._turn_end(out, payload, status, error=error)
             case "turn_aborted":
-                self._turn_end(out, payload, TurnStatus.INTERRUPTED, reason=_reason(payload))
+                self._turn_end(out, payload, events.TurnStatus.INTERRUPTED, reason=_reason(payload))
             case str() if name == TURN_ITEM:
                 self._whole_item(out, payload)
             case "agent_reasoning" | "agent_reasoning_raw_content":
@@ -192,23 +173,23 @@ class TurnReader(Struct):
         if turn_id == self._turn:
             return
         if payload.get("late") and self._turn is not None:
-            out.append(TurnRenamed(self._turn, turn_id))
+            out.append(events.TurnRenamed(self._turn, turn_id))
             self._turn, self.explicit = turn_id, True
             return
         self._close(out)
         self._begin(out, turn_id, _kind(payload.get("kind")), number_of(payload, "started_at"), explicit=True)
 
     def _begin(
-        self, out: _Events, turn_id: str, kind: TurnKind, started_at: float | None, *, explicit: bool
+        self, out: _Events, turn_id: str, kind: events.TurnKind, started_at: float | None, *, explicit: bool
     ) -> None:
         self._turn, self.explicit, self._turn_started = turn_id, explicit, started_at
-        out.append(self._event(TurnStarted(kind, None, started_at or 0.0)))
+        out.append(self._event(events.TurnStarted(kind, None, started_at or 0.0)))
 
     def _turn_end(
         self,
         out: _Events,
         payload: Mapping[str, Json],
-        status: TurnStatus,
+        status: events.TurnStatus,
         *,
         error: TurnError | None = None,
         reason: TurnAbortReason | None = None,
@@ -217,7 +198,7 @@ class TurnReader(Struct):
         if turn_id is None:
             return
         duration = number_of(payload, "duration_ms")
-        ended = TurnEnded(
+        ended = events.TurnEnded(
             status=status,
             started_at=number_of(payload, "started_at"),
             ended_at=number_of(payload, "completed_at") or 0.0,
@@ -226,16 +207,16 @@ class TurnReader(Struct):
             error=error,
             reason=reason,
         )
-        out.append(SessionEvent("", turn_id, ended))
+        out.append(events.SessionEvent("", turn_id, ended))
         self._turn = None
 
     def _close(self, out: _Events) -> None:
         """End a turn without a stored end."""
         if self._turn is None:
             return
-        status = TurnStatus.INTERRUPTED if self.explicit else TurnStatus.COMPLETED
+        status = events.TurnStatus.INTERRUPTED if self.explicit else events.TurnStatus.COMPLETED
         reason = TurnAbortReason.INTERRUPTED if self.explicit else None
-        ended = TurnEnded(
+        ended = events.TurnEnded(
             status=status, started_at=self._turn_started, ended_at=0.0, seconds=None, reason=reason
         )
         out.append(self._event(ended))
@@ -243,7 +224,7 @@ class TurnReader(Struct):
 
     # --- items
     def _whole_item(self, out: _Events, payload: Mapping[str, Json]) -> None:
-        item = item_from_value(payload.get("item"))
+        item = items.item_from_value(payload.get("item"))
         if item is not None:
             turn_id = text_of(payload, "turn_id") or self._turn
             self._item(out, item, times_of(payload), turn_id, cut=payload.get("cut") is True)
@@ -255,7 +236,7 @@ class TurnReader(Struct):
         opens = name in ("user_message", "entered_review_mode")
         if self._turn is None or (opens and not self.explicit):
             self._close(out)
-            kind = TurnKind.REVIEW if name == "entered_review_mode" else TurnKind.REGULAR
+            kind = events.TurnKind.REVIEW if name == "entered_review_mode" else events.TurnKind.REGULAR
             self._begin(out, self._derived("turn", number), kind, None, explicit=False)
         id = text_of(payload, "item_id") or self._derived("item", number)
         item = _older(id, payload, after_compaction=after_compaction)
@@ -269,7 +250,7 @@ class TurnReader(Struct):
         if before is not None and id is not None and (id, times) != (before.id, before.times):
             self._end_reasoning(out)
         if self._turn is None:
-            self._begin(out, self._derived("turn", number), TurnKind.REGULAR, None, explicit=False)
+            self._begin(out, self._derived("turn", number), events.TurnKind.REGULAR, None, explicit=False)
         if self._reasoning is None:
             self._reasoning = _OpenReasoning(id or self._derived("item", number), times)
         text = text_of(payload, "text")
@@ -285,37 +266,39 @@ class TurnReader(Struct):
     def _item(
         self,
         out: _Events,
-        item: Item,
+        item: items.Item,
         times: tuple[int, int],
         turn_id: str | None,
         *,
         cut: bool = False,
     ) -> None:
-        out.append(SessionEvent("", turn_id, ItemCompleted(item, *times, cut)))
+        out.append(events.SessionEvent("", turn_id, events.ItemCompleted(item, *times, cut)))
 
-    def _event(self, event: EngineEvent) -> SessionEvent:
-        return SessionEvent("", self._turn, event)
+    def _event(self, event: events.EngineEvent) -> events.SessionEvent:
+        return events.SessionEvent("", self._turn, event)
 
     def _derived(self, what: str, number: int) -> str:
         """Return an id that is the same for each reading, and unique to this conversation."""
         return derived_id(self.conversation_id, f"{what} {number}")
 
 
-def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> Item | None:
+def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> items.Item | None:
     kind, message = payload["type"], payload.get("message")
     if kind == "user_message" and isinstance(message, str):
         images = payload.get("images")
         content: list[UserInput] = [TextInput(text=message)] if message or not images else []
         if isinstance(images, list):
             content += [ImageInput(image_url=image) for image in images if isinstance(image, str)]
-        return UserMessage(id, tuple(content))
+        return items.UserMessage(id, tuple(content))
     if kind == "agent_message" and isinstance(message, str):
         if after_compaction and message == COMPACTED:
-            return ContextCompaction(id)
-        return AgentMessage(id, (message,), text_of(payload, "phase"))
+            return items.ContextCompaction(id)
+        return items.AgentMessage(id, (message,), text_of(payload, "phase"))
     if kind == "entered_review_mode":
-        return EnteredReview(id, text_of(payload, "prompt") or "", text_of(payload, "user_facing_hint") or "")
-    return ExitedReview(id, _review(payload)) if kind == "exited_review_mode" else None
+        return items.EnteredReview(
+            id, text_of(payload, "prompt") or "", text_of(payload, "user_facing_hint") or ""
+        )
+    return items.ExitedReview(id, _review(payload)) if kind == "exited_review_mode" else None
 
 
 def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
@@ -330,11 +313,11 @@ def _reason(payload: Mapping[str, Json]) -> TurnAbortReason:
         return TurnAbortReason.INTERRUPTED
 
 
-def _kind(value: Json) -> TurnKind:
+def _kind(value: Json) -> events.TurnKind:
     try:
-        return TurnKind(value)
+        return events.TurnKind(value)
     except ValueError:
-        return TurnKind.REGULAR
+        return events.TurnKind.REGULAR
 
 
 def stored_error(value: Json) -> TurnError | None:
