@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.support.client import Refused
-from tests.support.places import Place, Served, conversing, served
+from tests.support.places import Place, Served, conversing
 from tests.support.scripted_model import (
     Reply,
     ScriptedModel,
@@ -98,22 +98,6 @@ async def test_a_command_that_floods_a_sleeping_client_ends_in_bounded_memory(tm
         assert end["exit_code"] == 0
         assert end["stdout"].endswith("the end\n")
         assert asleep - before < 3 * ROOM, f"{(asleep - before) / MIB:.0f} MiB"
-
-
-async def test_requests_of_a_client_that_reads_nothing_wait_in_its_own_pipe(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.configure()
-    async with served(place) as server:
-        before = server.memory()
-        server.wire.sleep()
-        sent = 0
-        with anyio.move_on_after(5):
-            while True:
-                await server.client.send("nonsense", {"text": "x" * 20_000}, id=f"q{sent}")
-                sent += 1
-        assert server.memory() - before < ROOM
-        server.wire.wake()
-        assert (await server.client.answer_to("q0"))["error"]["code"] in (-32600, -32601)
 
 
 async def test_limits_are_set_by_the_environment_and_errors_name_them(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ import anyio
 import pytest
 
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
+from benchmarks.held_load import OURS, Shape, play
 from protocol.structs import Json
-from tests.faults.held_load import Shape, play
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item
 from tests.support.invariants import STORED, is_event, items, rollout, spans, turns
 from tests.support.places import LONG, Place, Served, served
-from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.slow
 
@@ -258,7 +257,7 @@ async def flat(server: Served, load: Load) -> None:
 
 
 def test_every_delta_of_many_streams_arrives_in_order() -> None:
-    result = play("app-server", [SCRIPT, "app-server"], Shape() if LONG else Shape(20, 200, 2))
+    result = play("app-server", OURS, Shape() if LONG else Shape(20, 200, 2))
     assert result.lost == 0
     assert result.wrong == ()
     assert result.megabytes < 400

@@ -212,21 +212,6 @@ async def test_a_snapshot_is_stored_ahead_of_the_calls_and_again_at_the_end(worl
         assert w.git("diff", "--name-status", begin["id"], end["turn"]["after"]) == "M\tsub/a\nA\tsub/n\n"
 
 
-async def test_what_the_user_did_since_is_kept_and_named(world: MakeWorld) -> None:
-    files = {"a": "1\n", "b": "1\n", "c": "1\n"}
-    async with world(*change("echo 2 > a; echo 2 > b; echo 2 > n"), files=files, git=True) as w:
-        conversation = await w.open()
-        await w.client.turn(conversation)
-        w.write({"a": "mine\n", "c": "mine\n", "notes": "mine\n"})
-        done = await undo(w, conversation)
-        assert done["success"] is True
-        assert "Kept as they are, because they were changed since: a." in done["message"]
-        left = {place.name: place.read_text() for place in w.workspace.iterdir() if place.is_file()}
-        assert left == {"a": "mine\n", "b": "1\n", "c": "mine\n", "notes": "mine\n"}
-        again = await undo(w, conversation)
-        assert (again["success"], again["message"]) == (False, "No ghost snapshot available to undo.")
-
-
 async def test_an_undo_that_would_only_touch_the_users_work_fails(world: MakeWorld) -> None:
     async with world(*change("echo 2 > a"), files={"a": "1\n"}, git=True) as w:
         conversation = await w.open()

@@ -205,17 +205,6 @@ async def test_a_file_that_anybody_may_have_written_grants_a_thread_nothing(worl
 DEEP = '[profiles.deep]\nmodel = "deep-model"\nmodel_reasoning_effort = "high"\n'
 
 
-async def test_a_request_wins_over_a_profile_and_a_profile_over_the_file(world: MakeWorld) -> None:
-    async with world(tables=DEEP) as w:
-        plain = await w.client.call("newConversation", {})
-        deep = await w.client.call("newConversation", {"profile": "deep"})
-        both = await w.client.call("newConversation", {"profile": "deep", "model": "mine"})
-        config = await w.client.call("newConversation", {"config": {"model": "dotted"}})
-    assert (plain["model"], deep["model"], both["model"]) == ("scripted", "deep-model", "mine")
-    assert (deep["reasoningEffort"], both["reasoningEffort"]) == ("high", "high")
-    assert config["model"] == "dotted"
-
-
 async def test_instructions_of_a_request_reach_the_model(world: MakeWorld) -> None:
     async with world(reply(says("ok"))) as w:
         told: Json = {"baseInstructions": "You are a tester.", "developerInstructions": "Be brief."}

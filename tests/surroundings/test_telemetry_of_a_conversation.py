@@ -98,14 +98,6 @@ async def test_a_collector_finds_every_event(world: MakeWorld, transport: str) -
     assert json.loads(results["safe"]["arguments"])["command"] == ["sh", "-c", "ls"]
 
 
-async def test_prompts_are_told_where_the_user_allows_it(world: MakeWorld) -> None:
-    collector = Collector()
-    with collector.running() as endpoint:
-        async with world(reply(says("hi")), tables=table(endpoint, log_user_prompt="true")) as w:
-            await w.client.turn(await w.open(), "my private words")
-    assert [event["prompt"] for event in collector.named("codex.user_prompt")] == ["my private words"]
-
-
 async def test_a_patch_that_needs_no_question_and_an_abort_are_decisions(world: MakeWorld) -> None:
     collector = Collector()
     replies = reply(patches(PATCH, "patch")), reply(script("echo out > made", "aborted"))

@@ -193,22 +193,6 @@ json_like = st.recursive(
 
 
 @given(
-    st.binary(max_size=200)
-    | json_like.map(lambda value: json.dumps(value).encode())
-    | st.text(alphabet='{}[]",:0123456789eE+-.tfnaulNIidmethodresult\\ ', max_size=80).map(str.encode)
-)
-@example(b'{"id":1,"id":"\\ud800"}')
-def test_nothing_but_a_parse_error_is_ever_raised(line: bytes) -> None:
-    match parsed(line):
-        case ParseError(code=code, message=text, id=id_):
-            assert code in (PARSE_ERROR, INVALID_REQUEST)
-            assert len(text.encode()) <= ECHO_LIMIT
-            json.loads(dump_error(id_, code, text))
-        case message:
-            assert isinstance(message, Request | Notification | Response | ErrorAnswer)
-
-
-@given(
     st.dictionaries(any_text | st.sampled_from(["id", "method"]), json_like, max_size=5).filter(
         lambda value: not {"id", "method"} <= value.keys() or list(value)[-1] in ("id", "method")
     )

@@ -9,7 +9,7 @@ from app_server.core.config.layers import combine, merge, toml_value
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, Config, LayerKind, RequestOverrides
 from app_server.core.errors import ConfigError
-from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, WorkspaceWrite
+from protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
 from protocol.structs import Json
 
 
@@ -190,16 +190,6 @@ def test_merging_changes_neither_side() -> None:
     assert merge(low, high) == {"t": {"a": 1, "b": 3}, "x": {"y": 1}}
     assert low == {"t": {"a": 1, "b": 2}, "x": 1}
     assert high == {"t": {"b": 3}, "x": {"y": 1}}
-
-
-def test_the_request_beats_the_command_line_for_effort(tmp_path: Path) -> None:
-    config = load(
-        tmp_path,
-        "",
-        CliOverrides(settings=(("model_reasoning_effort", "high"),)),
-        RequestOverrides(settings={"model_reasoning_effort": "low"}),
-    )
-    assert config.model.effort == ReasoningEffort.LOW
 
 
 def test_switches_that_are_written_in_an_old_way_are_named(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from app_server.demo import script
-from app_server.demo.screen import Checks, Person, Screen
-from app_server.demo.scripted_model import in_order, reply, says
+from app_server.demo.screen import Person, Screen
 from protocol.structs import Json
 
 
@@ -36,14 +35,6 @@ def plain() -> tuple[Screen, io.StringIO]:
 def test_colour_is_for_terminals(stream: io.StringIO, environment: dict[str, str], coloured: bool) -> None:
     Screen.on(stream, environment).check("done")
     assert ("\x1b[" in stream.getvalue()) is coloured
-
-
-def test_a_line_after_streamed_words_begins_a_new_one() -> None:
-    screen, stream = plain()
-    screen.word("Hel")
-    screen.word("lo")
-    screen.command(["echo", "a b"])
-    assert stream.getvalue() == "model    Hello\ncommand  echo 'a b'\n"
 
 
 def test_nothing_of_others_drives_the_terminal() -> None:
@@ -93,18 +84,6 @@ async def test_nobody_says_no() -> None:
     assert "denied" in stream.getvalue()
 
 
-def test_the_status_is_zero_only_if_everything_happened() -> None:
-    checks = Checks(plain()[0])
-    assert checks.status == 1
-    checks.expect("one", True)
-    assert checks.status == 0
-    checks.denied = 1
-    assert checks.status == 1
-    checks.denied = 0
-    checks.expect("two", False, "three")
-    assert checks.status == 1
-
-
 def told(output: str) -> Json:
     return {"input": [{"type": "function_call_output", "call_id": "c", "output": output}]}
 
@@ -126,18 +105,3 @@ def test_the_model_reacts(scene: int, output: str, words: str, tmp_path: Path) -
     told_by = script.Script(outside=tmp_path, written=scene)
     said = [event.get("delta", "") for event in told_by(told(output)).events]
     assert words in "".join(said)
-
-
-def test_words_stream_and_come_whole() -> None:
-    text = "It is  made.\nBoth lines of it."
-    added, *deltas, done = says(text)
-    assert (added["type"], done["item"]["content"][0]["text"]) == ("response.output_item.added", text)
-    assert "".join(event["delta"] for event in deltas) == text
-    assert len(deltas) == 7
-
-
-def test_an_author_who_has_written_everything_ends() -> None:
-    author = in_order(reply())
-    author({})
-    with pytest.raises(IndexError):
-        author({})

@@ -158,16 +158,6 @@ def test_reads_every_form_of_line_and_field() -> None:
     assert decode(STREAM) == FRAMES
 
 
-def test_bytes_one_at_a_time_make_no_difference() -> None:
-    assert decode(STREAM, list(range(len(STREAM)))) == FRAMES
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, len(STREAM))))
-def test_cuts_make_no_difference(cuts: list[int]) -> None:
-    assert decode(STREAM, cuts) == FRAMES
-
-
 @settings(deadline=None)
 @given(
     st.binary(max_size=60).map(lambda raw: raw.translate(b"\n\r:d \xef\xbb\xbf" * 32)),

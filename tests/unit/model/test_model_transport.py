@@ -66,16 +66,6 @@ async def test_an_answer_over_a_connection_that_is_used_again(
     assert provider.asked[0].headers["accept-encoding"] == "identity"
 
 
-async def test_chunks_cut_anywhere(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(), *(chunk(ANSWER[n : n + 1]) for n in range(len(ANSWER))), END)
-    assert await asked(provider, http) == EVENTS
-
-
-async def test_a_compressed_answer_is_understood(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(content_encoding="gzip"), chunk(gzip.compress(ANSWER)), END)
-    assert await asked(provider, http) == EVENTS
-
-
 async def test_a_compressed_answer_that_is_none(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(head(content_encoding="gzip"), chunk(ANSWER), END)
     with pytest.raises(StreamDisconnected, match="Transport error"):

@@ -11,28 +11,23 @@ from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBus
 from app_server.core.rollout.archive import archive_rollout, delete_rollout, require_unused, unarchive_rollout
 from app_server.core.rollout.listing import find, walk
 from app_server.core.rollout.pages import ListRequest, Page, ThreadFilter, ThreadSummary
-from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
+from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.ids import ConversationId
-from protocol.rollout import RolloutItem
-from protocol.structs import Json
 from tests.unit.rollout.stored import (
     MOMENT,
     asked,
     assistant,
     conversation,
     conversation_id,
-    meta,
     now,
     raw_line,
     read_summary,
     store,
     user,
 )
-
-ENVIRONMENT = user("<environment_context>\n  <cwd>/work</cwd>\n</environment_context>")
 
 
 def listed(
@@ -51,13 +46,6 @@ def previews(page: Page[ThreadSummary]) -> list[str]:
 def store_many(home: Path, count: int) -> None:
     for number in range(count):
         store(home, conversation(f"q{number}"), number, MOMENT + timedelta(hours=number))
-
-
-def store_with_meta(home: Path, number: int, **over: Json) -> Path:
-    path = new_rollout_path(home, MOMENT, conversation_id(number))
-    writer = RolloutWriter.create(path, now, [meta(number, **over), *conversation(f"q{number}")])
-    writer.close()
-    return path
 
 
 def test_the_last_page_has_no_cursor_even_if_it_is_full(tmp_path: Path) -> None:
@@ -90,39 +78,10 @@ def test_a_page_reads_only_the_heads_of_its_files(tmp_path: Path) -> None:
     assert len(opened) == 6, "five, and one to know that there are more"
 
 
-@pytest.mark.parametrize(
-    ("items", "preview"),
-    [
-        ([user("plain"), asked("plain")], "plain"),
-        ([ENVIRONMENT, user("# AGENTS.md instructions for /x\n"), user("real"), asked("real")], "real"),
-        ([user("<user_instructions>x</user_instructions>"), user("real"), asked("real")], "real"),
-        ([asked("# Context\n## My request for Codex:\n do it \n")], "do it"),
-        ([user("injected"), user("real"), asked("real")], "real"),
-        ([user(""), asked("")], ""),
-        ([asked("shown only")], "shown only"),
-        ([user("never shown")], None),
-        ([ENVIRONMENT], None),
-        ([], None),
-    ],
-)
-def test_a_preview_is_what_the_user_first_said(
-    tmp_path: Path, items: list[RolloutItem], preview: str | None
-) -> None:
-    store(tmp_path, items)
-    assert previews(listed(tmp_path)) == ([] if preview is None else [preview])
-
-
 def test_a_first_message_may_be_long(tmp_path: Path) -> None:
     words = "x" * 3_000_000
     store(tmp_path, [user("<user_instructions>" + "y" * 100_000), user(words), asked(words)])
     assert len(previews(listed(tmp_path))[0]) == 3_000_000
-
-
-def test_only_conversations_that_somebody_had_are_listed(tmp_path: Path) -> None:
-    sources: list[Json] = ["cli", "vscode", "exec", "mcp", "new kind", {"subagent": "review"}]
-    for number, source in enumerate(sources):
-        store_with_meta(tmp_path, number, source=source)
-    assert previews(listed(tmp_path)) == ["q1", "q0"]
 
 
 def test_strange_things_are_passed_over(tmp_path: Path) -> None:

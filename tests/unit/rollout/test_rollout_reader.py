@@ -155,21 +155,6 @@ def test_lines_are_the_same_however_the_file_is_cut_into_pieces(content: bytes, 
     assert lines == (expected if expected[-1] else expected[:-1])
 
 
-@given(st.lists(st.binary(max_size=80), max_size=4), st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_among_the_lines_neither_raise_nor_hide_a_line(
-    stored: Path, junk: list[bytes], data: st.DataObject
-) -> None:
-    lines = stored.read_bytes().splitlines(keepends=True)
-    whole = b"".join(lines)
-    for piece in junk:
-        at = data.draw(st.integers(1, len(lines)))
-        lines.insert(at, piece + b"\n")
-    found = read_file(stored, b"".join(lines))
-    assert [text for text in texts(found.items) if text in ALL] == ALL
-    stored.write_bytes(whole)
-
-
 @given(st.binary(max_size=200), st.integers(0, 5000))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_torn_anywhere_with_anything_behind_keeps_its_whole_lines(

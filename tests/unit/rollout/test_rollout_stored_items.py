@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout.stored_events import OUTPUT_CAP
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
 from protocol.engine.events import EndedItem
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
-    FileChange,
     ImageView,
     Item,
     ItemStatus,
@@ -22,7 +20,6 @@ from protocol.engine.items import (
     WebSearch,
     item_to_value,
 )
-from protocol.events.commands import AddFileChange, UpdateFileChange
 from protocol.structs import Json, replace
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
@@ -64,48 +61,10 @@ def test_a_file_of_codex_058_has_its_commands_in_their_places() -> None:
     assert (command.output, command.exit_code, command.status) == ("from-codex\n", 0, ItemStatus.COMPLETED)
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "printed"),
-    [
-        ('{"output":"x","metadata":{"exit_code":3,"duration_seconds":0.1}}', 3, "x"),
-        ("Exit code: 2\nWall time: 0.1 seconds\nOutput:\nx\n", 2, "x\n"),
-        ("exec command rejected by user", None, "exec command rejected by user"),
-    ],
-)
-def test_exit_codes_are_read_of_each_form_of_output(
-    tmp_path: Path, text: str, code: int | None, printed: str
-) -> None:
-    (ended,) = stored(tmp_path, call("shell", {"command": ["ls"], "workdir": "sub"}), output(text)).items
-    command = ended.item
-    assert isinstance(command, CommandExecution)
-    assert (command.exit_code, command.output, command.cwd) == (code, printed, "/work/sub")
-    assert command.status is ItemStatus.FAILED
-
-
 def test_a_call_without_an_output_has_failed(tmp_path: Path) -> None:
     (ended,) = stored(tmp_path, call("shell", {"command": ["ls"]})).items
     assert isinstance(ended.item, CommandExecution)
     assert ended.item.status is ItemStatus.FAILED
-
-
-@pytest.mark.parametrize("form", ["tool", "custom", "command"])
-def test_patches_are_read_of_their_text(tmp_path: Path, form: str) -> None:
-    add, update = "*** Add File: new.txt\n+one\n", "*** Update File: /else/old.txt\n@@\n keep\n-a\n+b\n"
-    text = f"*** Begin Patch\n{add}{update}*** End Patch"
-    forms: dict[str, Json] = {
-        "tool": call("apply_patch", {"input": text}),
-        "custom": {"type": "custom_tool_call", "name": "apply_patch", "input": text, "call_id": "c1"},
-        "command": call("shell", {"command": ["apply_patch", text]}),
-    }
-    result = output('{"output":"Success.","metadata":{"exit_code":0,"duration_seconds":0.1}}')
-    (ended,) = stored(tmp_path, forms[form], result).items
-    change = ended.item
-    assert isinstance(change, FileChange)
-    assert change.status is ItemStatus.COMPLETED
-    assert change.changes == {
-        "/work/new.txt": AddFileChange(content="one\n"),
-        "/else/old.txt": UpdateFileChange(unified_diff="@@\n keep\n-a\n+b\n"),
-    }
 
 
 def test_other_tools_searches_and_the_last_plan(tmp_path: Path) -> None:
@@ -184,17 +143,6 @@ def test_calls_of_one_id_that_are_stored_as_items_too_are_those_items(tmp_path: 
     assert [printed(each) for each in found[:2]] == ["kept", "kept"]
 
 
-def test_a_call_that_is_stored_as_an_item_too_is_that_item(tmp_path: Path) -> None:
-    """The entry of the history may come before the item or behind it."""
-    item = CommandExecution(id="c1", command=("pwd",), cwd="/", parsed=(), output="as an item")
-    ls = call("shell", {"command": ["ls"]})
-    for lines in (
-        [("response_item", ls), ("event_msg", turn_item(item)), ("response_item", output("x"))],
-        [("event_msg", turn_item(item)), ("response_item", ls), ("response_item", output("x"))],
-    ):
-        assert items_in(tmp_path, *lines) == [item]
-
-
 def test_of_calls_with_one_id_only_those_without_an_item_are_read_of_the_history(tmp_path: Path) -> None:
     item = CommandExecution(id="c1", command=("pwd",), cwd="/", parsed=(), output="as an item")
     found = items_in(
@@ -250,20 +198,6 @@ def test_items_have_their_times_and_say_whether_they_were_cut(tmp_path: Path) ->
 def test_ids_go_on_behind_those_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, ("event_msg", turn_item(ImageView("i", "/x.png"))))
     assert read_stored_items(path, ID).ids.begin_and_end("i") == "i-2"
-
-
-def test_long_output_is_kept_at_both_ends(tmp_path: Path) -> None:
-    item = CommandExecution(id="c2", command=("x",), cwd="/", parsed=(), output="a" * OUTPUT_CAP + "z")
-    found = items_in(
-        tmp_path,
-        ("response_item", call("shell", {"command": ["ls"]})),
-        ("response_item", output("b" * OUTPUT_CAP + "y")),
-        ("event_msg", turn_item(item)),
-    )
-    assert [(len(printed(each)) <= OUTPUT_CAP, printed(each)[-1]) for each in found] == [
-        (True, "y"),
-        (True, "z"),
-    ]
 
 
 def test_an_item_that_the_file_does_not_end_is_there(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from protocol.structs import replace
 from tests.unit.rollout.stored import (
     MOMENT,
     assistant,
-    call,
     conversation,
     conversation_id,
     meta,
@@ -182,18 +181,6 @@ def test_memory_is_bounded_and_a_loss_is_reported(tmp_path: Path, monkeypatch: p
     writer.append([])
     assert writer.problem is not None
     assert "lines were lost" in writer.problem
-    writer.close()
-
-
-def test_a_home_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
-    def refuse(path: Path, flags: int, mode: int) -> int:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    writer = RolloutWriter.create(new_path(tmp_path), now, [meta()], replace(REAL_DISK, open=refuse))
-    assert writer.problem == "read-only file system"
-    writer.append([user("in memory")])
-    writer.write_journal([call()])
-    writer.flush()
     writer.close()
 
 

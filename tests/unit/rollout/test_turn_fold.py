@@ -212,24 +212,6 @@ def test_an_old_file_has_a_turn_for_each_thing_that_the_user_said() -> None:
     ]
 
 
-def test_a_turn_with_a_begin_and_no_end_was_interrupted() -> None:
-    lines: list[Line] = [(0, "event_msg", {"type": "task_started", "turn_id": "t", "started_at": 5})]
-    (turn,) = folded(turn_events(THREAD, lines))
-    assert (turn.id, turn.state, turn.started_at) == ("t", TurnStatus.INTERRUPTED, 5.0)
-
-
-def test_a_turn_that_was_named_late_is_one_turn_with_an_end() -> None:
-    lines: list[Line] = [
-        (0, "event_msg", {"type": "user_message", "message": "hi"}),
-        (1, "event_msg", {"type": "task_started", "turn_id": "t", "started_at": 5, "late": True}),
-        (2, "event_msg", {"type": "agent_message", "message": "yes", "turn_id": "t", "item_id": "m"}),
-        (3, "event_msg", {"type": "task_complete", "turn_id": "t", "completed_at": 7}),
-    ]
-    (turn,) = folded(turn_events(THREAD, lines))
-    assert (turn.id, turn.state, turn.ended_at) == ("t", TurnStatus.COMPLETED, 7.0)
-    assert [type(ended.item) for ended in turn.items] == [UserMessage, AgentMessage]
-
-
 def test_a_compaction_is_an_item_and_not_what_the_assistant_said() -> None:
     lines: list[Line] = [
         (0, "event_msg", {"type": "user_message", "message": "long"}),

@@ -22,7 +22,7 @@ from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
-from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord, TurnStatus
+from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord
 from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value
 from protocol.items import TextInput
 from protocol.structs import Json
@@ -310,13 +310,6 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         open_history(tmp_path, THREAD, TurnIndexes()),
     ):
         pass
-
-
-def test_a_turn_that_the_file_does_not_end_was_interrupted(tmp_path: Path) -> None:
-    path = stored(tmp_path / "r", {"type": "task_started", "turn_id": "t"})
-    with open_history(path, THREAD, TurnIndexes()) as history:
-        (turn,) = history.turns(PageRequest()).rows
-    assert turn.state is TurnStatus.INTERRUPTED
 
 
 @given(st.text(st.characters(codec="utf-8")), st.booleans())

@@ -177,26 +177,6 @@ async def test_failures_of_handlers_are_answered_and_affect_no_other_request() -
     assert talked.echo.told == ["broken"]
 
 
-async def test_unusable_messages_are_answered_with_their_id_and_kind() -> None:
-    async def what(t: Talk) -> None:
-        await t.send(
-            b"{",
-            {"id": 1, "method": 5},
-            {"id": 2, "method": "unordered"},
-            {"method": "told", "params": {"a": 1}},
-            {"id": 7, "result": {}},
-        )
-        await anyio.wait_all_tasks_blocked()
-
-    talked = await talk(what)
-    parse, message, unordered = talked.answers
-    assert (parse["id"], parse["error"]["code"], parse["error"]["data"]) == (None, -32700, {"kind": "parse"})
-    assert (message["id"], message["error"]["code"]) == (1, -32600)
-    assert message["error"]["data"] == {"kind": "message"}
-    assert (unordered["id"], unordered["error"]["message"]) == (2, "no lane")
-    assert talked.echo.received == [{"a": 1}]
-
-
 async def test_others_run_while_very_many_lines_are_taken_in() -> None:
     batches: list[int] = []
     unused = [b""] * (LINES_AT_ONCE * 10)

@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from app_server.rpc.outgoing import LARGE_BATCH, ClientReply, Outgoing
+from app_server.rpc.outgoing import LARGE_BATCH, Outgoing
 from app_server.transport.framing import TransportClosed
 
 
@@ -159,21 +159,6 @@ async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
     assert [answer.error for answer in answers] == ["the connection was closed"]
     outgoing.send(b"nobody reads this")
     assert client.got == b""
-
-
-async def test_a_repeated_or_unknown_response_is_harmless() -> None:
-    client = Client()
-    client.reads.set()
-    outgoing = Outgoing(client.write, 100)
-    async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.write_queued)
-        waiter = outgoing.pending.register()
-        assert outgoing.pending.resolve(waiter.id, ClientReply(result=1))
-        assert not outgoing.pending.resolve(waiter.id, ClientReply(result=2))
-        assert not outgoing.pending.resolve("x", ClientReply())
-        assert (await waiter.wait()).result == 1
-        assert len(outgoing.pending) == 0
-        await outgoing.finish()
 
 
 class SlowClient:

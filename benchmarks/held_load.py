@@ -1,6 +1,6 @@
 """The held load: many conversations that stream at once for a minute, and whether every delta arrives, in order.
 
-`python -m tests.faults.held_load` plays it with this checkout's server, and with the one that REFERENCE_CODEX names
+`python -m benchmarks.held_load` plays it with this checkout's server, and with the one that REFERENCE_CODEX names
 where it does. Model and client are processes of their own, so that what is measured is the server.
 """
 
@@ -10,17 +10,19 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import replies
 from benchmarks.model import serve_alone
+from benchmarks.place import Place, temporary_place
+from benchmarks.processes import cpu_seconds
 from benchmarks.replies import Paced
-from tests.support.world import SCRIPT, make_folders, server_environment, write_config
 
+OURS = (str(Path(sys.executable).with_name("app-server")), "app-server")
 TICKS = 20
 """Writes of a stream per second; each holds the deltas of that time."""
 DELTA = re.compile(rb'"agent_message_delta","delta":"([^"]*)"')
@@ -88,30 +90,27 @@ class Result:
     wrong: tuple[str, ...]
 
 
-def play(name: str, command: list[str], shape: Shape) -> Result:
-    with tempfile.TemporaryDirectory(prefix="held-load-") as folder:
-        home, workspace = Path(folder, "home"), Path(folder, "workspace")
-        make_folders(Path(folder))
-        model = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.held_load", "--model", *_words(shape)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert model.stdout is not None
+def play(name: str, command: Sequence[str], shape: Shape) -> Result:
+    model = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.held_load", "--model", *_words(shape)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert model.stdout is not None
+    with temporary_place() as place:
         try:
-            write_config(home, model.stdout.readline().decode().strip(), {})
-            environment = server_environment(Path(folder))
-            with Path(folder, "log").open("wb") as log:
+            place.configure(model.stdout.readline().decode().strip(), "danger-full-access")
+            with (place.root / "log").open("wb") as log:
                 server = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    env=environment,
-                    cwd=workspace,
+                    env=place.environment,
+                    cwd=place.workspace,
                 )
             try:
-                return _converse(name, server, workspace, shape)
+                return _converse(name, server, place, shape)
             finally:
                 server.kill()
                 server.wait()
@@ -124,7 +123,7 @@ def _words(shape: Shape) -> list[str]:
     return [f"--conversations={shape.conversations}", f"--rate={shape.rate}", f"--seconds={shape.seconds}"]
 
 
-def _converse(name: str, server: subprocess.Popen[bytes], workspace: Path, shape: Shape) -> Result:
+def _converse(name: str, server: subprocess.Popen[bytes], place: Place, shape: Shape) -> Result:
     assert server.stdin is not None
     assert server.stdout is not None
     stdin, stdout = server.stdin, server.stdout
@@ -145,11 +144,12 @@ def _converse(name: str, server: subprocess.Popen[bytes], workspace: Path, shape
 
     call("initialize", {"clientInfo": {"name": "load", "version": "1"}})
     ids = [
-        call("newConversation", {"cwd": str(workspace)})["conversationId"] for _ in range(shape.conversations)
+        call("newConversation", {"cwd": str(place.workspace)})["conversationId"]
+        for _ in range(shape.conversations)
     ]
     for id in ids:
         call("addConversationListener", {"conversationId": id})
-    cpu, began = _cpu(server.pid), time.monotonic()
+    cpu, began = cpu_seconds(server.pid), time.monotonic()
     items = [{"type": "text", "data": {"text": "count"}}]
     for n, id in enumerate(ids):
         params = {"conversationId": id, "items": items}
@@ -168,13 +168,8 @@ def _converse(name: str, server: subprocess.Popen[bytes], workspace: Path, shape
     seconds = time.monotonic() - began
     lost = shape.deltas * shape.conversations - sum(heard.next.values())
     return Result(
-        name, seconds, _cpu(server.pid) - cpu, _peak(server.pid), heard.lines, lost, tuple(heard.wrong)
+        name, seconds, cpu_seconds(server.pid) - cpu, _peak(server.pid), heard.lines, lost, tuple(heard.wrong)
     )
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak(pid: int) -> float:
@@ -205,9 +200,9 @@ def main() -> int:
     shape = Shape(args.conversations, args.rate, args.seconds)
     if args.model:
         serve_alone(counting(shape))
-    results = [play("app-server", [SCRIPT, "app-server"], shape)]
+    results = [play("app-server", OURS, shape)]
     if reference := os.environ.get("REFERENCE_CODEX"):
-        results.append(play("reference", [reference, "app-server"], shape))
+        results.append(play("reference", (reference, "app-server"), shape))
     print(table(results, shape))  # noqa: T201  this is a command
     for result in results:
         for wrong in result.wrong:
