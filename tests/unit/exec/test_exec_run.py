@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -133,19 +133,21 @@ async def test_commands_at_once_hold_nothing_of_one_another(bench: Bench) -> Non
     """Each needs a supervisor that is forked while its command is at hand: no copy of its pipes may stay open."""
     await bench.sh("true")
     assert bench.runner.launcher_pid is not None
-    (first,) = pipe_counts(descendants.below(bench.runner.launcher_pid, descendants.parents()))
+    launcher = bench.runner.launcher_pid
+    # A process that was forked just now closes what it has no use for a moment later.
+    await until(lambda: len(pipe_counts(launcher)) == 1)
+    (first,) = pipe_counts(launcher)
     async with anyio.create_task_group() as group:
         for _ in range(6):
             group.start_soon(bench.sh, "sleep 0.2; echo done")
-    below = descendants.below(bench.runner.launcher_pid, descendants.parents())
-    assert len(below) > 1
-    assert pipe_counts(below) == {first}
+    assert len(descendants.below(launcher, descendants.parents())) > 1
+    await until(lambda: pipe_counts(launcher) == {first})
 
 
-def pipe_counts(pids: Iterable[int]) -> set[int]:
-    """How many pipes these processes hold, but for those that have ended meanwhile."""
+def pipe_counts(launcher: int) -> set[int]:
+    """How many pipes the processes below the launcher hold, but for those that have ended meanwhile."""
     found = set()
-    for pid in pids:
+    for pid in descendants.below(launcher, descendants.parents()):
         with contextlib.suppress(FileNotFoundError):
             links = Path(f"/proc/{pid}/fd").iterdir()
             found.add(sum(str(link.readlink()).startswith("pipe:") for link in links))

@@ -81,9 +81,8 @@ def nobody_came(one: socket.socket) -> bool:
 
 
 async def python(bench: Bench, code: str, policy: SandboxPolicy = OFFLINE) -> ExecResult:
-    return await bench.runner.run(
-        bench.spec(sys.executable, "-I", "-c", code, policy=policy), lambda *_: None
-    )
+    spec = bench.spec(sys.executable, "-I", "-c", code, policy=policy, timeout_ms=60_000)
+    return await bench.runner.run(spec, lambda *_: None)
 
 
 def connecting(path: str, more: str = "") -> str:

@@ -19,6 +19,7 @@ from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.accounts import Accounts
+from app_server.core.errors import CoreError
 from app_server.core.host import Host
 from app_server.core.session.commands import Command, Compact, ListTools, Review, Undo
 from app_server.core.turn.items import UserWords
@@ -84,7 +85,12 @@ async def prompt(context: PromptContext, params: PromptRequest) -> PromptRespons
     if not params.prompt:
         raise invalid_params("prompt is empty", "prompt")
     with session.turns.prompting() as ticket:
-        return PromptResponse(stop_reason=await _served(context, session, ticket, params))
+        try:
+            return PromptResponse(stop_reason=await _served(context, session, ticket, params))
+        except CoreError:
+            if not session.live.session.ended.is_set():
+                raise
+            return PromptResponse(stop_reason=StopReason.CANCELLED)  # closed while the words were prepared
 
 
 async def steering(context: PromptContext, params: SteeringRequest) -> SteeringResponse:

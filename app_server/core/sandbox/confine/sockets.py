@@ -234,17 +234,36 @@ class NetworkNamespaces:
     inside: socket.socket | None
     outside: socket.socket | None
     """None: the kernel does not list its listening sockets, so nothing can be connected."""
-    connecting: dict[bytes, float] = field(default_factory=dict)
-    """Cookies of sockets that are or were just connected, with the time: the kernel repeats a call that a signal
-    interrupted before its response arrived.
+    connecting: dict[bytes, tuple[int, float]] = field(default_factory=dict)
+    """Cookies of sockets that are or were just connected, with the last call and its time: the kernel repeats a call
+    that a signal interrupted before its response arrived.
     """
-    _lock: _thread.LockType = field(default_factory=_thread.allocate_lock)
+    _noting: _thread.LockType = field(default_factory=_thread.allocate_lock)
+    _listing: _thread.LockType = field(default_factory=_thread.allocate_lock)
+
+    def note(self, cookie: bytes, call_id: int) -> bool:
+        """Note that this call connects the socket; tell whether another call did so just now."""
+        now = time.monotonic()
+        with self._noting:
+            _, before = self.connecting.pop(cookie, (0, -REPEATED_WITHIN))
+            self.connecting[cookie] = call_id, now
+            if len(self.connecting) > MAX_CONNECTING:
+                del self.connecting[next(iter(self.connecting))]
+        return before + REPEATED_WITHIN > now
+
+    def forget(self, cookie: bytes, call_id: int) -> bool:
+        """Take the note of this call away; tell whether it was the last call."""
+        with self._noting:
+            if self.connecting.get(cookie, (call_id,))[0] != call_id:
+                return False
+            self.connecting.pop(cookie, None)
+            return True
 
     def leads_inside(self, caller: Caller, found: int) -> bool:
         """Tell whether a command listens at this file. Raises PermissionError if a process outside does."""
         if self.inside is None or self.outside is None:
             raise PermissionError(errno.EACCES, "the kernel does not say where the socket leads")
-        with self._lock:
+        with self._listing:
             inside, outside = listening(self.inside), listening(self.outside)
         file = file_of(os.fstat(found))
         names = {file}
@@ -292,19 +311,17 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
             cookie = sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
             # Noted before it is connected: the repeated call may come while this one is still being answered.
-            repeated = networks.connecting.pop(cookie, -REPEATED_WITHIN) + REPEATED_WITHIN > time.monotonic()
-            networks.connecting[cookie] = time.monotonic()
-            if len(networks.connecting) > MAX_CONNECTING:
-                with suppress(KeyError, StopIteration, RuntimeError):  # other calls do the same
-                    del networks.connecting[next(iter(networks.connecting))]
+            repeated = networks.note(cookie, notified.id)
             try:
                 _connect_to(sock, name, caller, networks)
             except OSError as error:
                 if not is_waiting(listener, notified):
                     return  # a signal interrupted the call: the repeated one may need the note
                 if error.errno != errno.EISCONN or not repeated:
-                    networks.connecting.pop(cookie, None)
-                    raise
+                    alone = networks.forget(cookie, notified.id)
+                    if alone or error.errno != errno.EISCONN:
+                        raise
+                    # The call that a signal interrupted has overtaken this one, which repeats it.
             # It stays noted: a signal that comes at this moment makes the kernel drop even a response that it took, and
             # repeat the call.
             with suppress(OSError):
