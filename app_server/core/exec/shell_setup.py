@@ -20,7 +20,6 @@ import shlex
 import shutil
 import stat
 import tempfile
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
@@ -184,12 +183,12 @@ class LoginShells(Struct, eq=False):
 
     home: str
     clock: Callable[[], float] = anyio.current_time
-    _known: OrderedDict[Key, Known] = msgspec.field(default_factory=OrderedDict)
+    _known: dict[Key, Known] = msgspec.field(default_factory=dict)
+    """The one that was noted last at the end."""
 
     def taken_over(self, spec: CommandSpec) -> CommandSpec:
         """Return the command as it is to be run: as it is, or without the profile."""
-        key = _key(spec)
-        known = None if key is None else self._known.get(key)
+        key, known = self._find(spec)
         if key is None or known is None or known.start is None:
             return spec
         if self.clock() - known.at > FRESH_SECONDS or not os.access(known.start.script, os.R_OK):
@@ -204,33 +203,30 @@ class LoginShells(Struct, eq=False):
 
     def used(self, spec: CommandSpec) -> bool:
         """Takes note of a command; True if the start of its shell is to be recorded now."""
-        key = _key(spec)
+        key, known = self._find(spec)
         if key is None:
             return False
-        known = self._known.get(key)
         if known is not None and self.clock() - known.at <= FRESH_SECONDS:
             if known.recording is not None:
                 return False
             known.recording = anyio.Event()
             return True
+        self._known.pop(key, None)
         self._known[key] = Known(self.clock())
-        self._known.move_to_end(key)
-        while len(self._known) > MAX_KEPT:
-            self._known.popitem(last=False)
+        if len(self._known) > MAX_KEPT:
+            del self._known[next(iter(self._known))]
         return False
 
     async def recorded(self, spec: CommandSpec) -> None:
         """Waits while the start of this shell is being recorded."""
-        key = _key(spec)
-        known = None if key is None else self._known.get(key)
+        _, known = self._find(spec)
         if known is not None and known.recording is not None and not known.recording.is_set():
             with anyio.move_on_after(WAIT_SECONDS):
                 await known.recording.wait()
 
     async def record(self, spec: CommandSpec, run: Callable[[CommandSpec], Awaitable[ExecResult]]) -> None:
         """Runs the shell for what its profile leaves. `run` may raise what it likes: nothing is known then."""
-        key = _key(spec)
-        known = None if key is None else self._known.get(key)
+        _, known = self._find(spec)
         if known is None:
             return
         try:
@@ -238,6 +234,10 @@ class LoginShells(Struct, eq=False):
         finally:
             if known.recording is not None:
                 known.recording.set()
+
+    def _find(self, spec: CommandSpec) -> tuple[Key | None, Known | None]:
+        key = _key(spec)
+        return key, None if key is None else self._known.get(key)
 
     async def _start_of(
         self, spec: CommandSpec, run: Callable[[CommandSpec], Awaitable[ExecResult]]

@@ -195,7 +195,7 @@ class CommandApproval:
             request,
             self._approval,
             turn.settings.sandbox_policy,
-            trusts=self._trusts,
+            trusts=lambda program: self._programs.trusts(program),
             git_is_plain=partial(git_is_plain, self._folder),
             allowed=rules.allows,
         )
@@ -209,12 +209,9 @@ class CommandApproval:
         elif request.restriction is not None:
             reason = _rule_reason(request.restriction, reason)
         else:
-            proposal = rules.proposal(command.argv, self._trusts)
+            proposal = rules.proposal(command.argv, self._programs.trusts)
         await self._request_approval(reason, unconfined=leaves, proposal=proposal)
         return True
-
-    def _trusts(self, program: str) -> bool:
-        return self._programs.trusts(program)
 
     async def _request_approval(
         self, reason: str | None, *, unconfined: bool, proposal: tuple[str, ...] | None = None
