@@ -27,6 +27,8 @@ DEEDS = (
     "leave",
 )
 """What a person may do beside saying something."""
+TURNS_OWN = ("interrupt", "second turn", "steer")
+"""What is about the turn itself, and is done more often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Habits:
     deeds: tuple[str, ...]
     impatient: bool
     """A person does the next thing before the last one is answered."""
+    bursts: float
+    """The chance that a deed follows another at once."""
     interrupts: float
     thinking: tuple[float, ...]
     """Seconds until a question is answered; the last may be for ever."""
@@ -109,8 +113,9 @@ def draw_habits(draws: Draws) -> Habits:
         threads=draws.pick("threads", (1, 1, 2, 3)),
         turns=draws.pick("turns", (1, 2, 3, 6)),
         gaps=draws.pick("gaps", ((0.0,), (1.0,), (0.0, 0.02, 1.0), (20.0, 0.0))),
-        deeds=tuple(draws.pick("deed", DEEDS) for _ in range(deeds)),
+        deeds=tuple(draws.pick("deed", (*DEEDS, *TURNS_OWN, *TURNS_OWN)) for _ in range(deeds)),
         impatient=draws.chance("impatience", 0.3),
+        bursts=draws.pick("bursts", (0.0, 0.0, 0.7)),
         interrupts=draws.pick("interrupts", (0.0, 0.0, 0.1, 0.5)),
         thinking=draws.pick("thinking", ((0.0,), (0.3,), (3.0, 0.0), (0.0, 400.0))),
         answers=draws.pick(

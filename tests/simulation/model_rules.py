@@ -26,6 +26,8 @@ class _Known:
     server: int
     words: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
+    summarised: set[str] = field(default_factory=set)
+    """What was done before a compaction."""
 
 
 def model_rules(world: "SimWorld") -> list[str]:
@@ -87,6 +89,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
         before = known.get(request.thread)
         if request.is_compaction:
             if before is not None:
+                before.summarised |= before.done
                 before.done.clear()
             # A command may have ended before the request, and the client have been told of it after.
             own = [
@@ -97,18 +100,33 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             continue
         words = set(_said(world, request))
         done = request.called_marks() | {word for word in record.own_commands if word in str(request.texts())}
-        if before is not None and not _may_lose(world, before, request):
-            if missing := before.words - words:
-                yield f"model request {n} leaves out what was said: {sorted(missing)}"
-            if missing := before.done - done:
-                yield f"model request {n} leaves out what was done: {sorted(missing)}"
-        known[request.thread] = _Known(request.server, words, done)
+        now = _Known(request.server, words, done)
+        if before is not None and request.thread not in record.reverted:
+            yield from (
+                f"model request {n} {problem}" for problem in _differences(world, before, request, now)
+            )
+            now.summarised = before.summarised - done
+        known[request.thread] = now
+
+
+def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _Known) -> Iterator[str]:
+    """Yield what a request leaves out or has again."""
+    expected = before.done
+    if _may_lose(world, before, request):
+        # What a client was told before a crash is kept for a server that follows.
+        told = world.record.told_done if not world.loses_lines else ()
+        expected = {mark for mark in before.done if (request.thread, mark) in told}
+    elif missing := before.words - now.words:
+        yield f"leaves out what was said: {sorted(missing)}"
+    if missing := expected - now.done:
+        yield f"leaves out what was done: {sorted(missing)}"
+    again = before.summarised & now.done
+    if again and before.server != request.server and not world.habits.repeats:
+        yield f"has again what a compaction took out: {sorted(again)}"
 
 
 def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
-    """Tell whether the request may know less: turns were taken back, or the server before could not store all."""
-    if request.thread in world.record.reverted:
-        return True
+    """Tell whether the request may know less: the server before could not store all."""
     if world.loses_lines and world.habits.visitor:
         return True  # a thread that one server could not store, another may have opened
     return before.server != request.server and (world.killed.is_set() or world.loses_lines)

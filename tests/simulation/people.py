@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from app_server.transport.framing import TransportClosed
 from protocol.structs import Json
+from tests.simulation.sim_commands import TOUCHED
 from tests.simulation.sim_model import SimModel
 from tests.support.client import Logged, MemoryWire
 
@@ -42,7 +43,7 @@ class Moment:
 
 MOMENTS = (
     *(Moment(seconds) for seconds in (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)),
-    *(Moment(20.0, messages) for messages in (1, 2, 3, 5, 8)),
+    *(Moment(4.0, messages) for messages in (1, 2, 3, 5, 8)),
 )
 """Before a deed in a turn: about as long as its parts take."""
 
@@ -101,6 +102,8 @@ class Record:
     """What was allowed for the rest of a session."""
     own_commands: set[str] = field(default_factory=set)
     own_commands_done: list["OwnCommand"] = field(default_factory=list)
+    told_done: set[tuple[str, str]] = field(default_factory=set)
+    """Threads and marks of commands that were told to have run."""
     forks: list["Forked"] = field(default_factory=list)
     reverted: set[str] = field(default_factory=set)
     """Threads that were taken back to an earlier turn."""
@@ -400,7 +403,8 @@ class Person:
             self.tasks.start_soon(self._later, thread, "interrupt", turn, name="an interrupt")
         for deed in self.habits.deeds:
             if self.draws.chance("deed now", 0.4):
-                await self._moment()
+                if not self.draws.chance("at once", self.habits.bursts):
+                    await self._moment()
                 if self.habits.impatient:
                     self.tasks.start_soon(self._try, thread, deed, turn, name="a deed")
                 else:
@@ -472,6 +476,8 @@ class ThreadPerson(Person):
         self._completed: dict[str, list[str]] = {}
         """The items of each turn."""
         self._running: set[str] = set()
+        self._latest: dict[str, str | None] = {}
+        """The turn of each thread that was asked for beside another."""
 
     def told(self, message: Json) -> None:
         if message["method"] == "turn/started":
@@ -491,9 +497,13 @@ class ThreadPerson(Person):
                 engine_id = REPEATED.sub(r"\1", id)
                 stored_as = (f'"{name}":"{each}"' for name in ("item_id", "id") for each in (id, engine_id))
                 self._note(message["params"]["threadId"], *stored_as)
-            found = OWN_COMMAND.search(item.get("command") or "")
+            thread, command = message["params"]["threadId"], item.get("command") or ""
+            self.record.told_done.update(
+                (thread, mark) for mark in TOUCHED.findall(command) if item["exitCode"] == 0
+            )
+            found = OWN_COMMAND.search(command)
             if found and item["exitCode"] is not None:
-                own = OwnCommand(found[1], message["params"]["threadId"], self.world.model.begun)
+                own = OwnCommand(found[1], thread, self.world.model.begun)
                 self.record.own_commands_done.append(own)
 
     def busy(self) -> bool:
@@ -546,7 +556,8 @@ class ThreadPerson(Person):
     async def do(self, thread: str, deed: str, turn: str | None) -> None:
         match deed:
             case "interrupt":
-                await self.ask("turn/interrupt", {"threadId": thread, "turnId": turn or ""})
+                ended = self.draws.pick("interrupted turn", (turn, self._latest.get(thread), ""))
+                await self.ask("turn/interrupt", {"threadId": thread, "turnId": ended or ""})
             case "steer" | "second turn":
                 await self._steer(thread, deed, turn)
             case "settings":
@@ -582,9 +593,8 @@ class ThreadPerson(Person):
             case "name":
                 await self.ask("thread/name/set", {"threadId": thread, "name": self.record.new_word()})
             case "rollback":
-                answer = await self.ask("thread/revert", {"threadId": thread, "beforeTurnId": turn or ""})
-                if "result" in answer:
-                    self.record.reverted.add(thread)
+                self.record.reverted.add(thread)
+                await self.ask("thread/revert", {"threadId": thread, "beforeTurnId": turn or ""})
 
     async def _steer(self, thread: str, deed: str, turn: str | None) -> None:
         word = self.record.new_word()
@@ -596,6 +606,7 @@ class ThreadPerson(Person):
         else:
             answer = await self.ask("turn/start", {"threadId": thread, "input": _words(f"{word} please")})
             joined = answer["result"]["turn"]["id"] if "result" in answer else None
+            self._latest[thread] = joined
         if "result" not in answer or joined is None:
             self.record.words[word] = "refused"
             return

@@ -14,14 +14,16 @@ from tests.support.thread_invariants import stored_otherwise
 if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
 
-ENDS_A_SERVER = {"leave", "resume", "archive", "rollback", "fork"}
-"""Deeds by which a thread is closed, or opened, while writes may fail: what could not be written then is lost."""
+RESTLESS = {"leave", "resume", "archive", "rollback", "fork", "name"}
+"""Deeds by which a thread is closed or opened while writes may fail: what could not be written is lost; and one that
+writes for itself, and is answered with an error.
+"""
 
 
 def storage_rules(world: "SimWorld") -> Iterator[str]:
     """Yield what is wrong in a world whose writes fail, and whose threads stay open until they work again."""
     habits = world.habits
-    comes_and_goes = habits.visitor or habits.comes_back or ENDS_A_SERVER & set(habits.deeds)
+    comes_and_goes = habits.visitor or habits.comes_back or RESTLESS & set(habits.deeds)
     if not habits.disk_faults or comes_and_goes or world.killed.is_set():
         return
     paths = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))
