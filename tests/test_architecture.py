@@ -103,7 +103,7 @@ PURE_MODULES = {
         *("environment_context", "history", "text_for_model"),
     },
     "app_server.core.files": {"fuzzy", "ignore"},
-    "app_server.core.http": {"address", "content", "exchange", "sse"},
+    "app_server.core.http": {"address", "exchange", "sse"},
     "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
         *("api_failures", "chat_api", "chat_request", "families", "payload", "prompt"),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from app_server.core.bounds import PIECE_BYTES
 from app_server.core.errors import ModelError, StreamDisconnected
-from app_server.core.http import content, sse
+from app_server.core.http import sse, transport
 from app_server.core.http.transport import HttpcoreResponse
 from app_server.core.model import payload, stream
 from app_server.core.model.chat_api import ChatDecoder
@@ -219,7 +219,7 @@ def watched(bomb: Bomb, *, chat: bool, memory: bool) -> tuple[Heard, Work]:
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small part of what is taken really, so that many can be tried."""
-    monkeypatch.setattr(content, "UNQUESTIONED_BYTES", REFUSED_AFTER)
+    monkeypatch.setattr(transport, "UNQUESTIONED_BYTES", REFUSED_AFTER)
     monkeypatch.setattr(stream, "MAX_ANSWER_BYTES", 2 * BLOCK_BYTES)
     monkeypatch.setattr(payload, "MAX_ITEM_BYTES", REFUSED_AFTER)
     monkeypatch.setattr(payload, "MAX_ITEMS", 1000)

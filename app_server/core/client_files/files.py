@@ -16,13 +16,13 @@ from functools import partial
 
 from msgspec import Struct
 
+from app_server.beneath import READ_SIZE, TooLarge, read_up_to
 from app_server.core.client_files.opening import FileRefused, opened, replace_content, write_all
 
 MAX_READ_BYTES = 48 << 20
 """Of one file. As much as a client can write with one message of 64 MiB."""
 MAX_ENTRIES = 200_000
 """Names of one directory."""
-READ_SIZE = 1 << 20
 
 _UNSHOWABLE = re.compile("[\ud800-\udfff]")
 
@@ -48,14 +48,10 @@ def read_file(path: str, home: str) -> bytes:
     with opened(path, home) as (descriptor, info):
         if info.st_size > MAX_READ_BYTES:
             raise _too_large(path)
-        parts: list[bytes] = []
-        left = MAX_READ_BYTES + 1
-        while left and (part := os.read(descriptor, min(left, READ_SIZE))):
-            parts.append(part)
-            left -= len(part)
-        if not left:
-            raise _too_large(path)
-        return b"".join(parts)
+        try:
+            return read_up_to(descriptor, MAX_READ_BYTES, path)
+        except TooLarge:
+            raise _too_large(path) from None
 
 
 def write_file(path: str, data: bytes) -> None:
@@ -124,8 +120,6 @@ def _leads_to(is_kind: Callable[[], bool]) -> bool:
         return False
 
 
-PIECE = 1 << 20
-
 Stop = Callable[[], bool]
 
 
@@ -177,7 +171,7 @@ class Copying(Struct, frozen=True):
 
             def fill(target: int) -> None:
                 os.lseek(descriptor, 0, os.SEEK_SET)
-                while part := os.read(descriptor, PIECE):
+                while part := os.read(descriptor, READ_SIZE):
                     self._check()
                     write_all(target, part)
 

@@ -12,6 +12,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from app_server.beneath import TooLarge, read_up_to
+
 STAGED = ".staged-"
 """Between the name of a file and random characters, in the name of its next content."""
 
@@ -35,7 +37,9 @@ def read_regular_file(path: Path, limit: int) -> bytes | None:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise UnreadableFileError(f"it is {_kind(mode)}, not a regular file")
-        return _read_at_most(descriptor, limit)
+        return read_up_to(descriptor, limit, str(path))
+    except TooLarge:
+        raise UnreadableFileError(f"it is larger than {limit:,} bytes") from None
     except OSError as error:
         raise UnreadableFileError((error.strerror or "it cannot be read").lower()) from error
     finally:
@@ -102,17 +106,6 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _read_at_most(descriptor: int, limit: int) -> bytes:
-    parts: list[bytes] = []
-    left = limit + 1
-    while left and (part := os.read(descriptor, min(left, 1 << 20))):
-        parts.append(part)
-        left -= len(part)
-    if not left:
-        raise UnreadableFileError(f"it is larger than {limit:,} bytes")
-    return b"".join(parts)
 
 
 def _kind(mode: int) -> str:

@@ -15,10 +15,10 @@ from app_server.core.config.edit import setting_edit
 from app_server.core.config.effective import EffectiveSettings, effective_settings
 from app_server.core.config.resolve import read_approval_policy
 from app_server.core.config.settings_reader import SettingError, SettingsTable
-from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
+from app_server.core.config.skill_switches import SkillSwitch
 from app_server.core.config.toml_file import CONFIG_FILE, place_in_file, read_config_file
 from app_server.core.config.types import SettingsPlace, WriteOutcome
-from app_server.core.config.write import set_default_model, write_settings
+from app_server.core.config.write import set_default_model, write_settings, write_skill_switch
 from app_server.core.errors import ConfigError, InvalidSettings
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread

@@ -11,8 +11,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server.core.config.toml_file import read_config_file
-from app_server.core.config.write import rewrite_config
-from app_server.core.errors import InvalidSettings
 from protocol.structs import Json
 
 
@@ -26,7 +24,7 @@ class SkillSwitch(Struct, frozen=True):
 
 def skill_switches(home: Path) -> tuple[SkillSwitch, ...]:
     """Return the switches in the order of the file; the last one for a skill counts. Raises ConfigError."""
-    return tuple(_switch(entry) for entry in _entries(read_config_file(home)) if _says_something(entry))
+    return tuple(_switch(entry) for entry in switch_entries(read_config_file(home)) if _says_something(entry))
 
 
 def is_enabled(switches: Sequence[SkillSwitch], name: str, path: str) -> bool:
@@ -36,33 +34,13 @@ def is_enabled(switches: Sequence[SkillSwitch], name: str, path: str) -> bool:
     return True
 
 
-def write_skill_switch(home: Path, switch: SkillSwitch) -> None:
-    """Add or remove the entry that switches this one off. If it raises ConfigError, the file is unchanged."""
-
-    def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
-        kept = [entry for entry in _entries(settings) if not _is_about(entry, switch)]
-        return _with_entries(settings, kept if switch.enabled else [*kept, _entry(switch)])
-
-    rewrite_config(home, change)
-
-
-def _entries(settings: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+def switch_entries(settings: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    """Return the entries of the file, damaged ones too."""
     match settings.get("skills"):
         case {"config": list(entries)}:
             return entries
         case _:
             return []
-
-
-def _with_entries(before: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> Mapping[str, Json]:
-    written = before.get("skills", {})
-    if not isinstance(written, Mapping):
-        raise InvalidSettings("`skills` is not a table")
-    skills = {key: value for key, value in written.items() if key != "config"}
-    if entries:
-        skills["config"] = list(entries)
-    rest = {key: value for key, value in before.items() if key != "skills"}
-    return rest | ({"skills": skills} if skills else {})
 
 
 def _says_something(entry: Json) -> bool:
@@ -78,16 +56,3 @@ def _switch(entry: Mapping[str, Json]) -> SkillSwitch:
     return SkillSwitch(
         name if isinstance(name, str) else None, path if isinstance(path, str) else None, entry["enabled"]
     )
-
-
-def _entry(switch: SkillSwitch) -> dict[str, Json]:
-    named = {"name": switch.name} if switch.path is None else {"path": switch.path}
-    return {**named, "enabled": switch.enabled}
-
-
-def _is_about(entry: Json, switch: SkillSwitch) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    if switch.path is not None:
-        return entry.get("path") == switch.path
-    return entry.get("path") is None and entry.get("name") == switch.name

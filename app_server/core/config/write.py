@@ -32,6 +32,7 @@ from app_server.core.config.layers import combine
 from app_server.core.config.resolve import ResolveInputs, resolve
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError
+from app_server.core.config.skill_switches import SkillSwitch, switch_entries
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, read_config_bytes
 from app_server.core.config.types import (
@@ -278,3 +279,37 @@ def _overridden(
             if layer.kind is not LayerKind.USER and value_at(layer.settings, edit.key) is not None:
                 return Overridden(edit.key, layer, shown_value(counts, edit.key))
     return None
+
+
+def write_skill_switch(home: Path, switch: SkillSwitch) -> None:
+    """Add or remove the entry that switches this one off. If it raises ConfigError, the file is unchanged."""
+
+    def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
+        kept = [entry for entry in switch_entries(settings) if not _is_about(entry, switch)]
+        return _with_entries(settings, kept if switch.enabled else [*kept, _entry(switch)])
+
+    rewrite_config(home, change)
+
+
+def _with_entries(before: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> Mapping[str, Json]:
+    written = before.get("skills", {})
+    if not isinstance(written, Mapping):
+        raise InvalidSettings("`skills` is not a table")
+    skills = {key: value for key, value in written.items() if key != "config"}
+    if entries:
+        skills["config"] = list(entries)
+    rest = {key: value for key, value in before.items() if key != "skills"}
+    return rest | ({"skills": skills} if skills else {})
+
+
+def _entry(switch: SkillSwitch) -> dict[str, Json]:
+    named = {"name": switch.name} if switch.path is None else {"path": switch.path}
+    return {**named, "enabled": switch.enabled}
+
+
+def _is_about(entry: Json, switch: SkillSwitch) -> bool:
+    if not isinstance(entry, Mapping):
+        return False
+    if switch.path is not None:
+        return entry.get("path") == switch.path
+    return entry.get("path") is None and entry.get("name") == switch.name

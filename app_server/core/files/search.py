@@ -10,7 +10,7 @@ import heapq
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -75,16 +75,20 @@ class FileSearch:
                 earlier.set()
             self._running[token] = stop
         try:
-            find = self.find_by_name if names_count else self.find
-            return await run_in_thread(partial(find, query, roots, stop.is_set), abandon_on_cancel=True)
+            find = partial(self.find, names_count=names_count)
+            return await run_in_thread(find, query, roots, stop.is_set, abandon_on_cancel=True)
         finally:
             stop.set()
             if token is not None and self._running.get(token) is stop:
                 del self._running[token]
 
-    def find(self, query: str, roots: Sequence[str | Path], stop: Stop) -> list[FileMatch]:
-        """Search synchronously: files, as codex 0.58 ranks them."""
-        words = parse_query(query[:MAX_QUERY])
+    def find(
+        self, query: str, roots: Sequence[str | Path], stop: Stop, *, names_count: bool = False
+    ) -> list[FileMatch]:
+        """Search synchronously: files, as codex 0.58 ranks them. With `names_count` files and folders, as codex 0.169
+        does: names before the folders that lead to them.
+        """
+        words = parse_query(query[:MAX_QUERY], smart_case=not names_count)
         if not words:
             return []
         matches: list[FileMatch] = []
@@ -92,31 +96,20 @@ class FileSearch:
             listing = self._listing(root, stop)
             if listing is None:
                 return []
-            fold = self._folded(listing.files, words[0])
-            if (found := _best(_Scorer(words, listing.files, TEXTS), fold, stop)) is None:
-                return []
-            matches += [_match(words, str(root), points, path) for points, path in found]
-        matches.sort(key=lambda match: (-match.score, match.path))
-        return matches
-
-    def find_by_name(self, query: str, roots: Sequence[str | Path], stop: Stop) -> list[FileMatch]:
-        """Return files and folders, as codex 0.169 ranks them: names before the folders that lead to them."""
-        words = parse_query(query[:MAX_QUERY], smart_case=False)
-        if not words:
-            return []
-        matches: list[FileMatch] = []
-        for root in roots:
-            listing = self._listing(root, stop)
-            if listing is None:
-                return []
-            for paths, is_folder in ((listing.files, False), (listing.folders, True)):
-                fold = folded(paths, words[0]) if is_folder else self._folded(paths, words[0])
-                scorer = _NameScorer(words, paths, is_folder=is_folder)
-                if (found := _best(scorer, fold, stop)) is None:
+            scorers = [_Scorer(words, listing.files, TEXTS)]
+            if names_count:
+                scorers = [
+                    _NameScorer(words, listing.files),
+                    _NameScorer(words, listing.folders, is_folder=True),
+                ]
+            for scorer in scorers:
+                fold = folded if scorer.is_folder else self._folded
+                found = _best(scorer, fold(scorer.listing, words[0]), stop)
+                if found is None:
                     return []
-                matches += [_named_match(words, str(root), points, path, is_folder) for points, path in found]
+                matches += [_match(scorer, str(root), points, path) for points, path in found]
         matches.sort(key=lambda match: (-match.score, match.path))
-        return matches[:LIMIT]
+        return matches[:LIMIT] if names_count else matches
 
     def _listing(self, root: str | Path, stop: Stop) -> Listing | None:
         with self._walking:
@@ -162,10 +155,11 @@ def _candidates(words: Sequence[Word], fold: str) -> Iterator[tuple[int, int]]:
 class _Scorer:
     """Scores paths of one listing. Paths of the same shape have the same score, so it scores each shape once."""
 
-    def __init__(self, words: Sequence[Word], listing: str, scale: Scale) -> None:
+    def __init__(self, words: Sequence[Word], listing: str, scale: Scale, *, is_folder: bool = False) -> None:
         self.words = words
         self.listing = listing
-        self._scale = scale
+        self.scale = scale
+        self.is_folder = is_folder
         self._table = shape_table(words, scale)
         # Translating the whole listing at once is fast for ASCII only.
         self._shapes = listing.translate(self._table) if listing.isascii() else None
@@ -184,16 +178,15 @@ class _Scorer:
             fold = folded(path, word)
             if not has_in_order(word, fold):
                 return None
-            total += score(word, path, fold, self._scale)
+            total += score(word, path, fold, self.scale)
         return total
 
 
 class _NameScorer(_Scorer):
     """One word that is found in the name of a file, or is all of a name, counts more."""
 
-    def __init__(self, words: Sequence[Word], listing: str, *, is_folder: bool) -> None:
-        super().__init__(words, listing, PATHS)
-        self._is_folder = is_folder
+    def __init__(self, words: Sequence[Word], listing: str, *, is_folder: bool = False) -> None:
+        super().__init__(words, listing, PATHS, is_folder=is_folder)
 
     def _score(self, path: str) -> int | None:
         if len(self.words) > 1:
@@ -202,7 +195,7 @@ class _NameScorer(_Scorer):
         name = path[path.rfind("/") + 1 :]
         fold = folded(name, word)
         whole = WHOLE_NAME if fold == word.text else 0
-        if not self._is_folder and has_in_order(word, fold):
+        if not self.is_folder and has_in_order(word, fold):
             return score(word, name, fold, PATHS) + IN_NAME + whole
         points = super()._score(path)
         return None if points is None else points + whole
@@ -217,16 +210,13 @@ def has_in_order(word: Word, fold: str) -> bool:
     return True
 
 
-def _match(words: Iterable[Word], root: str, points: int, path: str) -> FileMatch:
-    indices = {place for word in words for place in positions(word, path, folded(path, word))}
-    shown = _UNSHOWABLE.sub("\ufffd", path)
-    return FileMatch(root, shown, shown.rpartition("/")[2], points, tuple(sorted(indices)))
-
-
-def _named_match(words: Sequence[Word], root: str, points: int, path: str, is_folder: bool) -> FileMatch:
-    skipped = path.rfind("/") + 1 if points >= IN_NAME and not is_folder else 0
+def _match(scorer: _Scorer, root: str, points: int, path: str) -> FileMatch:
+    in_name = isinstance(scorer, _NameScorer) and not scorer.is_folder and points >= IN_NAME
+    skipped = path.rfind("/") + 1 if in_name else 0
     part = path[skipped:]
-    found = {place for word in words for place in positions(word, part, folded(part, word), PATHS)}
+    found = {
+        place for word in scorer.words for place in positions(word, part, folded(part, word), scorer.scale)
+    }
     shown = _UNSHOWABLE.sub("\ufffd", path)
     indices = tuple(skipped + place for place in sorted(found))
-    return FileMatch(root, shown, shown.rpartition("/")[2], points, indices, is_folder)
+    return FileMatch(root, shown, shown.rpartition("/")[2], points, indices, scorer.is_folder)

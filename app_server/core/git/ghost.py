@@ -166,9 +166,9 @@ class Snapshots:
                 return parent, worktree, earlier.commit.id
             about = [*(("-p", parent) if parent else ()), "-m", _MESSAGE]
             env = {**env, **_identity(now)}
-            commit = await git.output(repository, ["commit-tree", worktree.tree, *about], env=env)
+            commit = await git.text(repository, ["commit-tree", worktree.tree, *about], env)
             await run_in_thread(_move, folder, repository.objects_dir)
-        return parent, worktree, commit.decode().strip()
+        return parent, worktree, commit
 
 
 def _move(scratch: str, objects: Path) -> None:
@@ -178,13 +178,7 @@ def _move(scratch: str, objects: Path) -> None:
 
 async def head_commit(git: Git, repository: Repository) -> str | None:
     """Return the commit that is checked out, also where references are not plain files; None if there is none."""
-    if commit := read_head(repository).commit:
-        return commit
-    try:
-        found = await git.output(repository, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
-    except GitError:
-        return None
-    return found.decode().strip()
+    return read_head(repository).commit or await git.commit(repository, "HEAD")
 
 
 def prefix_of(repository: Repository, folder: Path) -> bytes:

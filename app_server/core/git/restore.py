@@ -180,15 +180,10 @@ def _state(mode: bytes, object_id: bytes) -> State | None:
 async def _committed_since(git: Git, repository: Repository, after: str) -> set[bytes]:
     """Return the files whose committed content is another one than at the turn's end: the user has committed them, or
     has changed the branch."""
-    try:
-        found = await git.output(repository, ["rev-parse", "--verify", "--quiet", f"{after}^"])
-        then = found.decode().strip()
-    except GitError:
-        then = None
-    now = await head_commit(git, repository)
+    then, now = await git.commit(repository, f"{after}^"), await head_commit(git, repository)
     if then == now:
         return set()
-    empty = (await git.output(repository, ["hash-object", "-t", "tree", "--stdin"])).decode().strip()
+    empty = await git.text(repository, ["hash-object", "-t", "tree", "--stdin"])
     return {change.path for change in await _changes(git, repository, then or empty, now or empty)}
 
 

@@ -246,6 +246,19 @@ class Git(Struct, frozen=True):
             raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
         return result.stdout
 
+    async def text(
+        self, repository: Repository, arguments: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> str:
+        """Return the one word that a command prints, such as an object id. Raises `GitError` if it fails."""
+        return (await self.output(repository, arguments, env=env)).decode("ascii", "replace").strip()
+
+    async def commit(self, repository: Repository, revision: str) -> str | None:
+        """Return the id of a commit; None if there is none."""
+        try:
+            return await self.text(repository, ["rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"])
+        except GitError:
+            return None
+
     async def outputs(
         self, repository: Repository, *commands: Sequence[str], env: Mapping[str, str] | None = None
     ) -> list[bytes]:

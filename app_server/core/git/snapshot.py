@@ -95,9 +95,7 @@ async def write_worktree(
         else:
             own_index = {**env, "GIT_INDEX_FILE": str(Path(folder) / "index")}
             await git.output(repository, ["update-index", "-z", "--index-info"], entries, own_index)
-            tree = (
-                (await git.output(repository, ["write-tree", "--missing-ok"], env=own_index)).decode().strip()
-            )
+            tree = await git.text(repository, ["write-tree", "--missing-ok"], own_index)
     return WorktreeSnapshot(
         tree=tree,
         digest=digest,

@@ -40,13 +40,15 @@ async def _closest_remote_commit(git: Git, repository: Repository) -> str | None
     remotes = await git.output(repository, ["for-each-ref", "--count=1", "refs/remotes"])
     if not remotes.strip():
         return None
-    head = await git.output(repository, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
+    head = await git.commit(repository, "HEAD")
+    if head is None:
+        return None
     listed = await git.output(
         repository, ["rev-list", "--first-parent", "--boundary", "HEAD", "--not", "--remotes"]
     )
     lines = listed.decode().split()
     if not lines:
-        return head.decode().strip()
+        return head
     boundary = [line.removeprefix("-") for line in lines if line.startswith("-")]
     return boundary[0] if boundary else None
 
@@ -70,8 +72,7 @@ async def merge_base(git: Git, folder: Path, branch: str) -> str | None:
     try:
         # The name is the client's: behind this mark it cannot be an option.
         verify = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}"]
-        tip = (await git.output(repository, verify)).decode("ascii").strip()
-        base = (await git.output(repository, ["merge-base", "HEAD", tip])).decode("ascii").strip()
+        tip = await git.text(repository, verify)
+        return await git.text(repository, ["merge-base", "HEAD", tip]) or None
     except (GitError, OSError, ValueError):
         return None
-    return base or None

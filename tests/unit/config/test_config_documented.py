@@ -14,10 +14,11 @@ from app_server.core.config import types
 from app_server.core.config.features import FEATURES
 from app_server.core.config.settings import load_config
 from app_server.core.config.settings_file import load_saved_config
-from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches, write_skill_switch
+from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
 from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES
 from app_server.core.config.trust import trust_of
 from app_server.core.config.types import CliOverrides, PermissionSettings, RequestOverrides
+from app_server.core.config.write import write_skill_switch
 from app_server.core.errors import ConfigError
 from app_server.settings_reference import main, page, schema
 from protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite

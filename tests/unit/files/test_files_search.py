@@ -185,7 +185,7 @@ def test_names_beyond_ascii_do_not_disturb_others(tmp_path: Path) -> None:
 
 # --- by name
 def by_name(root: Path, query: str) -> list[tuple[int, str, bool, tuple[int, ...]]]:
-    found = FileSearch(lambda: FAR_AHEAD).find_by_name(query, [root], never)
+    found = FileSearch(lambda: FAR_AHEAD).find(query, [root], never, names_count=True)
     return [(match.score, match.path, match.is_folder, match.indices) for match in found]
 
 
@@ -220,14 +220,14 @@ def test_folders_are_found_by_links_too_and_without_what_is_ignored(tmp_path: Pa
         ("git", []),
         ("away", []),
     ):
-        matches = found.find_by_name(query, [tmp_path], never)
+        matches = found.find(query, [tmp_path], never, names_count=True)
         assert [match.path for match in matches if match.is_folder] == folders
 
 
 def test_fifty_of_all_roots_are_given(tmp_path: Path) -> None:
     one = plant(tmp_path / "one", *(f"item{number:03}" for number in range(40)))
     two = plant(tmp_path / "two", *(f"item{number:03}" for number in range(40)))
-    found = FileSearch(lambda: FAR_AHEAD).find_by_name("item", [one, two], never)
+    found = FileSearch(lambda: FAR_AHEAD).find("item", [one, two], never, names_count=True)
     assert [match.path for match in found] == [f"item{number // 2:03}" for number in range(50)]
 
 
@@ -308,7 +308,9 @@ async def test_a_cancelled_search_ends_its_thread(tmp_path: Path) -> None:
     entered, ended = threading.Event(), threading.Event()
 
     class Slow(FileSearch):
-        def find(self, query: str, roots: object, stop: Callable[[], bool]) -> list[FileMatch]:
+        def find(
+            self, query: str, roots: object, stop: Callable[[], bool], *, names_count: bool = False
+        ) -> list[FileMatch]:
             entered.set()
             while not stop():
                 ended.wait(0.01)
