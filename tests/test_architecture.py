@@ -111,7 +111,6 @@ PURE_MODULES = {
     },
     "app_server.core.patch": {
         *("changes", "diff", "hunks", "parse", "patch_plan", "planner", "safety", "shell_forms"),
-        "turn_patches",
     },
     "app_server.core.rollout": {
         *(

@@ -12,9 +12,8 @@ from app_server.core.config.types import Config
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
-from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.session.services import Turn
-from app_server.core.tools.contract import ToolTurn
+from app_server.core.tools.contract import ToolTurn, TurnDiffTracker
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.model_call import ModelCall

@@ -14,8 +14,8 @@ from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.pictures import ImageUnreadable, checked_url
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.arguments import parse_json
 from app_server.core.tools.contract import Tool, ToolCall, ToolOutput, ToolTurn, text_output
+from app_server.core.tools.schemas import parse_json
 from protocol.engine.items import DynamicToolCall, ItemStatus
 from protocol.engine.questions import ClientTool, ToolCallAnswer, ToolCallQuestion
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText

@@ -6,10 +6,11 @@ other exception is a bug: `runtime` logs it, reports a failure to the model, and
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Final, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,9 +21,9 @@ from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.goals import TurnGoals
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
-from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
@@ -34,6 +35,36 @@ from protocol.engine.settings import Settings
 from protocol.events.commands import ApplyPatchApprovalRequestEvent
 from protocol.policy import ReviewDecision
 from protocol.responses import FunctionCallOutputPayload, ResponseItem
+
+if TYPE_CHECKING:
+    from app_server.core.patch.patch_plan import PatchPlan
+
+TurnDiff = Callable[[Sequence["PatchPlan"], str | None, str | None], str | None]
+
+_TURN_DIFF: Lazy[TurnDiff] = Lazy(lambda: import_module("app_server.core.patch.changes").turn_diff)
+
+
+class TurnDiffTracker:
+    """One per turn. Call `record` before a patch is written."""
+
+    def __init__(self, home: str | None = None, base: str | None = None) -> None:
+        """`home` and `base` as in `changes.turn_diff`."""
+        self._home, self._base = home, base
+        self._plans: list[PatchPlan] = []
+
+    @property
+    def touched(self) -> bool:
+        """Whether any patch was recorded; without one there is no diff to compute."""
+        return bool(self._plans)
+
+    def record(self, plan: PatchPlan) -> None:
+        """Note a patch that is about to be written."""
+        self._plans.append(plan)
+
+    def unified_diff(self) -> str | None:
+        """Compare the files of all patches with the disk; None where nothing differs. Blocks while it reads."""
+        return _TURN_DIFF.get()(self._plans, self._home, self._base) if self._plans else None
+
 
 COARSE_NS: Final = 20_000_000
 """So much earlier than it was may the time of a file's change be, for the system's clock of files is coarse."""

@@ -34,7 +34,6 @@ from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patc
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.arguments import parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.editor_files import (
     PlannedPatch,
@@ -45,7 +44,7 @@ from app_server.core.tools.editor_files import (
 from app_server.core.tools.events import OutputDeltas, decode
 from app_server.core.tools.orchestrator import RETRY_REASON, Command, command_tool_output
 from app_server.core.tools.rights import confinement, has_consent
-from app_server.core.tools.schemas import PatchArguments
+from app_server.core.tools.schemas import PatchArguments, parse_arguments
 from protocol.engine.events import PatchWriting
 from protocol.engine.items import FileChange, ItemStatus
 from protocol.events.commands import ApplyPatchApprovalRequestEvent

@@ -17,9 +17,9 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import ModelFamily, PatchToolKind, ShellToolKind
 from app_server.core.model.prompt import FreeformTool, FunctionTool, LocalShellTool, ToolSpec, WebSearchTool
 from app_server.core.tools import schemas
-from app_server.core.tools.arguments import ToolArguments, parameters
 from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn
+from app_server.core.tools.schemas import ToolArguments, parameters
 from protocol.engine.questions import ClientTool
 from protocol.policy import TurnMode
 

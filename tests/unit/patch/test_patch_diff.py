@@ -13,7 +13,7 @@ from app_server.core.patch import diff
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.hunks import Haystack, apply_hunks, decode
 from app_server.core.patch.parse import PatchError, UpdateFile, parse_patch
-from app_server.core.patch.turn_patches import TurnDiffTracker
+from app_server.core.tools.contract import TurnDiffTracker
 from tests.support.waiting import executed_lines
 from tests.unit.patch.worlds import plan, wrap, write
 

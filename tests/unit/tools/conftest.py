@@ -19,9 +19,14 @@ from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.patch.turn_patches import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
-from app_server.core.tools.contract import ApprovalServices, ClockAndIds, CommandServices, ToolTurn
+from app_server.core.tools.contract import (
+    ApprovalServices,
+    ClockAndIds,
+    CommandServices,
+    ToolTurn,
+    TurnDiffTracker,
+)
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox

@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from app_server.core.model.prompt import FunctionTool
-from app_server.core.tools.arguments import (
+from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.registry import TOOLS
+from app_server.core.tools.schemas import (
+    PlanArguments,
+    ShellArguments,
     ToolArguments,
+    WriteStdinArguments,
     parameters,
     parse_arguments,
     parse_json,
 )
-from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.registry import TOOLS
-from app_server.core.tools.schemas import PlanArguments, ShellArguments, WriteStdinArguments
 from protocol.structs import Json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

@@ -20,7 +20,6 @@ from app_server.core.exec.command import CommandSpec, looks_denied
 from app_server.core.exec.lasting import SESSION_CAP
 from app_server.core.exec.streams import HeadTail
 from app_server.core.lazy import Lazy
-from app_server.core.tools.arguments import parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
@@ -31,6 +30,7 @@ from app_server.core.tools.schemas import (
     ShellArguments,
     ShellCommandArguments,
     WriteStdinArguments,
+    parse_arguments,
 )
 from app_server.core.tools.terminals import Terminal
 from protocol.engine.events import TerminalInput

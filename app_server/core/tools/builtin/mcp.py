@@ -10,9 +10,8 @@ from functools import partial
 
 from app_server.core.mcp.faults import McpFailure
 from app_server.core.mcp.results import ALL_SERVERS, RESOURCES, TEMPLATES, ResourceKind, text_result
-from app_server.core.tools.arguments import parse_arguments, parse_json
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.schemas import ListingArguments, ReadingArguments
+from app_server.core.tools.schemas import ListingArguments, ReadingArguments, parse_arguments, parse_json
 from protocol.engine.items import ItemStatus, McpToolCall
 from protocol.mcp import ErrResult, McpInvocation, McpModel, McpResult, OkResult
 from protocol.structs import replace

@@ -19,7 +19,6 @@ from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stre
 from app_server.core.files import model_reads
 from app_server.core.pictures import ImageUnreadable, data_url
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.arguments import parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
 from app_server.core.tools.rights import confinement
@@ -30,6 +29,7 @@ from app_server.core.tools.schemas import (
     Mode,
     ReadFileArguments,
     ViewImageArguments,
+    parse_arguments,
 )
 from protocol.engine.items import ImageView
 from protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem

@@ -8,9 +8,14 @@ from __future__ import annotations
 import json
 
 from app_server.core.goals import GoalRefused, NoGoal
-from app_server.core.tools.arguments import parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.schemas import GoalReport, NewGoal, PlanArguments, UserInputArguments
+from app_server.core.tools.schemas import (
+    GoalReport,
+    NewGoal,
+    PlanArguments,
+    UserInputArguments,
+    parse_arguments,
+)
 from protocol.engine.events import Goal, GoalStatus, GoalUpdated
 from protocol.engine.questions import Choice, Inquiry, UserInputAnswer, UserInputQuestion
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent
