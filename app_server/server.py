@@ -270,7 +270,9 @@ def _compose(
     config = UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment)
     services = ServerServices(
         config=config,
-        conversations=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
+        conversations=ConversationManager(
+            engine.open, outgoing, background, settings.limits.conversations, machine.wall_clock
+        ),
         outgoing=outgoing,
         handshake=Handshake(client, user_agent),
         accounts=Accounts(

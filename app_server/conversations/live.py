@@ -4,7 +4,6 @@ pump takes the events of the session, sends them to who subscribed, and keeps th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,14 +91,20 @@ class LiveConversation:
     """Alive from opening to shutdown."""
 
     def __init__(
-        self, id: str, session: SessionHandle, outgoing: Outgoing, forked_from: str | None = None
+        self,
+        id: str,
+        session: SessionHandle,
+        outgoing: Outgoing,
+        opened_at: float,
+        forked_from: str | None = None,
     ) -> None:
+        """`opened_at`: seconds since 1970."""
         self.id, self.session, self.forked_from = id, session, forked_from
         self.subscriptions = Subscriptions(id, session, outgoing)
         self._pump = Pump(session, self.subscriptions, outgoing)
         self.unstored_name: str | None = None
         """The name of a conversation that is not stored; names of stored ones are beside their files."""
-        self.opened_at = time.time()
+        self.opened_at = opened_at
         self.unloads = False
         """Whether it may be ended once it has been idle for long."""
         self._kept = 0

@@ -33,7 +33,9 @@ class ConversationManager:
         outgoing: Outgoing,
         group: TaskGroup,
         most: int,
+        wall_clock: Callable[[], float],
     ) -> None:
+        self._wall_clock = wall_clock
         self._open, self._outgoing, self._group, self._most = open, outgoing, group, most
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
         """Awaited before one is opened: others may have to be ended first."""
@@ -58,7 +60,9 @@ class ConversationManager:
             await before.hand_over()
         opened = await self._open(config, origin, new_operation_id)
         id = opened.session.id
-        live = self._live[id] = LiveConversation(id, opened.session, self._outgoing, opened.forked_from)
+        live = self._live[id] = LiveConversation(
+            id, opened.session, self._outgoing, self._wall_clock(), opened.forked_from
+        )
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 

@@ -8,14 +8,12 @@ at what was said, run and stored.
 import asyncio
 import gc
 import hashlib
-import itertools
 import json
 import os
 import random
 import shutil
 import tempfile
 import time
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -374,15 +372,12 @@ def _machine(world: SimWorld, home: Path) -> Machine:
 @contextmanager
 def _virtual(world: SimWorld) -> Iterator[None]:
     """Inside, the clocks and identifiers of the standard library that are read without a `Machine` are the world's."""
-    ids, chance = random.Random(7), random.Random(11)
-    counter = itertools.count(1)
+    ids = random.Random(7)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", world.now)
         patch.setattr(time, "monotonic", world.loop.time)
         patch.setattr(time, "sleep", world.loop.jump)
         patch.setattr(os, "urandom", ids.randbytes)
-        patch.setattr(random, "random", chance.random)
-        patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(counter), version=4))
         yield
 
 

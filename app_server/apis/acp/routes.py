@@ -116,7 +116,9 @@ def _parse(route: Route, raw: Json) -> Json:
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
     """Make the router of a connection. `early`: the parameters of an `initialize` that was answered before."""
     machine = services.machine
-    opened = Sessions(services.conversations, services.outgoing, services.background, machine.monotonic)
+    opened = Sessions(
+        services.conversations, services.outgoing, services.background, machine.monotonic, machine.new_id
+    )
     login = LoginContext(services.config, services.accounts, opened, services.handshake)
     if early is not None:
         accept(login, early)

@@ -5,7 +5,6 @@ the open sessions of a connection, by id.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -72,6 +71,7 @@ class AcpSession:
         """`others`: those of its connection; `ids`: those that stored items of the session have."""
         self.id, self.live, self.options = live.id, live, options
         self._outgoing, self._timer = others.outgoing, FlushTimer(others.background, others.clock)
+        self._new_id = others.new_id
         self.adapter = SessionAdapter(live.id, others.client, self, others.clock, ids)
         live.subscriptions.adapter(self.make_adapter)
         self.turns = PromptTurns(live.session, self.prefer)
@@ -113,7 +113,7 @@ class AcpSession:
 
     def send_message(self, text: str) -> None:
         """Send a message of the agent that no model wrote."""
-        self._write(self.adapter.send_message(str(uuid.uuid4()), text))
+        self._write(self.adapter.send_message(self._new_id(), text))
 
     def _write(self, lines: Sequence[bytes]) -> None:
         for line in lines:
@@ -179,6 +179,7 @@ class Sessions(Struct, eq=False):
     background: TaskGroup
     clock: Callable[[], float]
     """Monotonic seconds."""
+    new_id: Callable[[], str]
     client: AcpClient = msgspec.field(default_factory=AcpClient)
     """As it announced itself."""
     _open: dict[str, AcpSession] = msgspec.field(default_factory=dict)

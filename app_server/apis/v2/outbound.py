@@ -7,7 +7,6 @@ began it. A text delta costs one concatenation.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
@@ -61,7 +60,7 @@ class ThreadAdapter:
     def __init__(
         self,
         thread_id: str,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float],
         opted_out: Collection[str] = (),
         ids: ItemIds | None = None,
         once: SentOnce | None = None,

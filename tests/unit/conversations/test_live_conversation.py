@@ -141,7 +141,7 @@ async def place() -> AsyncIterator[Place]:
         here.written += data.decode().splitlines()
 
     outgoing = Outgoing(write, 1 << 20)
-    here = Place(LiveConversation("c", cast("Any", session), outgoing), session, outgoing)
+    here = Place(LiveConversation("c", cast("Any", session), outgoing, 0.0), session, outgoing)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             group.start_soon(outgoing.write_queued)

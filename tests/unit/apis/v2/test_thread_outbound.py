@@ -314,11 +314,14 @@ def test_raw_items_are_for_those_who_asked() -> None:
 
 # --- who hears what
 def test_it_is_what_a_live_conversation_asks_for() -> None:
-    make: AdapterFactory = ThreadAdapter
+    def make_adapter(thread_id: str) -> ThreadAdapter:
+        return ThreadAdapter(thread_id, lambda: NOW)
+
+    make: AdapterFactory = make_adapter
     adapter = make(THREAD)
     assert adapter.needs_identity
     (line,) = adapter.status_changed(ConversationStatus())
-    assert json.loads(line)["emittedAtMs"] > 1_600_000_000_000, "the clock of the system"
+    assert json.loads(line)["emittedAtMs"] == int(NOW * 1000)
     adapter.continues_elsewhere()
 
 
