@@ -168,12 +168,6 @@ def runs(command: Sequence[str], call_id: str) -> Json:
     return calls("shell", {"command": list(command)}, call_id)
 
 
-def in_order(*replies: Reply) -> Author:
-    """Make an author with fixed replies. Raises IndexError at the end of the script."""
-    remaining = list(replies)
-    return lambda _: remaining.pop(0)
-
-
 class ScriptedModel(LoopbackServer):
     """`async with model.serving() as base_url` serves until the block is left."""
 

@@ -17,8 +17,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -82,21 +80,6 @@ def page_is_installed() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("starlette", "uvicorn"))
 
 
-@dataclass(frozen=True, slots=True)
-class Observing:
-    """What the observer does; the arguments of its process."""
-
-    recording: int | None
-    """The descriptor of its file."""
-    page: bool
-    url_file: str
-    server: Sequence[str]
-
-    def arguments(self, fd: int) -> list[str]:
-        recording = "" if self.recording is None else str(self.recording)
-        return [str(fd), recording, "page" if self.page else "", self.url_file, "--", *self.server]
-
-
 def _inspect(args: argparse.Namespace) -> int:
     recording = None
     if args.record:
@@ -104,15 +87,17 @@ def _inspect(args: argparse.Namespace) -> int:
             recording = new_private_file(args.record)
         except OSError as error:
             return _fail(MISUSED, f"cannot write {args.record}: {error.strerror}")
-    observing = Observing(recording, args.page or not args.record, args.url_file or "", args.server)
     reading, writing = os.pipe()
+    page = "page" if args.page or not args.record else ""
+    kept_in = "" if recording is None else str(recording)
+    observing = (str(reading), kept_in, page, args.url_file or "", "--", *args.server)  # see `observer.main`
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         try:
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
         except OSError:
             pass
     observer = subprocess.Popen(
-        (sys.executable, "-P", "-m", "app_server.inspector.observer", *observing.arguments(reading)),
+        (sys.executable, "-P", "-m", "app_server.inspector.observer", *observing),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(reading,) if recording is None else (reading, recording),

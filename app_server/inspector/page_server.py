@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -131,10 +130,6 @@ PACE = 0.05
 LARGEST_SESSION = 512 << 20
 MOST_DIGITS = 18
 """Of a number in an address: Python refuses to read thousands."""
-
-
-def new_guard(port: int) -> Guard:
-    return Guard(secrets.token_urlsafe(24), port)
 
 
 class Guarded:

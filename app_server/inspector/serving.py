@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from app_server.inspector.page_server import ShownSessions, fill, new_guard, page_app
+from app_server.inspector.page_server import Guard, ShownSessions, fill, page_app
 from app_server.inspector.session_records import new_private_file, read_session
 from app_server.inspector.store import EntryStore
 
@@ -25,7 +26,7 @@ async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[],
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()  # before the address is known
-        guard = new_guard(listener.getsockname()[1])
+        guard = Guard(secrets.token_urlsafe(24), listener.getsockname()[1])
         async with anyio.create_task_group() as group:
             async with anyio.create_task_group() as replays:
                 server = _Server(_config(page_app(sessions, guard, replays)))

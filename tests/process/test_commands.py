@@ -19,7 +19,6 @@ from app_server.demo.scripted_model import (
     LoopbackServer,
     ReceivedRequest,
     ScriptedModel,
-    in_order,
     reply,
     runs,
     says,
@@ -204,9 +203,8 @@ async def test_the_documented_client_holds_a_conversation(tmp_path: Path) -> Non
     assert example
     (tmp_path / "client.py").write_text(example[1])
     command = ["sh", "-c", "echo $((6 * 7)) > answer.txt"]
-    model = ScriptedModel(
-        in_order(reply(*says("I will see."), runs(command, "call-1")), reply(*says("It is 42.")))
-    )
+    replies = [reply(*says("I will see."), runs(command, "call-1")), reply(*says("It is 42."))]
+    model = ScriptedModel(lambda _: replies.pop(0))
     async with model.serving() as url:
         home = tmp_path / "home"
         home.mkdir()

@@ -77,14 +77,11 @@ class MessageHistory(Struct, frozen=True):
     def _read(self) -> tuple[int, bytes]:
         """Return the log id and the content."""
         try:
-            fd = disk.open_for_reading(self.path)
-        except (OSError, RolloutUnreadable):
+            with disk.opened(self.path) as fd:
+                content = _content(fd)
+                return log_id_of(fd, content), content
+        except RolloutUnreadable:
             return 0, b""
-        try:
-            content = _content(fd)
-            return log_id_of(fd, content), content
-        finally:
-            os.close(fd)
 
 
 def _content(fd: int) -> bytes:

@@ -11,7 +11,6 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -167,24 +166,15 @@ class IndexQuery(Struct, frozen=True):
 
     def fetch(self, database: sqlite3.Connection, start: ListStart | None, count: int) -> list[IndexedThread]:
         """Return so many rows from a place on. Raises `sqlite3.Error`."""
-        order, values = page_order(start, by_change=self.by_change, newest_first=self.newest_first)
-        return _fetch(database, f"{self.condition}{order}", (*self.values, *values, count))
-
-
-def page_order(
-    start: ListStart | None, *, by_change: bool, newest_first: bool
-) -> tuple[str, tuple[SqlValue, ...]]:
-    """Return the end of a condition on threads, from this place on, and the order."""
-    columns = [f"threads.{column}" for column in (_CHANGES if by_change else _STARTS)]
-    values: tuple[SqlValue, ...] = ()
-    condition = ""
-    if start is not None:
-        comparison = ("<" if newest_first else ">") + ("=" if start.included else "")
-        condition = f" AND ({', '.join(columns)}) {comparison} (?, ?)"
-        value = start.key.value
-        values = (min(int(value), 2**63 - 1) if by_change else value, start.key.thread_id)
-    direction = "DESC" if newest_first else "ASC"
-    return f"{condition} ORDER BY {', '.join(f'{column} {direction}' for column in columns)}", values
+        columns = [f"threads.{column}" for column in (_CHANGES if self.by_change else _STARTS)]
+        condition, values = self.condition, self.values
+        if start is not None:
+            comparison = ("<" if self.newest_first else ">") + ("=" if start.included else "")
+            condition += f" AND ({', '.join(columns)}) {comparison} (?, ?)"
+            value = start.key.value
+            values += (min(int(value), 2**63 - 1) if self.by_change else value, start.key.thread_id)
+        order = ", ".join(f"{column} {'DESC' if self.newest_first else 'ASC'}" for column in columns)
+        return _fetch(database, f"{condition} ORDER BY {order}", (*values, count))
 
 
 def unread(database: sqlite3.Connection, count: int, *, messages: bool = False) -> list[IndexedThread]:
@@ -219,14 +209,13 @@ def _fetch(database: sqlite3.Connection, condition: str, values: Sequence[SqlVal
         f"SELECT {ROW} FROM threads LEFT JOIN summaries USING (archived, stamp, id) WHERE {condition} LIMIT ?",
         values,
     )
-    return [indexed_thread(row) for row in rows]
+    return [
+        IndexedThread(
+            bool(archived), RolloutName(stamp, ConversationId(id)), known, FileState(*state), summary
+        )
+        for archived, stamp, id, known, *state, summary in rows
+    ]
 
 
 ROW = "threads.archived, threads.stamp, threads.id, known, inode, size, threads.changed, moved, summary"
 """The columns of an `IndexedThread`."""
-
-
-def indexed_thread(row: tuple[Any, ...]) -> IndexedThread:
-    archived, stamp, id, known, *state, summary = row
-    name = RolloutName(stamp, ConversationId(id))
-    return IndexedThread(bool(archived), name, known, FileState(*state), summary)

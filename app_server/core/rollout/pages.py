@@ -28,8 +28,11 @@ _CURSOR = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{
 SUB_AGENT_KINDS = ("review", "compact", "thread_spawn")
 
 
-class InvalidListCursor(ValueError):
-    """The cursor is none of this list."""
+class InvalidCursor(ConversationError):
+    """The cursor is none of ours, or what it names is gone."""
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(f"invalid cursor: {cursor[:100]}")
 
 
 class ListKey(Struct, frozen=True, order=True):
@@ -55,12 +58,12 @@ class ListStart(Struct, frozen=True):
 
 
 def parse_list_cursor(cursor: str | None, *, by_change: bool) -> ListStart | None:
-    """Return where a page begins. Raises InvalidListCursor."""
+    """Return where a page begins. Raises InvalidCursor."""
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)
     if match is None or match[1].isdigit() is not by_change:
-        raise InvalidListCursor(f"invalid cursor: {cursor[:100]}")
+        raise InvalidCursor(cursor)
     return ListStart(ListKey(match[1], match[2]), included=match[3] is not None)
 
 
@@ -153,13 +156,6 @@ Row = TypeVar("Row")
 
 def page_limit(wanted: int | None) -> int:
     return min(max(DEFAULT_LIMIT if wanted is None else wanted, 1), MAX_LIMIT)
-
-
-class InvalidCursor(ConversationError):
-    """The cursor is none of ours, or what it names is gone."""
-
-    def __init__(self, cursor: str) -> None:
-        super().__init__(f"invalid cursor: {cursor[:100]}")
 
 
 class Anchor(Struct, frozen=True):

@@ -57,12 +57,12 @@ class StoredConversations:
 
     # --- lists
     async def list(self, request: ListRequest) -> Page[ThreadSummary]:
-        """Return a page of conversations. Raises InvalidListCursor. Files that cannot be read are left out."""
+        """Return a page of conversations. Raises InvalidCursor. Files that cannot be read are left out."""
         return await run_in_thread(lambda: self._lists.get().page(request), abandon_on_cancel=True)
 
     async def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> Page[FoundThread]:
         """Return conversations with `term` in what was said or in their names. `loaded`: ids of those that change in
-        this process. Of the filter only the sources count. Raises InvalidListCursor.
+        this process. Of the filter only the sources count. Raises InvalidCursor.
         """
         return await run_in_thread(
             lambda: self._lists.get().search(request, term, loaded), abandon_on_cancel=True

@@ -62,7 +62,7 @@ class ThreadLists:
         """Whether messages are read ahead, too."""
 
     def page(self, request: pages.ListRequest) -> pages.Page[pages.ThreadSummary]:
-        """Return a page of threads. Raises InvalidListCursor. Files that cannot be read are left out."""
+        """Return a page of threads. Raises InvalidCursor. Files that cannot be read are left out."""
         if request.follows_names:
             try:
                 return self.page_by_names(request)
@@ -79,7 +79,7 @@ class ThreadLists:
         self, request: pages.ListRequest, term: str, loaded: Sequence[str]
     ) -> pages.Page[pages.FoundThread]:
         """Return threads with `term` in what was said or in their names. `loaded`: ids of those that change in this
-        process. Of the filter only the sources count. Raises InvalidListCursor.
+        process. Of the filter only the sources count. Raises InvalidCursor.
         """
         start = pages.parse_list_cursor(request.cursor, by_change=request.by_change)
         noted = self.notes.read()
@@ -101,7 +101,7 @@ class ThreadLists:
         return (time.monotonic() - begun) * REST_AHEAD
 
     def page_by_names(self, request: pages.ListRequest) -> pages.Page[pages.ThreadSummary]:
-        """Return a page without the index. Raises TooManyPassedBy, and InvalidListCursor."""
+        """Return a page without the index. Raises TooManyPassedBy, and InvalidCursor."""
         start = pages.parse_list_cursor(request.cursor, by_change=False)
         return page_of(request, self._by_names(request, start), self.notes.read())
 

@@ -49,14 +49,10 @@ class LatestLines:
         """Return the last lines by conversation. A file that cannot be read has none."""
         with self._mutex:
             try:
-                fd = disk.open_for_reading(self.path)
-            except (OSError, RolloutUnreadable):
+                with disk.opened(self.path) as fd:
+                    self._catch_up(fd)
+            except RolloutUnreadable:
                 self._start_anew(None)
-                return self._lines
-            try:
-                self._catch_up(fd)
-            finally:
-                os.close(fd)
             return self._lines
 
     def append(self, id: str, fields: Mapping[str, Json]) -> None:

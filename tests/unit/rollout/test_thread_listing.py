@@ -18,7 +18,7 @@ from app_server.core.rollout import thread_index, thread_listing
 from app_server.core.rollout.archive import archive_rollout, delete_rollout, unarchive_rollout
 from app_server.core.rollout.index_file import FILE_NAME
 from app_server.core.rollout.listing import find, walk
-from app_server.core.rollout.pages import InvalidListCursor, ListRequest, Page, ThreadFilter, ThreadSummary
+from app_server.core.rollout.pages import InvalidCursor, ListRequest, Page, ThreadFilter, ThreadSummary
 from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
 from app_server.core.rollout.summary import read_stored_thread
 from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
@@ -135,10 +135,10 @@ def test_a_cursor_stays_good_while_threads_come_and_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cursor", ["", "x", "2026-01-01T00-00-00|", "1|" + conversation_id(1), "9" * 1000])
 def test_other_cursors_are_refused(tmp_path: Path, cursor: str) -> None:
     for by_change in (False, True):
-        with pytest.raises(InvalidListCursor) as error:
+        with pytest.raises(InvalidCursor) as error:
             page(lists(tmp_path), cursor=cursor, by_change=by_change)
         assert len(str(error.value)) < 200
-    with pytest.raises(InvalidListCursor):
+    with pytest.raises(InvalidCursor):
         page(lists(tmp_path), cursor=f"2026-01-01T00-00-00|{conversation_id(1)}", by_change=True)
 
 

@@ -12,7 +12,7 @@ from app_server.core.rollout import summary, thread_index
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.pages import (
     FoundThread,
-    InvalidListCursor,
+    InvalidCursor,
     ListKey,
     ListRequest,
     ListStart,
@@ -68,7 +68,7 @@ def test_a_cursor_by_change_is_read_as_it_was_written(changed: int, included: bo
     key = ListKey.of_change(changed, ID)
     assert parse_list_cursor(key.cursor(included=included), by_change=True) == ListStart(key, included)
     assert int(key.value) == max(changed, 0)
-    with pytest.raises(InvalidListCursor):
+    with pytest.raises(InvalidCursor):
         parse_list_cursor(key.cursor(), by_change=False)
 
 
@@ -93,10 +93,10 @@ def test_no_cursor_is_the_begin() -> None:
     "cursor", ["", f"{STAMP}|{ID}|", f"{STAMP}|{ID}|=|=", f"{STAMP}|{ID.upper()}", f"5|{ID}"]
 )
 def test_another_cursor_is_refused_with_its_begin(cursor: str) -> None:
-    with pytest.raises(InvalidListCursor) as error:
+    with pytest.raises(InvalidCursor) as error:
         parse_list_cursor(cursor + "x" * 200, by_change=False)
     assert str(error.value) == f"invalid cursor: {(cursor + 'x' * 200)[:100]}"
-    with pytest.raises(InvalidListCursor):
+    with pytest.raises(InvalidCursor):
         parse_list_cursor(cursor, by_change=False)
 
 
@@ -277,7 +277,7 @@ def test_kinds_and_the_archive_are_filters(tmp_path: Path) -> None:
     assert numbers(search(of, "needle")) == [1, 0]
     assert numbers(search(of, "needle", archived=True)) == [2]
     assert numbers(search(of, "needle", sources=frozenset({"exec"}))) == []
-    with pytest.raises(InvalidListCursor):
+    with pytest.raises(InvalidCursor):
         search(of, "needle", cursor="x")
 
 

@@ -25,7 +25,7 @@ from app_server.apis.router import HandlerResult, Route, route
 from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout
-from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.stored_items import StoredItems
 from app_server.core.threads import run_in_thread
@@ -251,7 +251,7 @@ async def list_sessions(context: SessionRequests, params: ListSessionsRequest) -
     )
     try:
         page = await context.stored.list(request)
-    except InvalidListCursor as error:
+    except InvalidCursor as error:
         raise invalid_params(str(error), "cursor") from None
     return ListSessionsResponse(
         sessions=tuple(_info(each) for each in page.rows), next_cursor=page.next_cursor

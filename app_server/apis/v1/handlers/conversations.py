@@ -13,7 +13,7 @@ from app_server.conversations.manager import operation_numbers
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ArchiveRefused, ConversationError
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
-from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId, SessionOrigin
@@ -107,7 +107,7 @@ async def list_stored(
     stored = services.stored.get()
     try:
         page = await stored.list(request)
-    except InvalidListCursor:
+    except InvalidCursor:
         page = await stored.list(replace(request, cursor=None))
     return wire.ListConversationsResponse(items=tuple(map(_summary, page.rows)), next_cursor=page.next_cursor)
 

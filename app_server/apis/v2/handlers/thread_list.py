@@ -15,7 +15,7 @@ from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.core.config.settings import UserSettings
 from app_server.core.real_path import real_path
-from app_server.core.rollout.pages import InvalidListCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import sound_path
@@ -77,7 +77,7 @@ async def thread_list(
     )
     try:
         page = await context.stored.list(request)
-    except InvalidListCursor as error:
+    except InvalidCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = wire.ThreadListResponse(
         data=tuple(_view(context, each) for each in page.rows),
@@ -152,7 +152,7 @@ async def thread_search(
     )
     try:
         page = await context.stored.search(request, term, context.live.loaded())
-    except InvalidListCursor as error:
+    except InvalidCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
     response = wire.ThreadSearchResponse(
         data=tuple(
