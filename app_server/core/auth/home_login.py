@@ -236,11 +236,6 @@ class HomeLogin(Discreet, frozen=True, kw_only=True):
         """Return the same login, as far as these settings allow it."""
         return replace(self, settings=settings)
 
-    def ready(self) -> Credentials | None:
-        """Return the credentials if they need no refresh before they are used."""
-        stored = self.read()
-        return None if stored.api_key is None and self.is_ending(stored) else self.credentials_of(stored)
-
     def read(self) -> StoredAuth:
         """Return the stored login if allowed, else an API key from the environment."""
         stored = read_auth(self.home) or StoredAuth()

@@ -67,7 +67,7 @@ def parse_toml(data: bytes, path: Path) -> Mapping[str, Json]:
         line, column = _position(data, error.start)
         raise _error(path, line, column, "the text is not valid UTF-8") from error
     except tomli.TOMLDecodeError as error:
-        raise _error(path, error.lineno, error.colno, _sentence(error.msg)) from error
+        raise _error(path, error.lineno, error.colno, error.msg[:1].lower() + error.msg[1:]) from error
     except RecursionError as error:
         raise _error(path, None, None, "arrays or tables are nested too deeply") from error
     except (ValueError, OverflowError) as error:
@@ -88,7 +88,3 @@ def _position(data: bytes, offset: int) -> tuple[int, int]:
 def _error(path: Path, line: int | None, column: int | None, problem: str) -> ConfigError:
     place = None if line is None or column is None else FilePosition(str(path), line, column)
     return ConfigError(f"{UNREADABLE_CONFIG}{place or path}: {problem}", place)
-
-
-def _sentence(message: str) -> str:
-    return message[:1].lower() + message[1:]

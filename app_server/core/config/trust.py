@@ -38,7 +38,9 @@ def main_worktree(folder: Path) -> str | None:
         if os.path.isdir(marker):
             return str(top)
         if os.path.lexists(marker):
-            return _main_of_linked(marker) or str(top)
+            # Of a linked worktree, if its administrative folder confirms the link.
+            git_dir = confirmed_git_dir(marker)
+            return str(git_dir.parent if git_dir is not None and git_dir.name == ".git" else top)
     return None
 
 
@@ -60,12 +62,6 @@ def _place(path: str) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return status.st_dev, status.st_ino
-
-
-def _main_of_linked(marker: Path) -> str | None:
-    """Return the main worktree of a linked worktree, if its administrative folder confirms the link."""
-    git_dir = confirmed_git_dir(marker)
-    return str(git_dir.parent) if git_dir is not None and git_dir.name == ".git" else None
 
 
 def confirmed_git_dir(marker: Path) -> Path | None:

@@ -107,10 +107,6 @@ class McpApproval(StrEnum):
     APPROVE = "approve"
 
 
-def _no_approvals() -> Mapping[str, McpApproval]:
-    return MappingProxyType({})
-
-
 class McpServerConfig(Struct, frozen=True, kw_only=True):
     """One `[mcp_servers.NAME]` table."""
 
@@ -122,7 +118,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     enabled_tools: frozenset[str] | None = None
     disabled_tools: frozenset[str] = frozenset()
     approval: McpApproval = McpApproval.AUTO
-    tool_approvals: Mapping[str, McpApproval] = msgspec.field(default_factory=_no_approvals)
+    tool_approvals: Mapping[str, McpApproval] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """By tool, before `approval`."""
 
 

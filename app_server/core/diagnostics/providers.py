@@ -107,9 +107,6 @@ def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-SHOWN_TOOLS = 5
-
-
 async def check_mcp_servers(manager: McpManager) -> list[Check]:
     """Check each configured server. Each server has the startup limit of its settings. Ends all of them."""
     async with anyio.create_task_group() as group:
@@ -133,7 +130,6 @@ def _check(manager: McpManager, name: str) -> Check:
     if not server.running:
         limit = f"{server.config.startup_timeout_sec:g}"
         return broken(title, f"has not started within {limit} seconds", "raise its `startup_timeout_sec`")
-    tools = [tool.tool for tool in server.tools]
-    more = f" and {len(tools) - SHOWN_TOOLS} more" if len(tools) > SHOWN_TOOLS else ""
-    listed = f": {', '.join(tools[:SHOWN_TOOLS])}{more}" if tools else ""
+    tools = tuple(tool.tool for tool in server.tools)
+    listed = f": {_some(tools)}" if tools else ""
     return ok(title, f"started, {len(tools)} tools{listed}")

@@ -241,7 +241,7 @@ def grep(pattern: str, path: str, include: str | None, limit: int) -> str:
         raise ReadError(f"unable to access `{path}`: {_reason(error)}") from error
     candidates = _candidates(path, include) if whole_folder else [path]
     found = itertools.islice((file for file in candidates if _holds(file, expression)), limit)
-    return "\n".join(_shown_path(file) for file in found) or "No matches found."
+    return "\n".join(os.fsencode(file).decode("utf-8", "replace") for file in found) or "No matches found."
 
 
 def _candidates(root: str, include: str | None) -> list[str]:
@@ -302,10 +302,6 @@ def read_image(path: str, most: int) -> bytes:
     if len(data) > most:
         raise ReadError(f"unable to read image at `{path}`: larger than {most} bytes")
     return data
-
-
-def _shown_path(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _reason(error: OSError) -> str:

@@ -254,17 +254,11 @@ def _outer_files(root: str) -> list[tuple[str, str]]:
 
 
 def _with_rules_of(place: str, above: RuleSet | None, *, base: str = "", prefix: str = "") -> RuleSet | None:
-    text = _read_rules(place)
-    rules = parse_rules(text) if text else []
-    return RuleSet(rules, above, base=base, prefix=prefix) if rules else above
-
-
-def _read_rules(place: str) -> str | None:
-    """Return the text of an ignore file, if it is a regular file and not too long."""
     try:
-        return os.fsdecode(read_named(place, MAX_IGNORE_BYTES))
-    except OSError:
-        return None
+        rules = parse_rules(os.fsdecode(read_named(place, MAX_IGNORE_BYTES)))
+    except OSError:  # no regular file, or too long
+        return above
+    return RuleSet(rules, above, base=base, prefix=prefix) if rules else above
 
 
 def _signature(place: str) -> Signature:

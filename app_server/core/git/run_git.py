@@ -4,8 +4,6 @@ A repository's configuration can name programs in a dozen places. The command li
 Filters, merge drivers and diff drivers have arbitrary names, so this server runs only commands that never use them: no
 `add`, `status`, `checkout` or diff of the working tree. The command line names the repository, so that git does not
 discover one: `core.worktree` and planted bare repositories have no effect.
-
-`run_git` is the default `RunGit`; a caller that can run git inside the read-only sandbox passes another one.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -124,7 +122,6 @@ class GitProgram(Struct, frozen=True):
 
 DEFAULT_TIMEOUT = 30.0
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
-MAX_ERROR_BYTES = 16 * 1024
 
 
 class GitResult(Struct, frozen=True):
@@ -132,21 +129,16 @@ class GitResult(Struct, frozen=True):
 
     exit_code: int
     stdout: bytes
-    stderr: bytes = b""
-
-
-RunGit = Callable[[GitCommand, bytes], Awaitable[GitResult]]
-"""Runs a command with this stdin. Raises `GitError` if it cannot run or exceeds its limits."""
 
 
 async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFAULT_TIMEOUT) -> GitResult:
-    """Run a command as a child process; the usual `RunGit`."""
+    """Run a command with this stdin. Raises `GitError` if it cannot run or exceeds its limits."""
     try:
         process = await anyio.open_process(
             command.argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             cwd=command.cwd,
             env=command.env,
             start_new_session=True,
@@ -169,16 +161,15 @@ async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFA
 async def _communicate(process: anyio.abc.Process, stdin: bytes) -> GitResult:
     assert process.stdin is not None
     assert process.stdout is not None
-    assert process.stderr is not None
-    out, err = bytearray(), bytearray()
+    out = bytearray()
     async with anyio.create_task_group() as group:
         group.start_soon(_feed, process.stdin, stdin)
-        group.start_soon(_collect, process.stderr, err, MAX_ERROR_BYTES)
-        await _collect(process.stdout, out, MAX_OUTPUT_BYTES + 1)
+        async for part in process.stdout:
+            out += part[: MAX_OUTPUT_BYTES + 1 - len(out)]
     code = await process.wait()
     if len(out) > MAX_OUTPUT_BYTES:
         raise GitError("git printed more than can be taken")
-    return GitResult(code, bytes(out), bytes(err))
+    return GitResult(code, bytes(out))
 
 
 async def _feed(stream: anyio.abc.ByteSendStream, data: bytes) -> None:
@@ -189,11 +180,6 @@ async def _feed(stream: anyio.abc.ByteSendStream, data: bytes) -> None:
     finally:
         with anyio.CancelScope(shield=True):
             await stream.aclose()
-
-
-async def _collect(stream: anyio.abc.ByteReceiveStream, into: bytearray, limit: int) -> None:
-    async for part in stream:
-        into += part[: limit - len(into)]
 
 
 async def _end(process: anyio.abc.Process) -> None:
@@ -209,7 +195,7 @@ async def _end(process: anyio.abc.Process) -> None:
         await process.aclose()
         return
     # Nothing ends a process that hangs in the kernel, and `process.aclose` would wait for it.
-    for stream in (process.stdin, process.stdout, process.stderr):
+    for stream in (process.stdin, process.stdout):
         if stream is not None:
             with anyio.CancelScope(shield=True):
                 await stream.aclose()
@@ -225,7 +211,6 @@ class Git(Struct, frozen=True):
     home: Path
     """The server's home: its credentials are in no snapshot."""
     program: GitProgram = msgspec.field(default_factory=GitProgram)
-    run: RunGit = run_git
 
     def scratch_folder(self) -> tempfile.TemporaryDirectory[str]:
         """Return a temporary folder, as a context manager. Raises `OSError`."""
@@ -241,7 +226,7 @@ class Git(Struct, frozen=True):
         env: Mapping[str, str] | None = None,
     ) -> bytes:
         """Return the output of a command. Raises `GitError` if it fails."""
-        result = await self.run(self.program.command(repository, arguments, env), stdin)
+        result = await run_git(self.program.command(repository, arguments, env), stdin)
         if result.exit_code != 0:
             raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
         return result.stdout

@@ -206,7 +206,8 @@ async def _response(
         with anyio.fail_after(seconds):
             return await route.handle_async_request(request)
     except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError) as error:
-        fault = Fault.UNTRUSTED if _certificate_refused(error) else Fault.UNREACHABLE
+        refused = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
+        fault = Fault.UNTRUSTED if refused else Fault.UNREACHABLE
         raise HttpFailure(fault, _reason(error)) from error
     except UNUSABLE as error:
         raise HttpFailure(Fault.UNTRUSTED, "the address, the proxy or a header cannot be used") from error
@@ -257,10 +258,6 @@ def _causes(error: BaseException) -> list[BaseException]:
         chain.append(seen)
         seen = seen.__cause__ or seen.__context__
     return chain
-
-
-def _certificate_refused(error: BaseException) -> bool:
-    return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
 
 
 def _reason(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.errors import GitError
 from app_server.core.git.ghost import LEADS_ELSEWHERE, Snapshots, SnapshotUnavailable, TakenSnapshot
-from app_server.core.git.run_git import Git, GitCommand, GitResult, run_git
+from app_server.core.git.run_git import Git, GitCommand, GitProgram, run_git
 from app_server.core.git.upstream import diff_to_remote
 from app_server.core.git.worktree_files import Blobs, WorktreeFile
 from tests.support.waiting import until
@@ -126,10 +126,10 @@ async def test_the_client_is_informed_outside_of_a_repository(unversioned: Path)
 
 
 async def test_a_git_that_fails_is_no_failure_of_the_turn(pit: Sandpit) -> None:
-    async def fail(command: GitCommand, stdin: bytes) -> GitResult:
-        return GitResult(128, b"", b"fatal: secret")
-
-    taken = await Snapshots(Git(pit.base, run=fail)).take(pit.root, MOMENT)
+    script = pit.base / "failing"
+    script.write_text("#!/bin/sh\necho fatal: secret >&2; exit 128\n")
+    script.chmod(0o755)
+    taken = await Snapshots(Git(pit.base, GitProgram(str(script)))).take(pit.root, MOMENT)
     assert isinstance(taken, SnapshotUnavailable)
     assert taken.message.startswith("Snapshots disabled after ghost snapshot error: git ")
     assert "secret" not in taken.message
