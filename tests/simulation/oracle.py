@@ -74,7 +74,8 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
         broken += stored_otherwise(received, paths)
     broken += _told_otherwise(person)
     broken += _tried_too_often(world, received)
-    open_calls = terminals(world.model.requests)
+    # Where a turn fails, the model is not told which commands go on.
+    open_calls = dict.fromkeys(world.model.terminals, True) | terminals(world.model.requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
         broken += turns(events, to_the_end=not early)

@@ -88,6 +88,8 @@ class SimModel:
     """By mark."""
     begun: int = 0
     """Requests, also those that never came here."""
+    terminals: set[str] = field(default_factory=set)
+    """The calls of commands that may go on after their turn."""
     servers: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     """How often situations came about, by name."""
@@ -109,7 +111,10 @@ class SimModel:
         if not calls or draws.chance("words beside calls", 0.4):
             events += self._message()
         for number in range(calls):
-            events.append(_done(self._call(request, number)))
+            call = self._call(request, number)
+            if call.get("name") == "exec_command":
+                self.terminals.add(call["call_id"])
+            events.append(_done(call))
         if calls and draws.chance("words behind calls", 0.1):
             events += self._message()
         tokens = 10 if self.calm else draws.pick("tokens", habits.tokens)
