@@ -91,15 +91,23 @@ class ArchiveRefused(ConversationError):
     """The path to archive is not a rollout of this home, or belongs to another conversation."""
 
 
-class SandboxUnavailable(CoreError):
-    """The sandbox that a command needs cannot be built here; the command was not run."""
-
-    error_class = ErrorClass.SANDBOX_ERROR
+class NothingRan(CoreError):
+    """A command was not run."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
         self.code = code
         """The system's error number, where the launcher reported one."""
+
+
+class LaunchError(NothingRan):
+    """A command could not be started at all (no such program, no such directory)."""
+
+
+class SandboxUnavailable(NothingRan):
+    """The sandbox that a command needs cannot be built here; the command was not run."""
+
+    error_class = ErrorClass.SANDBOX_ERROR
 
 
 class SandboxShortage(SandboxUnavailable):
@@ -110,15 +118,6 @@ def raise_shortage(error: OSError, what: str) -> None:
     """Raise SandboxShortage if `error` is a shortage: a plan must not be made without the facts."""
     if error.errno in SHORTAGES:
         raise SandboxShortage(f"{what}: {error.strerror}{retry_hint(error.errno)}", error.errno) from error
-
-
-class LaunchError(CoreError):
-    """A command could not be started at all (no such program, no such directory)."""
-
-    def __init__(self, text: str, code: int | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-        """The system's error number, where the launcher reported one."""
 
 
 class GitError(CoreError):

@@ -98,7 +98,7 @@ class Host(Struct, frozen=True):
 
     async def run(self, wanted: WantedCommand) -> ExecResult:
         """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran, and as `prepare` does."""
-        return await self.runner.run(self.prepare(wanted), _ignore)
+        return await self.runner.run(self.prepare(wanted), lambda stream, data: None)
 
     async def open(self, spec: CommandSpec, *, stdin: bool, terminal: TerminalSize | None) -> Process:
         """Start a command whose output is taken piece by piece."""
@@ -121,7 +121,3 @@ class Host(Struct, frozen=True):
     async def prompts(self) -> tuple[CustomPrompt, ...]:
         """Return the prompts in the home, sorted by name."""
         return await run_in_thread(discover_prompts, self.settings.home / FOLDER)
-
-
-def _ignore(stream: Stream, data: bytes) -> None:
-    pass

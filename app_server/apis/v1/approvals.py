@@ -37,7 +37,7 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
     def to_command(result: Json) -> Command:
         if isinstance(event, ElicitationRequestEvent):
             return answer_elicitation(event, result)
-        return decide(event, decision(result))
+        return decide(event, parse_decision(result) or ReviewDecision.DENIED)
 
     return ClientQuestion(row.method, params.to_json(), to_command)
 
@@ -72,7 +72,3 @@ def _request(id: ConversationId, event: UserQuestion) -> tuple[AnyServerRequest,
             )
         case _:
             assert_never(event)
-
-
-def decision(result: Json) -> ReviewDecision:
-    return parse_decision(result) or ReviewDecision.DENIED

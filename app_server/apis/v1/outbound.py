@@ -98,7 +98,7 @@ class ConversationAdapter:
     def continues_elsewhere(self) -> None:
         self._hides_shutdown = True
 
-    def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:
+    def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:  # noqa: C901 - one case for each
         """Convert an engine event into the events of this API."""
         id = event.operation_id
         match event.event:
@@ -108,16 +108,22 @@ class ConversationAdapter:
                 yield from self._delta(id, delta)
             case events.ReasoningSummaryPart():
                 yield messages.AgentReasoningSectionBreakEvent()
-            case events.CommandOutput() as output:
-                yield _command_output(output)
+            case events.CommandOutput(item_id=call_id, stream=stream, chunk=chunk):
+                encoded = base64.b64encode(chunk).decode("ascii")
+                yield ExecCommandOutputDeltaEvent(call_id=call_id, stream=stream, chunk=encoded)
             case events.ItemStarted() as started:
                 yield from self._started(id, started)
             case events.ItemCompleted() as completed:
                 yield from self._completed(id, completed)
-            case events.PatchWriting() as writing:
-                yield self._patch_begin(writing)
-            case events.TurnStarted() as turn:
-                yield from self._turn_start(turn)
+            case events.PatchWriting(item=item, asked=asked):
+                self._writing.add(item.id)
+                yield PatchApplyBeginEvent(
+                    call_id=item.id, auto_approved=not asked, changes=dict(item.changes)
+                )
+            case events.TurnStarted(kind=events.TurnKind.REVIEW) as review:
+                self._review_window = review.model_context_window  # sent after its `entered_review_mode`
+            case events.TurnStarted(model_context_window=window):
+                yield TaskStartedEvent(model_context_window=window)
             case events.TurnEnded() as ended:
                 yield from _turn_end(ended)
             case events.AttemptFailed(attempt=attempt, attempts=attempts):
@@ -138,19 +144,6 @@ class ConversationAdapter:
                 pass  # this API has no words for them
             case notice:
                 yield notice
-
-    def _patch_begin(self, event: events.PatchWriting) -> EventMsg:
-        item = event.item
-        self._writing.add(item.id)
-        return PatchApplyBeginEvent(
-            call_id=item.id, auto_approved=not event.asked, changes=dict(item.changes)
-        )
-
-    def _turn_start(self, event: events.TurnStarted) -> Iterator[EventMsg]:
-        if event.kind is events.TurnKind.REVIEW:  # sent after its `entered_review_mode`
-            self._review_window = event.model_context_window
-        else:
-            yield TaskStartedEvent(model_context_window=event.model_context_window)
 
     def _delta(self, id: str, event: events.Delta) -> Iterator[EventMsg]:
         """Yield the event with the item's id, if its start was sent, and the legacy event."""
@@ -256,11 +249,3 @@ def _turn_end(event: events.TurnEnded) -> Iterator[EventMsg]:
             yield TurnAbortedEvent(reason=event.reason)
         case events.TurnStatus.IN_PROGRESS:
             raise AssertionError("it has ended")
-
-
-def _command_output(event: events.CommandOutput) -> EventMsg:
-    return ExecCommandOutputDeltaEvent(
-        call_id=event.item_id,
-        stream=event.stream,
-        chunk=base64.b64encode(event.chunk).decode("ascii"),
-    )

@@ -41,11 +41,7 @@ class PrefixRule(Struct, frozen=True):
         )
 
 
-DECISIONS = {
-    "allow": RuleDecision.ALLOW,
-    "prompt": RuleDecision.PROMPT,
-    "forbidden": RuleDecision.FORBIDDEN,
-}
+DECISIONS = {decision.name.lower(): decision for decision in RuleDecision}
 ARGUMENTS = frozenset({"pattern", "decision", "justification", "match", "not_match"})
 OTHER_CALLS = frozenset({"network_rule", "host_executable"})
 """Rules of other kinds, which belong to features that this server lacks."""

@@ -165,9 +165,5 @@ def _input(prompt: Prompt, cache: ItemBytes, *, stored: bool) -> list[bytes]:
 
 
 def _with_id(body: bytes, item: ResponseItem) -> bytes:
-    item_id = (
-        None
-        if isinstance(item, FunctionCallOutput | CustomToolCallOutput | GhostSnapshot | OtherItem)
-        else item.id
-    )
+    item_id = getattr(item, "id", None)  # outputs have none
     return b'%b,"id":%b}' % (body[:-1], json_bytes(item_id)) if item_id else body

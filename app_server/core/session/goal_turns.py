@@ -11,7 +11,6 @@ from app_server.core.turn.items import UserWords
 from protocol.engine.errors import TurnError
 from protocol.engine.events import Goal, GoalStatus, GoalUpdated
 from protocol.events.notices import WarningEvent
-from protocol.events.turn import TokenUsage
 
 
 def goals_for_tools(services: Services) -> TurnGoals:
@@ -19,14 +18,18 @@ def goals_for_tools(services: Services) -> TurnGoals:
 
 
 def turn_begins(services: Services, *, asked_for: bool) -> None:
-    services.state.goals.turn_begins(_used(services), services.sources.clock(), asked_for=asked_for)
+    services.state.goals.turn_begins(
+        services.state.tokens.total, services.sources.clock(), asked_for=asked_for
+    )
 
 
 def count_reply(turn: Turn, *, calls: bool) -> None:
     """Count a reply for the goal. `calls`: the model called tools, so it is asked again in this turn."""
     sources, goals = turn.services.sources, turn.services.state.goals
     before = goals.goal
-    goal = goals.count(_used(turn.services), sources.clock(), int(sources.wall_clock()), calls=calls)
+    goal = goals.count(
+        turn.services.state.tokens.total, sources.clock(), int(sources.wall_clock()), calls=calls
+    )
     if goal is None:
         return
     turn.emitter.emit(GoalUpdated(goal))
@@ -63,8 +66,3 @@ _NO_PROGRESS = (
     "The goal of this thread is blocked: in its last turns the model only talked and did nothing. "
     "Set it active again to go on."
 )
-
-
-def _used(services: Services) -> TokenUsage:
-    info = services.state.tokens.info
-    return TokenUsage() if info is None else info.total_token_usage

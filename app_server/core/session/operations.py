@@ -22,7 +22,7 @@ from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services, Turn
-from app_server.core.session.tasks import InputPolicy, PendingOperation, SessionTask, TaskRunner
+from app_server.core.session.tasks import PendingOperation, SessionTask, TaskRunner
 from app_server.core.session.turns import TurnControl
 from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.threads import run_in_thread
@@ -73,8 +73,7 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
         case commands.Undo():
             await tasks.start(UndoTask(tasks.turn(pending)))
         case commands.Review():
-            review = ReviewTask(tasks.turn(pending), command.request)
-            await tasks.start(review, InputPolicy.STEER, steered=pending.steered)
+            await tasks.start(ReviewTask(tasks.turn(pending), command.request), pending.steered)
         case commands.RunShell():
             await _run_shell(tasks, pending, command)
         case commands.Decide():
@@ -136,7 +135,7 @@ async def _begin(
     task = RegularTask(turn, words[0], wishes)
     if wishes.goals:
         turn_begins(turn.services, asked_for=asked_for)
-    await tasks.start(task, InputPolicy.STEER, steered=words[1:])
+    await tasks.start(task, words[1:])
 
 
 async def _run_shell(tasks: TaskRunner, pending: PendingOperation, command: commands.RunShell) -> None:

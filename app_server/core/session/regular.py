@@ -40,6 +40,8 @@ LAST_SNAPSHOT = 2.0
 class RegularTask(SessionTask, TurnSteps):
     """One turn with everything: tools, snapshot, diff, compaction, the counting of its goal, notification."""
 
+    takes_words = True
+
     def __init__(self, turn: Turn, words: UserWords, wishes: TurnWishes) -> None:
         super().__init__(turn)
         self._opening, self._wishes = words, wishes

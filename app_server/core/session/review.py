@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from app_server.core.config.types import Config
 from app_server.core.context.environment_context import environment_of, user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
@@ -38,6 +37,7 @@ class ReviewTask(SessionTask, TurnSteps):
     """Asks the review model, or else the conversation's, to think little and to write much."""
 
     kind = TurnKind.REVIEW
+    takes_words = True
 
     def __init__(self, turn: Turn, request: ReviewRequest) -> None:
         conversation, state = turn.services.conversation, turn.services.state
@@ -52,7 +52,9 @@ class ReviewTask(SessionTask, TurnSteps):
         self._context_line = context_line(turn)
         """The conversation goes on with its own settings, also where it is resumed after this."""
         self._shape = replace(shape_of(self.turn), instructions=instruction_text("review"))
-        self._tools = build_tools(review_config(conversation.config), self._shape.family, None)
+        # It neither searches the web nor looks at pictures.
+        features = conversation.config.features.switched(off=("web_search_request", "view_image_tool"))
+        self._tools = build_tools(replace(conversation.config, features=features), self._shape.family, None)
         surroundings = environment_of(settings, conversation.instructions.shell).message()
         self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info
@@ -103,11 +105,6 @@ class ReviewTask(SessionTask, TurnSteps):
             new_id=turn.services.sources.new_id,
             show_user_message=False,
         )
-
-
-def review_config(config: Config) -> Config:
-    """Switch off what a review does not need: it neither searches the web nor looks at pictures."""
-    return replace(config, features=config.features.switched(off=("web_search_request", "view_image_tool")))
 
 
 def parse_review(text: str) -> ReviewOutputEvent:

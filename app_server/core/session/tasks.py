@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from enum import Enum
 
 import anyio
 import msgspec
@@ -40,11 +39,17 @@ class PendingOperation(Struct, frozen=True):
     position: int = 0
     """Its place in the order in which operations were submitted. Those that had to wait keep to it."""
 
+    def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
+        """Let words join the turn that it begins, so that they are never late."""
+        self.steered.append(words)
+
 
 class SessionTask:
     """Something that takes time, in a turn. This one is of a turn in which the user said nothing: it only ends."""
 
     kind = TurnKind.REGULAR
+    takes_words = False
+    """Whether the user's words join the turn while it runs; else they begin one of their own afterwards."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
@@ -57,20 +62,11 @@ class SessionTask:
         """Emit last words, after everything of the task has ended; says nothing of the interruption itself."""
 
 
-class InputPolicy(Enum):
-    """What becomes of a user's words that arrive while the task runs."""
-
-    STEER = "steer"
-    """They join the turn."""
-    QUEUE = "queue"
-    """They begin a turn of their own afterwards."""
-
-
 class ActiveTask(Struct, kw_only=True):
     """The task under way."""
 
     task: SessionTask
-    input_policy: InputPolicy
+    takes_words: bool
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
     reason: TurnAbortReason = TurnAbortReason.INTERRUPTED
@@ -141,6 +137,10 @@ class ActiveTask(Struct, kw_only=True):
     def emitter(self) -> TurnEmitter:
         return self.task.turn.emitter
 
+    @property
+    def turn_id(self) -> str:
+        return self.emitter.turn_id
+
     def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
         """Let words join the turn, ahead of its next request to the model. They are promised to it, unless there is an
         operation that begins a turn with them if they come too late.
@@ -158,7 +158,7 @@ class ActiveTask(Struct, kw_only=True):
         """Return whether words wait that are promised to this turn. Where none do, it ends now and takes no more."""
         promised = any(late is None for _, late in self._joined)
         if not promised:
-            self.input_policy = InputPolicy.QUEUE
+            self.takes_words = False
         return promised
 
     def drain_late(self) -> list[PendingOperation]:
@@ -264,13 +264,12 @@ class TaskRunner:
     async def start(
         self,
         task: SessionTask,
-        input_policy: InputPolicy = InputPolicy.QUEUE,
         steered: Sequence[UserWords] = (),
     ) -> None:
         """Begin a task; one that runs is ended first, as replaced. `steered`: words that joined it already."""
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
-        active = self.active = ActiveTask(task=task, input_policy=input_policy)
+        active = self.active = ActiveTask(task=task, takes_words=task.takes_words)
         for words in steered:
             active.join(words)
         self._group.start_soon(self._run, active, name=f"task {task.turn.operation_id}")
@@ -288,7 +287,7 @@ class TaskRunner:
         active = self.active
         if active is None:
             return
-        if active.emitter.turn_id == turn_id:
+        if active.turn_id == turn_id:
             await self.interrupt()
             return
         active.postponed[:] = [

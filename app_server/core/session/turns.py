@@ -12,7 +12,6 @@ from app_server.core.session import commands
 from app_server.core.session.goal_turns import GOAL_OPERATION
 from app_server.core.session.tasks import (
     ActiveTask,
-    InputPolicy,
     OperationQueue,
     PendingOperation,
     TaskRunner,
@@ -34,7 +33,7 @@ class TurnControl:
         """The turn that runs, or the first that was requested and has not begun."""
         active = self.tasks.active
         if active is not None and not active.ending:
-            return active.emitter.turn_id
+            return active.turn_id
         return next((pending.turn_id for pending in self._turns_to_come()), None)
 
     @property
@@ -55,8 +54,8 @@ class TurnControl:
         self._queue.submit(id, commands.ChangeSettings(request.change))
         if words is not None:
             late = None if named else self._queue.accept(id, replace(request, change=UNCHANGED))
-            _join(turn, words, late)
-        return _id_of(turn)
+            turn.join(words, late)
+        return turn.turn_id
 
     def steer(self, expected_turn_id: str, words: UserWords) -> str:
         """Add words to the turn that runs, which the client names. Raises CoreErrors of `commands`."""
@@ -64,10 +63,10 @@ class TurnControl:
         if not joinable:
             raise commands.NoActiveTurn("no active turn to steer")
         turn = joinable[0]
-        found = _id_of(turn)
+        found = turn.turn_id
         if found != expected_turn_id:
             raise commands.OtherTurnActive(expected_turn_id, found)
-        _join(turn, words)
+        turn.join(words)
         return found
 
     def interrupt(self, id: str, turn_id: str | None) -> None:
@@ -82,7 +81,7 @@ class TurnControl:
     def _to_come(self) -> list[PendingOperation]:
         """Return the operations that are not carried out yet, in their order."""
         active, performing = self.tasks.active, self._queue.performing
-        begun = active.emitter.turn_id if active is not None else None
+        begun = active.turn_id if active is not None else None
         return [
             *([performing] if performing is not None and performing.turn_id != begun else []),
             *(active.postponed if active is not None else []),
@@ -99,7 +98,7 @@ class TurnControl:
         if active is not None and not active.ending:
             if named and active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
                 raise commands.TurnNotSteerable(active.kind)
-            if active.input_policy is InputPolicy.STEER:
+            if active.takes_words:
                 turns = [active]
         for pending in self._to_come():
             match pending.command:
@@ -113,23 +112,10 @@ class TurnControl:
                 case commands.Compact() | commands.RunShell(confined=True) | commands.Interrupt(turn_id=None):
                     turns = []
                 case commands.Interrupt(turn_id=ended):
-                    turns = [turn for turn in turns if _id_of(turn) != ended]
+                    turns = [turn for turn in turns if turn.turn_id != ended]
                 case _:
                     pass
         return turns
-
-
-def _join(
-    turn: ActiveTask | PendingOperation, words: UserWords, late: PendingOperation | None = None
-) -> None:
-    if isinstance(turn, ActiveTask):
-        turn.join(words, late)
-    else:
-        turn.steered.append(words)
-
-
-def _id_of(turn: ActiveTask | PendingOperation) -> str:
-    return turn.emitter.turn_id if isinstance(turn, ActiveTask) else turn.turn_id
 
 
 class SessionGoal:

@@ -16,16 +16,20 @@ class TokenCounts(Struct):
     context_is_full: bool = False
     """The provider refused the conversation as too long, and no request has succeeded since."""
 
+    @property
+    def total(self) -> TokenUsage:
+        """What all requests of the conversation took."""
+        return self.info.total_token_usage if self.info else TokenUsage()
+
     def add(self, usage: TokenUsage, context_window: int | None) -> None:
-        total = plus(self.info.total_token_usage, usage) if self.info else usage
+        total = {name: getattr(self.total, name) + getattr(usage, name) for name in TokenUsage.always}
         self.info = TokenUsageInfo(
-            total_token_usage=total, last_token_usage=usage, model_context_window=context_window
+            total_token_usage=TokenUsage(**total), last_token_usage=usage, model_context_window=context_window
         )
 
     def fill(self, context_window: int) -> None:
         """Count the window as full, as the provider said."""
-        before = self.info.total_token_usage if self.info else TokenUsage()
-        last = TokenUsage(total_tokens=max(context_window - before.total_tokens, 0))
+        last = TokenUsage(total_tokens=max(context_window - self.total.total_tokens, 0))
         self.info = TokenUsageInfo(
             total_token_usage=TokenUsage(total_tokens=context_window),
             last_token_usage=last,
@@ -35,9 +39,8 @@ class TokenCounts(Struct):
     def estimate(self, tokens: int, context_window: int | None) -> None:
         """Count what the rebuilt history is likely to cost after a compaction."""
         self.context_is_full = False
-        total = self.info.total_token_usage if self.info else TokenUsage()
         self.info = TokenUsageInfo(
-            total_token_usage=total,
+            total_token_usage=self.total,
             last_token_usage=TokenUsage(total_tokens=tokens),
             model_context_window=context_window or (self.info.model_context_window if self.info else None),
         )
@@ -54,7 +57,3 @@ class TokenCounts(Struct):
     def in_context(self) -> int | None:
         """Tokens that the last request and its answer took."""
         return self.info.last_token_usage.total_tokens if self.info else None
-
-
-def plus(a: TokenUsage, b: TokenUsage) -> TokenUsage:
-    return TokenUsage(**{name: getattr(a, name) + getattr(b, name) for name in TokenUsage.always})

@@ -26,7 +26,6 @@ from app_server.core.session.operations import perform
 from app_server.core.session.services import SessionState, Turn
 from app_server.core.session.tasks import (
     ActiveTask,
-    InputPolicy,
     OperationQueue,
     PendingOperation,
     SessionTask,
@@ -49,10 +48,10 @@ SETTINGS = Settings(
 )
 
 
-def active(turn_id: str, input_policy: InputPolicy) -> ActiveTask:
+def active(turn_id: str, *, takes_words: bool) -> ActiveTask:
     emitter = TurnEmitter(cast("Any", None), "0", turn_id, lambda: 0.0)
     turn = Turn(cast("Any", None), emitter, SETTINGS)
-    return ActiveTask(task=SessionTask(turn), input_policy=input_policy)
+    return ActiveTask(task=SessionTask(turn), takes_words=takes_words)
 
 
 class OnlyAState:
@@ -67,7 +66,7 @@ class OnlyAState:
             conversation=SimpleNamespace(config=SimpleNamespace(provider=SimpleNamespace(id="p"))),
             outbox=SimpleNamespace(emit=lambda operation_id, event: self.told.append(event)),
         )
-        self.tasks = SimpleNamespace(active=active("turn", InputPolicy.QUEUE), services=self.services)
+        self.tasks = SimpleNamespace(active=active("turn", takes_words=False), services=self.services)
 
     async def perform(self, id: str, command: Command) -> None:
         await perform(cast("Any", self), PendingOperation(id, command, "t"))
@@ -153,8 +152,8 @@ class Scene:
         self.tasks = SimpleNamespace(active=None)
         self.turns = TurnControl(self.queue, cast("Any", self.tasks))
 
-    def runs(self, turn_id: str, input_policy: InputPolicy = InputPolicy.STEER) -> ActiveTask:
-        self.tasks.active = running = active(turn_id, input_policy)
+    def runs(self, turn_id: str, *, takes_words: bool = True) -> ActiveTask:
+        self.tasks.active = running = active(turn_id, takes_words=takes_words)
         return running
 
     def waiting(self) -> list[Any]:
@@ -181,7 +180,7 @@ async def test_a_turn_without_words_joins_none(scene: Scene) -> None:
 
 
 async def test_a_task_that_takes_no_words_lets_the_next_turn_wait(scene: Scene) -> None:
-    active = scene.runs("running", InputPolicy.QUEUE)
+    active = scene.runs("running", takes_words=False)
     assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
     assert active.take_input() == []
 
@@ -198,7 +197,7 @@ async def test_a_compaction_to_come_takes_no_words(scene: Scene) -> None:
 async def test_an_interrupt_ends_the_turn_that_runs_or_the_named_one(
     scene: Scene, named: str | None, ended: str
 ) -> None:
-    active = scene.runs("running", InputPolicy.QUEUE)
+    active = scene.runs("running", takes_words=False)
     scene.turns.start("a", StartTurn(words=WORDS))
     active.postponed.append(await scene.queue.take())
     scene.queue.done()
@@ -260,7 +259,7 @@ async def test_nothing_said_in_no_named_turn_leaves_the_one_that_runs_as_it_is(s
 
 async def test_what_comes_as_its_turn_ends_waits_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task group without tasks lets others run once more when it ends, and waits for nothing that they begin."""
-    running, begun = active("turn", InputPolicy.STEER), []
+    running, begun = active("turn", takes_words=True), []
     monkeypatch.setattr(TurnEmitter, "has_started", True)
     command = PendingOperation("1", Interrupt(), "t")
 
