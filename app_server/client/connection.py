@@ -131,7 +131,8 @@ class ServerConnection:
         id = self._next_id
         self._next_id += 1
         sent = self._sent[id] = SentRequest(method, on_result)
-        self._outgoing.send(jsonrpc.dump_request(id, method, _dumped(params)))
+        dumped = None if params is None else json.dumps(params, separators=(",", ":")).encode()
+        self._outgoing.send(jsonrpc.dump_request(id, method, dumped))
         return sent
 
     def send_and_forget(self, method: str, params: Json) -> None:
@@ -231,7 +232,3 @@ def chosen_fields(params: WireModel) -> Json:
     fields, chosen = type(params).model_fields, params.model_fields_set
     names = {field.alias or name for name, field in fields.items() if name in chosen}
     return {name: each for name, each in value.items() if name in names}
-
-
-def _dumped(params: Json) -> bytes | None:
-    return None if params is None else json.dumps(params, separators=(",", ":")).encode()

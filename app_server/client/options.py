@@ -105,15 +105,14 @@ def parameters(model: type[P], known: type, options: Mapping[str, object], **oth
     for name in options:
         if name not in names:
             raise TypeError(f"unexpected option {name!r}: expected one of {', '.join(sorted(names))}")
-    given = {RENAMED.get(name, name): _plain(value) for name, value in options.items()}
+    given = {
+        RENAMED.get(name, name): os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in options.items()
+    }
     try:
         return model.model_validate({**given, **others})
     except ValidationError as error:
         raise InvalidArgument(describe_validation_error(error)[0].removeprefix(PREFIX)) from error
-
-
-def _plain(value: object) -> object:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 Prompt: TypeAlias = str | UserInput | Sequence[str | UserInput]

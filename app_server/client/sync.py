@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from functools import partial, wraps
-from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
@@ -20,11 +19,10 @@ import anyio
 from anyio.from_thread import BlockingPortal
 from pydantic import BaseModel
 
-from app_server.client.app_server import AppServer, ConnectOptions
+from app_server.client.app_server import AppServer
 from app_server.client.event_stream import EventSubscription, TurnStream
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError
-from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
 from app_server.client.options import ListOptions, Prompt, TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnHandle
@@ -245,42 +243,35 @@ class SyncThreadHandle(SyncFace[ThreadHandle]):
     close = waits_for(ThreadHandle.close)
 
 
-class SyncAppServer(SyncFace[AppServer]):
-    """`AppServer` for code without an event loop; use `spawn` or `connect`."""
+def connects(
+    connecting: Callable[Q, AbstractAsyncContextManager[AppServer]],
+) -> Callable[Concatenate[type[SyncAppServer], Q], AbstractContextManager[SyncAppServer]]:
+    """Make a class method that connects as one of `AppServer` does, for as long as a block."""
 
-    @classmethod
     @contextmanager
-    def spawn(
-        cls,
-        command: Sequence[str] = OWN_COMMAND,
-        *,
-        environment: Mapping[str, str] | None = None,
-        cwd: Path | str | None = None,
-        on_stderr: Callable[[str], None] | None = None,
-        on_exit: Callable[[int], None] | None = None,
-        **options: Unpack[ConnectOptions],
+    @wraps(connecting)
+    def connected(
+        cls: type[SyncAppServer], /, *arguments: Q.args, **options: Q.kwargs
     ) -> Iterator[SyncAppServer]:
-        """See `AppServer.spawn`. `on_approval` runs in a thread of its own, so it may wait for a person."""
-        connector = SubprocessConnector(
-            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
-        )
-        with cls.connect(connector, **options) as server:
-            yield server
-
-    @classmethod
-    @contextmanager
-    def connect(cls, connector: Connector, **options: Unpack[ConnectOptions]) -> Iterator[SyncAppServer]:
-        """See `AppServer.connect`."""
         loop = LoopThread()
         with ExitStack() as stack:
             portal = stack.enter_context(loop)
-            connecting = AppServer.connect(connector, **options)
-            server = stack.enter_context(portal.wrap_async_context_manager(connecting))
+            server = stack.enter_context(portal.wrap_async_context_manager(connecting(*arguments, **options)))
             try:
                 yield cls(PortalCaller(portal, loop), server)
             finally:
                 if loop.elsewhere:
                     stack.pop_all()
+
+    return connected
+
+
+class SyncAppServer(SyncFace[AppServer]):
+    """`AppServer` for code without an event loop; use `spawn` or `connect`. `on_approval` runs in a thread of
+    its own, so it may wait for a person."""
+
+    spawn = classmethod(connects(AppServer.spawn))
+    connect = classmethod(connects(AppServer.connect))
 
     @property
     def info(self) -> InitializeResponse:

@@ -187,12 +187,8 @@ async def _acts(acts: Acts) -> None:
         await acts.second_server()
     except (AppServerError, DemoStopped) as error:
         acts.checks.stopped(str(error.__cause__ or error))
-        _show_log(acts.workspace, acts.screen)
-
-
-def _show_log(workspace: DemoWorkspace, screen: Screen) -> None:
-    for line in workspace.last_logged():
-        screen.note("log", line)
+        for line in acts.workspace.last_logged():
+            acts.screen.note("log", line)
 
 
 def _summary(checks: Checks) -> str:

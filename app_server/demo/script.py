@@ -152,26 +152,20 @@ class DemoModel:
         self._calls = 0
 
     def __call__(self, request: Json) -> Reply:
-        last = request["input"][-1]
+        last, said = request["input"][-1], _last_words(request)
+        command: tuple[str, ...] = ()
+        text, gap = WELCOME, GAP
         if last["type"] == "function_call_output":
-            return self._after(str(last["output"]))
-        said = _last_words(request)
-        if "repair" in said:
-            return reply(
-                *says("The script greets its second argument. I correct it.\n\n", self._id()),
-                runs(("apply_patch", PATCH), self._id()),
-                gap=GAP,
-            )
-        if "check" in said:
-            return reply(*says("I run the check.\n\n", self._id()), runs(CHECK, self._id()), gap=GAP)
-        if "think" in said:
-            return reply(*says(" ".join(f"{n}," for n in range(1, 400)), self._id()), gap=0.1)
-        return reply(*says(WELCOME, self._id()), gap=GAP)
-
-    def _after(self, output: str) -> Reply:
-        passed = "passed" in output or "Success" in output or "Updated" in output
-        text = "That worked." if passed else "That did not work. Say `repair`, and I propose a patch."
-        return reply(*says(text, self._id()), gap=GAP)
+            worked = any(word in str(last["output"]) for word in ("passed", "Success", "Updated"))
+            text = "That worked." if worked else "That did not work. Say `repair`, and I propose a patch."
+        elif "repair" in said:
+            text, command = "The script greets its second argument. I correct it.\n\n", ("apply_patch", PATCH)
+        elif "check" in said:
+            text, command = "I run the check.\n\n", CHECK
+        elif "think" in said:
+            text, gap = " ".join(f"{n}," for n in range(1, 400)), 0.1
+        call = (runs(command, self._id()),) if command else ()
+        return reply(*says(text, self._id()), *call, gap=gap)
 
     def _id(self) -> str:
         self._calls += 1

@@ -80,8 +80,10 @@ def walk(
 ) -> Iterator[tuple[RolloutName, Path]]:
     """Yield the rollouts in the order of their names. A folder is read when the walk comes to it."""
     for folder in folders(home, archived=archived, newest_first=newest_first):
-        if start is not None and folder.day and _is_before(folder.day, start.key.value[:10], newest_first):
-            continue
+        if start is not None and folder.day:
+            day = start.key.value[:10]
+            if folder.day > day if newest_first else folder.day < day:
+                continue
         for file_name in _from(names_in(folder.path), start, newest_first):
             name = parse_rollout_name(file_name)
             if name is not None and name.stamp.startswith(folder.day):
@@ -110,10 +112,6 @@ def _folders(folder: str, pattern: re.Pattern[str], newest_first: bool) -> list[
     except OSError:
         return []
     return sorted(found, reverse=newest_first)
-
-
-def _is_before(day: str, start: str, newest_first: bool) -> bool:
-    return day > start if newest_first else day < start
 
 
 def _from(names: list[str], start: ListStart | None, newest_first: bool) -> Iterator[str]:

@@ -81,7 +81,8 @@ def read_stored_thread(path: Path) -> StoredThread:
             elif preview is None and record.kind == "event_msg" and record.name == "user_message":
                 event = record.value() or {}
                 text = text_of(event, "message")
-                preview = None if text is None else _preview(text, event.get("images"))
+                if text is not None:
+                    preview = request_in(text) if text.strip() or not event.get("images") else IMAGE
             if meta and preview is not None:
                 break
         if meta is None:
@@ -151,10 +152,6 @@ def _git(raw: Json) -> Revision | None:
     if not isinstance(raw, dict):
         return None
     return Revision(text_of(raw, "commit_hash"), text_of(raw, "branch"), text_of(raw, "repository_url"))
-
-
-def _preview(text: str, images: Json) -> str:
-    return request_in(text) if text.strip() or not images else IMAGE
 
 
 def _seconds(timestamp: str, default: int) -> int:

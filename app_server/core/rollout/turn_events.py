@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
+from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -66,6 +67,7 @@ def _hashed_space(conversation_id: str) -> hashlib._Hash:
     return hashlib.sha1(space, usedforsecurity=False)
 
 
+Kind = TypeVar("Kind", bound=Enum)
 _Events = list[events.SessionEvent | events.TurnRenamed]
 
 OF_TURNS: Final = frozenset(
@@ -144,7 +146,12 @@ class TurnReader(Struct):
                 status = events.TurnStatus.COMPLETED if error is None else events.TurnStatus.FAILED
                 self._turn_end(out, payload, status, error=error)
             case "turn_aborted":
-                self._turn_end(out, payload, events.TurnStatus.INTERRUPTED, reason=_reason(payload))
+                self._turn_end(
+                    out,
+                    payload,
+                    events.TurnStatus.INTERRUPTED,
+                    reason=_member(TurnAbortReason, payload.get("reason")) or TurnAbortReason.INTERRUPTED,
+                )
             case str() if name == TURN_ITEM:
                 self._whole_item(out, payload)
             case "agent_reasoning" | "agent_reasoning_raw_content":
@@ -177,7 +184,13 @@ class TurnReader(Struct):
             self._turn, self.explicit = turn_id, True
             return
         self._close(out)
-        self._begin(out, turn_id, _kind(payload.get("kind")), number_of(payload, "started_at"), explicit=True)
+        self._begin(
+            out,
+            turn_id,
+            _member(events.TurnKind, payload.get("kind")) or events.TurnKind.REGULAR,
+            number_of(payload, "started_at"),
+            explicit=True,
+        )
 
     def _begin(
         self, out: _Events, turn_id: str, kind: events.TurnKind, started_at: float | None, *, explicit: bool
@@ -306,28 +319,18 @@ def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
     return getattr(event, "review_output", None)
 
 
-def _reason(payload: Mapping[str, Json]) -> TurnAbortReason:
+def _member(kind: type[Kind], value: Json) -> Kind | None:
+    """Return the member of an enumeration that a stored value names; None where it names none."""
     try:
-        return TurnAbortReason(str(payload.get("reason")))
+        return kind(value)
     except ValueError:
-        return TurnAbortReason.INTERRUPTED
-
-
-def _kind(value: Json) -> events.TurnKind:
-    try:
-        return events.TurnKind(value)
-    except ValueError:
-        return events.TurnKind.REGULAR
+        return None
 
 
 def stored_error(value: Json) -> TurnError | None:
     if not isinstance(value, dict) or not isinstance(value.get("message"), str):
         return None
-    try:
-        error_class = ErrorClass(str(value.get("class")))
-    except ValueError:
-        error_class = None
-    status = value.get("http_status")
+    error_class, status = _member(ErrorClass, value.get("class")), value.get("http_status")
     return TurnError(
         value["message"], error_class, status if isinstance(status, int) else None, text_of(value, "details")
     )
