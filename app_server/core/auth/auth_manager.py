@@ -86,7 +86,7 @@ class AuthManager:
 
     def follow(self, settings: LoginSettings) -> None:
         """Allow the logins that the current settings allow."""
-        self._login = self._login.under(settings)
+        self._login = replace(self._login, settings=settings)
 
     async def status(
         self, *, requires_openai_auth: bool, include_token: bool = False, refresh: bool = False

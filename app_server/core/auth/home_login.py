@@ -232,10 +232,6 @@ class HomeLogin(Discreet, frozen=True, kw_only=True):
     settings: LoginSettings = LoginSettings()
     """Which logins the user allows."""
 
-    def under(self, settings: LoginSettings) -> HomeLogin:
-        """Return the same login, as far as these settings allow it."""
-        return replace(self, settings=settings)
-
     def read(self) -> StoredAuth:
         """Return the stored login if allowed, else an API key from the environment."""
         stored = read_auth(self.home) or StoredAuth()

@@ -48,9 +48,9 @@ async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
     """Ask the MCP server at `url` what it is. One that describes nothing is taken for its own authorization server,
     as the first version of MCP had it. Raises AuthError.
     """
-    status, challenge = await http.challenge(url)
-    found = _METADATA.search(challenge) if status == 401 else None
-    scope = _SCOPE.search(challenge) if status == 401 else None
+    asked = await http.get(url, reads=False)
+    challenge = asked.challenge if asked.status == 401 else ""
+    found, scope = _METADATA.search(challenge), _SCOPE.search(challenge)
     places = [found[1]] if found is not None else list(_resource_places(url))
     for place in places:
         require_reachable(place, url)

@@ -72,14 +72,11 @@ class OAuthHttp:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
 
-    async def get(self, url: str) -> OAuthAnswer:
-        """Ask for a document. Raises AuthError where no answer comes."""
-        return await self._ask("GET", url)
-
-    async def challenge(self, url: str) -> tuple[int, str]:
-        """Return status and challenge of an answer whose body, which may be endless, is not read."""
-        answer = await self._ask("GET", url, reads=False)
-        return answer.status, answer.challenge
+    async def get(self, url: str, *, reads: bool = True) -> OAuthAnswer:
+        """Ask for a document. Raises AuthError where no answer comes. Without `reads` its body, which may be endless,
+        is left alone.
+        """
+        return await self._ask("GET", url, reads=reads)
 
     async def post_form(self, url: str, form: Mapping[str, str], whom: str = "") -> OAuthAnswer:
         """Send fields as a form. `whom` names the server in errors; without it its address does."""

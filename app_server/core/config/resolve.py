@@ -10,10 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from itertools import chain, islice
-from pathlib import Path
 from types import MappingProxyType
-
-from msgspec import Struct
 
 from app_server.beneath import read_named
 from app_server.core.config.features import FEATURES, Features
@@ -37,11 +34,13 @@ from app_server.core.config.types import (
     PermissionSettings,
     ProviderConfig,
     SettingsNotices,
+    SettingsPlace,
     SettingsWarning,
     ShellEnvironmentPolicy,
     WireApi,
     changeable_folders,
 )
+from app_server.core.errors import describe
 from protocol.ids import sound_path
 from protocol.policy import (
     AskForApproval,
@@ -171,26 +170,19 @@ MAX_WARNINGS = 20
 """More warnings would not help the user, and the search for similar names is slow."""
 
 
-class ResolveInputs(Struct, frozen=True):
-    """The inputs of `resolve` besides the settings."""
-
-    home: Path
-    cwd: Path
-    env: Mapping[str, str]
-    base_instructions: str | None = None
-
-
-def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
-    """Check and convert merged settings. Raises ConfigError, `error deriving config: …`, for the first invalid one."""
+def resolve(layered: Layered, place: SettingsPlace, base_instructions: str | None = None) -> Config:
+    """Check and convert merged settings for a conversation in the folder of `place`. Raises ConfigError, `error deriving
+    config: …`, for the first invalid one.
+    """
     settings = SettingsTable(layered.settings)
     warnings: list[SettingsWarning] = []
-    providers = read_providers(settings, inputs.env, warnings)
-    trusted = trust_of(inputs.cwd, _trust_levels(settings.table("projects"), warnings))
-    sandbox_policy = _sandbox(settings, inputs, trusted)
+    providers = read_providers(settings, place.environment, warnings)
+    trusted = trust_of(place.cwd, _trust_levels(settings.table("projects"), warnings))
+    sandbox_policy = _sandbox(settings, place, trusted)
     config = settings.build(
         Config,
-        home=inputs.home,
-        cwd=inputs.cwd,
+        home=place.home,
+        cwd=place.cwd,
         profile=layered.profile,
         model=settings.build(ModelSettings),
         provider=_provider(settings.get("model_provider"), providers),
@@ -198,8 +190,8 @@ def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
         permissions=_permissions(settings, sandbox_policy, trusted=trusted is True),
         instructions=settings.build(
             InstructionSettings,
-            base=_base_instructions(settings, inputs, sandbox_policy),
-            compact_prompt=_compact_prompt(settings, inputs, sandbox_policy),
+            base=base_instructions or _base_instructions(settings, place, sandbox_policy),
+            compact_prompt=_compact_prompt(settings, place, sandbox_policy),
         ),
         features=_features(settings.table("features")),
         mcp_servers=read_mcp_servers(settings),
@@ -233,13 +225,13 @@ def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> Prov
     return provider
 
 
-def _sandbox(settings: SettingsTable, inputs: ResolveInputs, trusted: bool | None) -> SandboxPolicy:
+def _sandbox(settings: SettingsTable, place: SettingsPlace, trusted: bool | None) -> SandboxPolicy:
     """Return the sandbox. By default, the workspace is writable if the user trusts it, and read-only otherwise."""
     table = settings.table("sandbox_workspace_write")
     workspace = table.build(WorkspaceWrite)
     roots = workspace.writable_roots
     try:
-        writable = tuple(sound_path(os.path.normpath(_expanded(root, inputs.env))) for root in roots)
+        writable = tuple(sound_path(os.path.normpath(_expanded(root, place.environment))) for root in roots)
     except ValueError as error:
         raise table.invalid("writable_roots", f"is wrong: {error}") from None
     for root, path in zip(roots, writable, strict=True):
@@ -274,33 +266,32 @@ def _trust_levels(projects: SettingsTable, warnings: list[SettingsWarning]) -> M
     return levels
 
 
-def _base_instructions(settings: SettingsTable, inputs: ResolveInputs, policy: SandboxPolicy) -> str | None:
-    """Return the request's instructions, else the content of the file that the settings name."""
+def _base_instructions(settings: SettingsTable, place: SettingsPlace, policy: SandboxPolicy) -> str | None:
+    """Return the content of the file that the settings name."""
     older = settings.get("experimental_instructions_file")
     name = settings.get("model_instructions_file") or older
-    return inputs.base_instructions or _instructions_file(name, inputs, policy)
+    return _instructions_file(name, place, policy)
 
 
-def _compact_prompt(settings: SettingsTable, inputs: ResolveInputs, policy: SandboxPolicy) -> str | None:
+def _compact_prompt(settings: SettingsTable, place: SettingsPlace, policy: SandboxPolicy) -> str | None:
     name = settings.get("experimental_compact_prompt_file")
     prompt = (settings.get("compact_prompt") or "").strip()
-    return prompt or _instructions_file(name, inputs, policy)
+    return prompt or _instructions_file(name, place, policy)
 
 
-def _instructions_file(name: str | None, inputs: ResolveInputs, policy: SandboxPolicy) -> str | None:
+def _instructions_file(name: str | None, place: SettingsPlace, policy: SandboxPolicy) -> str | None:
     """Read a user's file. A relative name is relative to the home: a workspace must not supply it."""
     if not name:
         return None
-    path = inputs.home / _expanded(name, inputs.env)
+    path = place.home / _expanded(name, place.environment)
     shown = str(path) if str(path).isprintable() else quote(str(path))
     try:
-        fences = changeable_folders(inputs.cwd, policy)
-        text = read_named(path, MAX_INSTRUCTIONS_BYTES, inputs.home, fences).decode("utf-8-sig").strip()
+        fences = changeable_folders(place.cwd, policy)
+        text = read_named(path, MAX_INSTRUCTIONS_BYTES, place.home, fences).decode("utf-8-sig").strip()
     except FileNotFoundError as error:
         raise derive_error(f"the instructions file {shown} cannot be read: it does not exist") from error
     except OSError as error:
-        reason = (error.strerror or "unknown").lower()
-        raise derive_error(f"the instructions file {shown} cannot be read: {reason}") from error
+        raise derive_error(f"the instructions file {shown} cannot be read: {describe(error)}") from error
     except ValueError as error:
         raise derive_error(f"the instructions file {quote(name)} is not valid UTF-8 text") from error
     if not text:

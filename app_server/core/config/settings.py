@@ -24,7 +24,7 @@ from app_server.core.config.fence import (
     require_working_directory,
 )
 from app_server.core.config.layers import combine, key_in_file
-from app_server.core.config.resolve import ResolveInputs, resolve
+from app_server.core.config.resolve import resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import CONFIG_FILE, place_in_file, places_in_file, read_config_file
 from app_server.core.config.types import (
@@ -85,8 +85,7 @@ def _load(
     try:
         layered = combine(file, user.cli, request, switches)
         profile = layered.profile
-        inputs = ResolveInputs(user.home, where, user.environment, request.base_instructions)
-        config = resolve(layered, inputs)
+        config = resolve(layered, replace(user, cwd=where), request.base_instructions)
     except SettingError as error:
         key = key_in_file(error.key, file, user.cli, request, profile) if error.key else None
         place = place_in_file(user.home, key) if key else None

@@ -29,7 +29,7 @@ from app_server.core.config.effective import (
 from app_server.core.config.fence import OPEN, is_fenced
 from app_server.core.config.key_path import value_at
 from app_server.core.config.layers import combine
-from app_server.core.config.resolve import ResolveInputs, resolve
+from app_server.core.config.resolve import resolve
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError
 from app_server.core.config.skill_switches import SkillSwitch, switch_entries
@@ -43,7 +43,7 @@ from app_server.core.config.types import (
     SettingsPlace,
     WriteOutcome,
 )
-from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
+from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict, describe
 from app_server.core.lazy import Lazy
 from protocol.policy import ReasoningEffort
 from protocol.structs import Json
@@ -157,7 +157,7 @@ def _make_folder(home: Path) -> None:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_change(home / CONFIG_FILE, _reason(error)) from error
+        raise _cannot_change(home / CONFIG_FILE, describe(error)) from error
 
 
 def _real_file(path: Path) -> Path:
@@ -178,11 +178,7 @@ def _replace(path: Path, data: bytes) -> None:
             mode = NEW_FILE_MODE
         write_file_atomically(path, data, mode)
     except OSError as error:
-        raise _cannot_change(path, _reason(error)) from error
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or "it cannot be written").lower()
+        raise _cannot_change(path, describe(error)) from error
 
 
 def _not_safe(path: Path) -> ConfigError:
@@ -239,10 +235,7 @@ def _check(
 
 def _problem(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrides) -> str | None:
     try:
-        resolve(
-            combine(settings, cli, RequestOverrides()),
-            ResolveInputs(place.home, place.cwd, place.environment),
-        )
+        resolve(combine(settings, cli, RequestOverrides()), place)
     except SettingError as error:
         return error.problem
     except ConfigError as error:

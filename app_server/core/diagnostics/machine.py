@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from app_server.core import remedies
 from app_server.core.auth.home_login import AUTH_FILE
+from app_server.core.errors import describe
 from app_server.core.rollout.disk import HISTORY, NOTES, home_lock
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
@@ -114,7 +115,7 @@ def check_home(home: Path) -> Check:
             with tempfile.TemporaryFile(dir=folder):
                 pass
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = describe(error)
             problem = remedies.home_unwritable(str(home), reason if folder == home else f"{folder}: {reason}")
             return broken("home", problem.what, problem.advice)
     return ok("home", str(home) if place == home else f"{home}, which the first conversation creates")

@@ -34,6 +34,8 @@ from app_server.core.git.worktree_files import (
 )
 from app_server.core.threads import run_in_thread
 
+UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
+IGNORED = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
 MAX_UNTRACKED_FILES = 100_000
 MAX_UNTRACKED_BYTES = 64 * 1024 * 1024
 """A larger untracked file is not part of a snapshot: every turn would copy it."""
@@ -79,7 +81,8 @@ async def write_worktree(
     of the turn. Raises `GitError`, `OSError` or `TimeoutError`.
     """
     written, until = _index_mtime_ns(repository), time.monotonic() + TIME_LIMIT
-    listing = [list_untracked(prefix), *([_list_ignored(prefix)] if earlier is None else [])]
+    commands = (UNTRACKED, IGNORED) if earlier is None else (UNTRACKED,)
+    listing = [[*command, *pathspec(prefix)] for command in commands]
     index, others, *ignored = await git.outputs(repository, LIST_INDEX, *listing, env=env)
     untracked = split_paths(others)
     if len(untracked) > MAX_UNTRACKED_FILES:
@@ -185,15 +188,6 @@ class _Reading:
 
 def _index_line(mode: int, object_id: str, path: bytes) -> bytes:
     return b"%06o %s\t%s\0" % (mode, object_id.encode(), path)
-
-
-def list_untracked(prefix: bytes) -> list[str]:
-    return ["ls-files", "--others", "--exclude-standard", "-z", *pathspec(prefix)]
-
-
-def _list_ignored(prefix: bytes) -> list[str]:
-    displayable = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
-    return [*displayable, *pathspec(prefix)]
 
 
 def _whole_names(ignored: bytes) -> list[bytes]:

@@ -25,7 +25,7 @@ from app_server.core.auth.mcp_tokens import (
     write_mcp_tokens,
 )
 from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resource
-from app_server.core.auth.oauth_http import OAuthHttp
+from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.structs import Json
@@ -113,8 +113,9 @@ async def test_servers_that_are_not_trusted_with_a_login(
 
 async def test_a_server_elsewhere_cannot_lead_to_this_machine(remote: ProtectedMcpServer) -> None:
     class Elsewhere(OAuthHttp):
-        async def challenge(self, url: str) -> tuple[int, str]:
-            return 401, f'Bearer resource_metadata="{remote.url}/inside"'
+        async def get(self, url: str, *, reads: bool = True) -> OAuthAnswer:
+            assert not reads
+            return OAuthAnswer(401, {}, f'Bearer resource_metadata="{remote.url}/inside"')
 
     with pytest.raises(AuthError, match="not safe"):
         await find_resource(Elsewhere({}), "https://mcp.example/mcp")
