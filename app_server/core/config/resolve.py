@@ -171,8 +171,8 @@ MAX_WARNINGS = 20
 
 
 def resolve(layered: Layered, place: SettingsPlace, base_instructions: str | None = None) -> Config:
-    """Check and convert merged settings for a conversation in the folder of `place`. Raises ConfigError, `error deriving
-    config: …`, for the first invalid one.
+    """Check and convert merged settings for a conversation in the folder of `place`. Raises ConfigError, `error
+    deriving config: …`, for the first invalid one.
     """
     settings = SettingsTable(layered.settings)
     warnings: list[SettingsWarning] = []
