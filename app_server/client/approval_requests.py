@@ -13,12 +13,7 @@ from msgspec import Struct
 from protocol.base import WireModel
 from protocol.reading import read
 from protocol.structs import Json
-from protocol.v2 import approval, question
-from protocol.v2.item_parts import (
-    DynamicToolCallOutputContentItem,
-    FileUpdateChange,
-    InputTextDynamicToolCallOutputContentItem,
-)
+from protocol.v2 import approval, item_parts, question
 from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
 
 
@@ -118,7 +113,7 @@ class PatchApprovalRequest(ActionRequest[approval.FileChangeRequestApprovalParam
     item: FileChangeThreadItem | None = None
 
     @property
-    def changes(self) -> tuple[FileUpdateChange, ...]:
+    def changes(self) -> tuple[item_parts.FileUpdateChange, ...]:
         return self.item.changes if self.item else ()
 
 
@@ -201,7 +196,7 @@ class ClientToolRequest(AskedRequest[question.DynamicToolCallParams], frozen=Tru
     def arguments(self) -> Json:
         return self.params.arguments
 
-    def succeed(self, *content: str | DynamicToolCallOutputContentItem) -> ApprovalReply:
+    def succeed(self, *content: str | item_parts.DynamicToolCallOutputContentItem) -> ApprovalReply:
         """Give the model a result: texts and images."""
         return self._ended(content, success=True)
 
@@ -212,10 +207,10 @@ class ClientToolRequest(AskedRequest[question.DynamicToolCallParams], frozen=Tru
         return self.fail(f"the client does not run the tool {self.tool}")
 
     def _ended(
-        self, content: Sequence[str | DynamicToolCallOutputContentItem], *, success: bool
+        self, content: Sequence[str | item_parts.DynamicToolCallOutputContentItem], *, success: bool
     ) -> ApprovalReply:
         items = tuple(
-            InputTextDynamicToolCallOutputContentItem(text=each) if isinstance(each, str) else each
+            item_parts.InputTextDynamicToolCallOutputContentItem(text=each) if isinstance(each, str) else each
             for each in content
         )
         return ApprovalReply(question.DynamicToolCallResponse(content_items=items, success=success))

@@ -12,12 +12,8 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from app_server.client import approval_requests
 from app_server.client.answering import ApprovalAnswer
-from app_server.client.approval_requests import (
-    ApprovalRequest,
-    CommandApprovalRequest,
-    PatchApprovalRequest,
-)
 from app_server.client.event_stream import TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.turn_handle import TurnResult
@@ -32,7 +28,7 @@ from protocol.v2.turn import TurnDiffUpdatedNotification
 LIMIT = 60.0
 """Seconds that a turn may take between two approvals; the person may take longer."""
 
-Before = Callable[[ApprovalRequest], None]
+Before = Callable[[approval_requests.ApprovalRequest], None]
 """Called while an approval request is open."""
 
 
@@ -40,7 +36,7 @@ class PlayedTurn(Struct):
     """What happened in a turn."""
 
     deltas: list[str] = msgspec.field(default_factory=list)
-    asked: dict[str, ApprovalRequest] = msgspec.field(default_factory=dict)
+    asked: dict[str, approval_requests.ApprovalRequest] = msgspec.field(default_factory=dict)
     """The approval requests by item."""
     approved: dict[str, bool] = msgspec.field(default_factory=dict)
     ended: dict[str, wire.ThreadItem] = msgspec.field(default_factory=dict)
@@ -84,14 +80,14 @@ class TurnRecorder:
             return self._seen
         raise DemoStopped(f"the turn did not end within {LIMIT:g} s")
 
-    async def decide(self, request: ApprovalRequest) -> ApprovalAnswer:
+    async def decide(self, request: approval_requests.ApprovalRequest) -> ApprovalAnswer:
         """Handle the turn's approval requests."""
         if self._stream is not None:
             await self._stream.read_up()  # so that the question comes after what led to it
         match request:
-            case CommandApprovalRequest():
+            case approval_requests.CommandApprovalRequest():
                 question = "May this command run?"
-            case PatchApprovalRequest():
+            case approval_requests.PatchApprovalRequest():
                 for change in request.changes:
                     self._screen.note("patch", change.path)
                     self._screen.diff(change.diff)

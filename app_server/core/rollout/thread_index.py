@@ -21,16 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout import index_rows
+from app_server.core.rollout import index_rows, listing
 from app_server.core.rollout.index_file import IndexFile, transaction
-from app_server.core.rollout.listing import (
-    ID,
-    NAME_LENGTH,
-    SETTLED_NS,
-    STAMP,
-    RolloutFolder,
-    folders,
-)
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, page_limit
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
 from app_server.core.rollout.summary import (
@@ -81,7 +73,7 @@ def find_changes(
     """
     found = IndexChanges()
     known = dict(database.execute("SELECT day, changed FROM folders WHERE archived = ?", (archived,)))
-    for folder in folders(home, archived=archived):
+    for folder in listing.folders(home, archived=archived):
         try:
             changed = os.stat(folder.path, follow_symlinks=False).st_mtime_ns
         except OSError:
@@ -90,11 +82,11 @@ def find_changes(
         if whole or before != changed:
             _compare(database, folder, found, archived=archived)
             # What changes a folder within one tick of the file system's clock does not change its time.
-            kept = changed if changed < now_ns - SETTLED_NS else None
+            kept = changed if changed < now_ns - listing.SETTLED_NS else None
             if before != kept:
                 found.folders.append((archived, folder.day, kept))
     for day in known:
-        _compare(database, RolloutFolder("", day), found, archived=archived)
+        _compare(database, listing.RolloutFolder("", day), found, archived=archived)
         found.lost_folders.append((archived, day))
     if not whole:
         _look_at_unused(database, home, now_ns - RECENT_NS, found, archived=archived)
@@ -112,7 +104,7 @@ def file_state(path: Path) -> FileState | None:
 
 # --- parts
 def _compare(
-    database: sqlite3.Connection, folder: RolloutFolder, found: IndexChanges, *, archived: bool
+    database: sqlite3.Connection, folder: listing.RolloutFolder, found: IndexChanges, *, archived: bool
 ) -> None:
     rows = database.execute(
         "SELECT stamp, id, inode, size, changed, moved FROM threads WHERE archived = ? AND stamp >= ? AND stamp < ?",
@@ -125,7 +117,7 @@ def _compare(
         name = parse_rollout_name(file_name)
         if name is not None and name.stamp.startswith(folder.day):
             found.new.append((archived, name.stamp, name.conversation_id, index_rows.UNREAD, *state))
-    found.gone += [(archived, name[STAMP], name[ID]) for name in known]
+    found.gone += [(archived, name[listing.STAMP], name[listing.ID]) for name in known]
 
 
 def _look_at_unused(
@@ -142,12 +134,12 @@ def _look_at_unused(
             found.new.append((archived, stamp, id, index_rows.UNREAD, *state))
 
 
-def _files(folder: RolloutFolder) -> Iterator[tuple[str, FileState]]:
+def _files(folder: listing.RolloutFolder) -> Iterator[tuple[str, FileState]]:
     """Yield names and states. This does little for each, since a home may have very many."""
     try:
         with os.scandir(folder.path) as entries:
             for entry in entries:
-                if len(entry.name) != NAME_LENGTH:
+                if len(entry.name) != listing.NAME_LENGTH:
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
