@@ -160,7 +160,18 @@ class Engine:
         writer: RolloutWriter | NoRollout = NoRollout()
         if not ephemeral:
             path = new_rollout_path(self._process.home, self._process.now(), id)
-            meta = self._meta(config, id, instructions, client_tools, forked_from)
+            meta = SessionMetaLine(
+                id=id,
+                timestamp=utc_timestamp(self._process.now()),
+                cwd=str(config.cwd),
+                originator=self._ports.originator(),
+                cli_version=self._process.version,
+                instructions=instructions.agents,
+                model_provider=config.provider.id,
+                client_tools=client_tools or None,
+                git=_git_info(config.cwd),
+                forked_from_id=forked_from,
+            )
             writer = RolloutWriter.create(path, self._process.now, [meta], disk=self._process.disk)
         setup = ConversationSetup(
             id=id,
@@ -187,27 +198,6 @@ class Engine:
             environment_of(first_settings(config), instructions.shell),
             developer=config.instructions.developer,
             agents=instructions.agents,
-        )
-
-    def _meta(
-        self,
-        config: Config,
-        id: ConversationId,
-        instructions: Instructions,
-        client_tools: tuple[ClientTool, ...],
-        forked_from: str | None,
-    ) -> SessionMetaLine:
-        return SessionMetaLine(
-            id=id,
-            timestamp=utc_timestamp(self._process.now()),
-            cwd=str(config.cwd),
-            originator=self._ports.originator(),
-            cli_version=self._process.version,
-            instructions=instructions.agents,
-            model_provider=config.provider.id,
-            client_tools=client_tools or None,
-            git=_git_info(config.cwd),
-            forked_from_id=forked_from,
         )
 
     def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:

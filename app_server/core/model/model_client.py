@@ -171,13 +171,11 @@ class ModelClient:
     ) -> None:
         if self._watch is None:
             return
-        match outcome:
-            case RequestFailure():
-                self._watch(attempt, seconds, outcome.status, str(outcome.error))
-            case HttpFailure():
-                self._watch(attempt, seconds, None, outcome.reason)
-            case _:
-                self._watch(attempt, seconds, outcome.status, None)
+        if isinstance(outcome, HttpFailure):
+            self._watch(attempt, seconds, None, outcome.reason)
+        else:
+            error = str(outcome.error) if isinstance(outcome, RequestFailure) else None
+            self._watch(attempt, seconds, outcome.status, error)
 
     def _body(self, prompt: Prompt, settings: RequestSettings) -> bytes:
         if self.provider.wire_api is WireApi.CHAT:

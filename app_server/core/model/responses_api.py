@@ -71,18 +71,9 @@ class ResponsesDecoder:
             raise StreamDisconnected(CLOSED_EARLY)
 
 
-def _created(payload: Payload) -> ModelEvent:
-    return Created()
-
-
-def _item_added(payload: Payload) -> ModelEvent | None:
+def _of_item(kind: type[OutputItemAdded | OutputItemDone], payload: Payload) -> ModelEvent | None:
     item = _item(payload)
-    return None if item is None else OutputItemAdded(item)
-
-
-def _item_done(payload: Payload) -> ModelEvent | None:
-    item = _item(payload)
-    return None if item is None else OutputItemDone(item)
+    return None if item is None else kind(item)
 
 
 def _item(payload: Payload) -> ResponseItem | None:
@@ -130,9 +121,9 @@ def _incomplete(payload: Payload) -> ModelEvent:
 
 
 _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
-    "response.created": _created,
-    "response.output_item.added": _item_added,
-    "response.output_item.done": _item_done,
+    "response.created": lambda payload: Created(),
+    "response.output_item.added": partial(_of_item, OutputItemAdded),
+    "response.output_item.done": partial(_of_item, OutputItemDone),
     "response.reasoning_summary_text.delta": partial(_delta, ReasoningSummaryTextDelta, "summary_index"),
     "response.reasoning_summary_part.added": _summary_part,
     "response.reasoning_text.delta": partial(_delta, ReasoningContentDelta, "content_index"),

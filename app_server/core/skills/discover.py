@@ -111,18 +111,14 @@ def _skill_files(root: SkillRoot) -> Iterator[str]:
 def _names(folder: str) -> list[str]:
     try:
         with Beneath(folder) as opened:
-            return sorted(name for name in opened.list(most=MAX_FOLDERS) if _is_text(name))
+            # Others cannot be sent, to clients as Unicode and to the model as part of a line.
+            return sorted(name for name in opened.list(most=MAX_FOLDERS) if name.isprintable())
     except OSError:
         return []
 
 
 def _is_outside(path: str, inside: str | None) -> bool:
     return inside is not None and not Path(path).is_relative_to(inside)
-
-
-def _is_text(name: str) -> bool:
-    """Return whether the name can be sent, to clients as Unicode and to the model as part of a line."""
-    return name.isprintable()
 
 
 def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
