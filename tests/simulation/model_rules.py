@@ -121,6 +121,8 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
     if missing := expected - now.done:
         yield f"leaves out what was done: {sorted(missing)}"
     again = before.summarised & now.done
+    if again:
+        again -= _kept(world, request.thread)
     if again and before.server != request.server and not world.habits.repeats:
         yield f"has again what a compaction took out: {sorted(again)}"
 
@@ -130,3 +132,10 @@ def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
     if world.loses_lines and world.habits.visitor:
         return True  # a thread that one server could not store, another may have opened
     return before.server != request.server and (world.killed.is_set() or world.loses_lines)
+
+
+def _kept(world: "SimWorld", thread: str) -> set[str]:
+    """Return the marks behind the last summary of a thread: a compaction that failed takes nothing out."""
+    path = next(world.home.glob(f"sessions/**/*{thread}.jsonl"), None)
+    text = "" if path is None else path.read_bytes().decode(errors="replace")
+    return set(re.findall(r"\b[wm]\d+\b", text.rpartition('"type":"compacted"')[2]))
