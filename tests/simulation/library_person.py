@@ -65,6 +65,8 @@ class LibraryPerson(ThreadPerson):
         self._connected, self._leaves = anyio.Event(), anyio.Event()
         self._handles: dict[str, ThreadHandle] = {}
         self._turns: dict[str, TurnHandle] = {}
+        self._taken: set[int] = set()
+        """Questions that a handler decides: there may be several of one item."""
 
     async def read(self) -> None:
         link = _RecordedLink(self)
@@ -156,7 +158,9 @@ class LibraryPerson(ThreadPerson):
         if not isinstance(request, CommandApprovalRequest | PatchApprovalRequest):
             return False
         item = request.params.item_id
-        question = next(each for each in self.open_questions if each["params"].get("itemId") == item)
+        about = [each for each in self.open_questions if each["params"].get("itemId") == item]
+        question = next(each for each in about if each["id"] not in self._taken)
+        self._taken.add(question["id"])
         kind = await self.decide(question)
         if kind == "session":
             return request.accept_for_thread()
