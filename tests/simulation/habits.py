@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from tests.simulation.draws import Draws
 
-CALL_KINDS = ("shell", "read", "escalated", "patch", "plan", "unknown", "broken", "terminal", "input")
+CALL_KINDS = (
+    "shell",
+    "read",
+    "escalated",
+    "patch",
+    "patch",
+    "patch",
+    "plan",
+    "unknown",
+    "broken",
+    "terminal",
+    "input",
+)
 REQUEST_FAULTS = ("unreachable", "no answer", "late", "401", "429", "500", "503")
 STREAM_FAULTS = ("cut", "idle", "garbage", "no end", "two ends", "failed", "a call twice")
 DEEDS = (
@@ -43,6 +55,8 @@ class Habits:
     deeds: tuple[str, ...]
     impatient: bool
     """A person does the next thing before the last one is answered."""
+    changes_mind: float
+    """The chance that somebody who interrupts says something else at once."""
     bursts: float
     """The chance that a deed follows another at once."""
     interrupts: float
@@ -115,6 +129,7 @@ def draw_habits(draws: Draws) -> Habits:
         gaps=draws.pick("gaps", ((0.0,), (1.0,), (0.0, 0.02, 1.0), (20.0, 0.0))),
         deeds=tuple(draws.pick("deed", (*DEEDS, *TURNS_OWN, *TURNS_OWN)) for _ in range(deeds)),
         impatient=draws.chance("impatience", 0.3),
+        changes_mind=draws.pick("changes of mind", (0.0, 0.0, 0.7)),
         bursts=draws.pick("bursts", (0.0, 0.0, 0.7)),
         interrupts=draws.pick("interrupts", (0.0, 0.0, 0.1, 0.5)),
         thinking=draws.pick("thinking", ((0.0,), (0.3,), (3.0, 0.0), (0.0, 400.0))),

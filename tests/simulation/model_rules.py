@@ -26,6 +26,8 @@ class _Known:
     server: int
     words: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    """What ended when the next request may have been made already: the one behind it has it."""
     summarised: set[str] = field(default_factory=set)
     """What was done before a compaction."""
 
@@ -82,7 +84,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
         while own and own[0].after_requests <= request.number:
             command = own.pop(0)
             if command.thread in known:
-                known[command.thread].done.add(command.word)
+                known[command.thread].late.add(command.word)
         if request.is_review or request.home != world.home or request.body == last.get(request.thread):
             continue  # the last is one that was sent again because it was refused
         last[request.thread] = request.body
@@ -91,6 +93,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             if before is not None:
                 before.summarised |= before.done
                 before.done.clear()
+                before.late.clear()
             # A command may have ended before the request, and the client have been told of it after.
             own = [
                 each
@@ -105,6 +108,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             yield from (
                 f"model request {n} {problem}" for problem in _differences(world, before, request, now)
             )
+            now.done |= before.late
             now.summarised = before.summarised - done
         known[request.thread] = now
 

@@ -10,6 +10,7 @@ from tests.simulation.consent_rules import consent_rules
 from tests.simulation.model_rules import model_rules
 from tests.simulation.people import THREAD_NAMES
 from tests.simulation.storage_rules import storage_rules
+from tests.support.client import Logged
 from tests.support.invariants import (
     conversations,
     events_of,
@@ -74,6 +75,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
         broken += stored_otherwise(received, paths)
     broken += _told_otherwise(person)
     broken += _tried_too_often(world, received)
+    broken += _ended_too_early(log)
     # Where a turn fails, the model is not told which commands go on.
     open_calls = dict.fromkeys(world.model.terminals, True) | terminals(world.model.requests)
     for conversation in conversations(received):
@@ -118,6 +120,31 @@ def _shown_too_early(person: "Person") -> list[str]:
             if not any(each.encode() in stored for each in shown.stored_as):
                 broken.append(f"{shown.stored_as[0]} was shown before it was stored")
     return broken
+
+
+def _ended_too_early(log: Sequence[Logged]) -> list[str]:
+    """Return turns that were interrupted and that words joined which were said behind the interrupt."""
+    asked = {
+        entry.message["id"]: n
+        for n, entry in enumerate(log)
+        if entry.sent and "method" in entry.message and "id" in entry.message
+    }
+    interrupts: dict[str, int] = {}
+    joined: list[tuple[str, int]] = []
+    for entry in log:
+        if entry.sent or "result" not in entry.message or entry.message.get("id") not in asked:
+            continue
+        at = asked[entry.message["id"]]
+        request = log[at].message
+        if request["method"] == "turn/interrupt" and request["params"]["turnId"]:
+            interrupts.setdefault(request["params"]["turnId"], at)
+        elif request["method"] == "turn/start":
+            joined.append((entry.message["result"]["turn"]["id"], at))
+    return [
+        f"words behind the interrupt of {turn} are in it"
+        for turn, at in joined
+        if interrupts.get(turn, at) < at
+    ]
 
 
 def _tried_too_often(world: "SimWorld", received: Sequence[Json]) -> list[str]:

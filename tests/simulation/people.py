@@ -452,9 +452,17 @@ class Person:
                 await self.leave()
                 self.world.come_back()
             elif deed != "leave":
+                if deed == "interrupt" and self.draws.chance("another mind", self.habits.changes_mind):
+                    self.tasks.start_soon(self._change_mind, thread, turn, name="another mind")
                 await self.do(thread, deed, turn)
         except Gone:
             pass
+
+    async def _change_mind(self, thread: str, turn: str | None) -> None:
+        """Say something right behind an interrupt; sometimes take that back, too."""
+        await self._try(thread, "second turn", turn)
+        if self.draws.chance("no mind", 0.3):
+            await self._try(thread, "interrupt", turn)
 
     async def _pause(self, kind: str, seconds: Sequence[float] = ()) -> None:
         with anyio.move_on_after(self.draws.pick(kind, seconds or self.habits.gaps)):
