@@ -10,6 +10,7 @@ names one that speaks the thread API (0.169), it reads threads that were recorde
 import json
 import os
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -123,24 +124,6 @@ def spelling(lines: list[Json]) -> dict[str, set[str]]:
 
 # --- the program
 @needs_codex
-async def test_what_codex_recorded_goes_on_here_and_there_again(tmp_path: Path) -> None:
-    async with place_in(tmp_path) as place:
-        async with place.server(command=CODEX) as codex:
-            await begin(place, codex.client)
-        (path,) = place.rollouts()
-        await hand_over(place, path, there=OURS, back=CODEX)
-
-
-@needs_codex
-async def test_what_was_recorded_here_goes_on_in_codex_and_here_again(tmp_path: Path) -> None:
-    async with place_in(tmp_path) as place:
-        async with place.server(command=OURS) as ours:
-            await begin(place, ours.client)
-        (path,) = place.rollouts()
-        await hand_over(place, path, there=CODEX, back=OURS)
-
-
-@needs_codex
 async def test_codex_lists_what_was_recorded_here(tmp_path: Path) -> None:
     async with place_in(tmp_path) as place:
         async with place.server() as ours:
@@ -151,15 +134,6 @@ async def test_codex_lists_what_was_recorded_here(tmp_path: Path) -> None:
                 answers.append(await server.client.call("listConversations", {}))
         assert [item["conversationId"] for item in answers[0]["items"]] == [conversation]
         assert answers[0] == answers[1]
-
-
-@needs_codex
-async def test_a_thread_recorded_here_goes_on_in_codex_and_here_again(tmp_path: Path) -> None:
-    async with place_in(tmp_path) as place:
-        async with place.server() as ours:
-            await begin_thread(place, ours.client)
-        (path,) = place.rollouts()
-        await hand_over(place, path, there=CODEX, back=OURS)
 
 
 @needs_codex_threads
@@ -194,6 +168,25 @@ async def begin_thread(place: Place, client: Client) -> tuple[str, str]:
     turn = (await client.call("turn/start", {"threadId": thread, "input": words}))["turn"]["id"]
     await client.expect("turn/completed")
     return thread, turn
+
+
+@needs_codex
+@pytest.mark.parametrize(
+    ("there", "back", "begun"),
+    [(OURS, CODEX, begin), (CODEX, OURS, begin), (CODEX, OURS, begin_thread)],
+    ids=["recorded by codex", "recorded here", "a thread recorded here"],
+)
+async def test_what_one_recorded_goes_on_in_the_other_and_there_again(
+    tmp_path: Path,
+    there: tuple[str, str],
+    back: tuple[str, str],
+    begun: Callable[[Place, Client], Awaitable[object]],
+) -> None:
+    async with place_in(tmp_path) as place:
+        async with place.server(command=back) as first:
+            await begun(place, first.client)
+        (path,) = place.rollouts()
+        await hand_over(place, path, there=there, back=back)
 
 
 async def hand_over(place: Place, path: Path, *, there: tuple[str, str], back: tuple[str, str]) -> None:

@@ -231,18 +231,27 @@ async def test_an_interrupt_ends_the_users_command(world: MakeWorld) -> None:
         assert [each["items"] for each in read["thread"]["turns"]] == [[item]]
 
 
+NOT_AN_ITEM = r"items\[0\] is not a valid response item: "
+
+
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("method", "params", "message"),
     [
-        ({"command": "  "}, "command must not be empty"),
-        ({"command": "true", "timeoutMs": -1}, "timeoutMs must be non-negative, got -1"),
+        ("shellCommand", {"command": "  "}, "command must not be empty"),
+        ("shellCommand", {"command": "true", "timeoutMs": -1}, "timeoutMs must be non-negative, got -1"),
+        ("inject_items", {"items": []}, "items must not be empty"),
+        ("inject_items", {"items": [{"no": "item"}]}, f"{NOT_AN_ITEM}missing field `type`"),
+        ("inject_items", {"items": [{"type": "message"}]}, f"{NOT_AN_ITEM}missing field"),
+        ("inject_items", {"items": [3]}, f"{NOT_AN_ITEM}expected an object"),
     ],
 )
-async def test_commands_that_are_refused(world: MakeWorld, params: Json, message: str) -> None:
+async def test_commands_and_items_that_are_refused(
+    world: MakeWorld, method: str, params: Json, message: str
+) -> None:
     async with world() as w:
         thread = await start(w.client)
         with pytest.raises(Refused, match=message):
-            await w.client.call("thread/shellCommand", {"threadId": thread, **params})
+            await w.client.call(f"thread/{method}", {"threadId": thread, **params})
 
 
 async def test_the_configuration_takes_the_rights_and_a_request_cannot_give_them(world: MakeWorld) -> None:
@@ -299,22 +308,6 @@ async def test_an_injected_message_of_the_user_is_no_preview(world: MakeWorld) -
         await say(w.client, thread, "go on")
         assert (await w.client.call("thread/read", {"threadId": thread}))["thread"]["preview"] == "go on"
         assert [each["preview"] for each in (await w.client.call("thread/list", {}))["data"]] == ["go on"]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "items must not be empty"),
-        ([{"no": "item"}], r"items\[0\] is not a valid response item: missing field `type`"),
-        ([{"type": "x"}, {"type": "message"}], r"items\[1\] is not a valid response item: missing field"),
-        ([3], r"items\[0\] is not a valid response item: expected an object"),
-    ],
-)
-async def test_items_that_are_refused(world: MakeWorld, given: Json, message: str) -> None:
-    async with world() as w:
-        thread = await start(w.client)
-        with pytest.raises(Refused, match=message):
-            await w.client.call("thread/inject_items", {"threadId": thread, "items": given})
 
 
 async def test_instructions_are_named(world: MakeWorld) -> None:

@@ -158,16 +158,6 @@ async def test_a_login_of_another_workspace_is_not_stored(auth: AuthManager) -> 
     assert read_auth(auth.home) is None
 
 
-async def test_cancelling(auth: AuthManager) -> None:
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
-        one.flow.cancel()
-    assert one.outcome == LoginOutcome(False, "the login was cancelled")
-    with pytest.raises(httpx.ConnectError):
-        await one.come_back()
-
-
 async def test_cancelling_during_the_exchange_stores_nothing(
     auth: AuthManager, issuer: ScriptedIssuer
 ) -> None:

@@ -155,11 +155,17 @@ async def test_a_login_that_another_process_renewed_is_used(
     assert issuer.requests == []
 
 
-async def test_losing_the_race_for_a_refresh_token_is_no_failure(
-    auth: AuthManager, issuer: ScriptedIssuer
+@pytest.mark.parametrize(
+    ("then", "lost"),
+    [(None, False), (login("access-of-the-other"), False), (login("access-of-the-other"), True)],
+    ids=["logout", "login", "login, and the token was used by another"],
+)
+async def test_a_logout_or_login_during_a_renewal_is_kept(
+    auth: AuthManager, issuer: ScriptedIssuer, then: StoredAuth | None, lost: bool
 ) -> None:
     write_auth(auth.home, login())
-    issuer.renewal = (400, {"error": {"code": "refresh_token_reused"}})
+    if lost:
+        issuer.renewal = (400, {"error": {"code": "refresh_token_reused"}})
     issuer.gate.clear()
     renewed: list[Credentials | None] = []
 
@@ -169,43 +175,13 @@ async def test_losing_the_race_for_a_refresh_token_is_no_failure(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(renew)
         await issuer.until_asked()
-        write_auth(auth.home, login("access-of-the-other"))
+        if then is None:
+            (auth.home / "auth.json").unlink()
+        else:
+            write_auth(auth.home, then)
         issuer.gate.set()
-    assert renewed == [Credentials("access-of-the-other", "acct-1", AuthMethod.CHATGPT)]
-
-
-async def test_a_logout_during_a_renewal_stays_a_logout(auth: AuthManager, issuer: ScriptedIssuer) -> None:
-    write_auth(auth.home, login())
-    issuer.gate.clear()
-    renewed: list[Credentials | None] = []
-
-    async def renew() -> None:
-        renewed.append(await auth.refresh())
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(renew)
-        await issuer.until_asked()
-        (auth.home / "auth.json").unlink()
-        issuer.gate.set()
-    assert renewed == [None]
-    assert read_auth(auth.home) is None
-
-
-async def test_a_login_during_a_renewal_is_kept(auth: AuthManager, issuer: ScriptedIssuer) -> None:
-    write_auth(auth.home, login())
-    issuer.gate.clear()
-    renewed: list[Credentials | None] = []
-
-    async def renew() -> None:
-        renewed.append(await auth.refresh())
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(renew)
-        await issuer.until_asked()
-        write_auth(auth.home, login("access-of-the-other"))
-        issuer.gate.set()
-    assert renewed == [Credentials("access-of-the-other", "acct-1", AuthMethod.CHATGPT)]
-    assert read_auth(auth.home) == login("access-of-the-other")
+    assert renewed == [then and Credentials("access-of-the-other", "acct-1", AuthMethod.CHATGPT)]
+    assert read_auth(auth.home) == then
 
 
 async def test_a_renewal_under_way_is_stored_though_its_turn_is_interrupted(

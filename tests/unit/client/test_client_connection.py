@@ -13,7 +13,6 @@ from app_server.client import (
     ApprovalRequest,
     AppServer,
     RawNotification,
-    RequestRefused,
     ServerEnded,
     ThreadClosed,
     ThreadHandle,
@@ -27,7 +26,7 @@ from protocol.structs import Json
 from protocol.v2.item_events import AgentMessageDeltaNotification, CommandExecutionOutputDeltaNotification
 from protocol.v2.server import WarningNotification
 from protocol.v2.turn import TURN_START, TurnStartParams, TurnStatus
-from tests.unit.client.peer import Refusal, ScriptedPeer, opened, turn
+from tests.unit.client.peer import ScriptedPeer, opened, turn
 
 COMMAND = "item/commandExecution/requestApproval"
 ASKED: Json = {"threadId": "t1", "turnId": "u1", "itemId": "c1", "startedAtMs": 1, "command": "ls"}
@@ -82,16 +81,6 @@ async def test_an_answer_of_another_shape_is_an_error_of_its_request_only() -> N
         with pytest.raises(UnexpectedAnswer, match="model/list"):
             await server.models()
         await server.start_thread()
-
-
-async def test_a_refusal_has_its_code_and_kind() -> None:
-    peer = ScriptedPeer()
-    refusal = Refusal(code=-32001, message="try again", data={"kind": "overloaded"})
-    peer.answers["turn/start"] = lambda _: refusal
-    async with with_thread(peer) as (_, thread):
-        with pytest.raises(RequestRefused, match="try again") as refused:
-            await thread.run("hi")
-        assert (refused.value.code, refused.value.kind) == (-32001, "overloaded")
 
 
 @pytest.mark.parametrize(
@@ -358,23 +347,6 @@ async def test_room_comes_back_when_deltas_are_read() -> None:
         queue.put(said("ab"))
         queue.put(said("c"))
         assert await queue.get() == said("abc")
-
-
-async def test_a_waiting_reader_is_woken_by_an_event_and_by_the_end() -> None:
-    queue = EventQueue()
-    got: list[ServerEvent | None] = []
-
-    async def read() -> None:
-        got.append(await queue.get())
-        got.append(await queue.get())
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(read)
-        await anyio.wait_all_tasks_blocked()
-        queue.put(said("a"))
-        await anyio.wait_all_tasks_blocked()
-        queue.close()
-    assert got == [said("a"), None]
 
 
 async def test_whoever_waits_for_the_reader_goes_on_once_it_has_handled_everything() -> None:

@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app_server.core.client_files import files, opening
 from app_server.core.client_files.files import Copying, CopyStopped, DirectoryEntry
@@ -26,15 +24,6 @@ def copy(source: Path, destination: Path, *, recursive: bool = True, home: Path 
 
 def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
-
-
-@given(data=st.binary(max_size=300))
-def test_what_is_written_is_read(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("w") / "f"
-    for content in (b"old", data):
-        files.write_file(str(path), content)
-        assert read(path) == content
-    assert names(path.parent) == {"f"}
 
 
 def test_a_write_keeps_the_rights_and_the_link(tmp_path: Path) -> None:

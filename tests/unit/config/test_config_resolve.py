@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.features import Features
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
     CliOverrides,
@@ -19,33 +18,13 @@ from app_server.core.config.types import (
     WireApi,
 )
 from app_server.core.errors import ConfigError
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningSummary, WorkspaceWrite
+from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 
 
 def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None) -> Config:
     (home / "config.toml").write_text(text)
     request = RequestOverrides(cwd=cwd)
     return load_config(home, cwd=home / "ws", cli=CliOverrides(), request=request, env=env or {})
-
-
-def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
-    config = load(tmp_path, "")
-    assert (config.model.name, config.model.review_model, config.provider.id) == (
-        "gpt-5-codex",
-        None,
-        "openai",
-    )
-    assert (config.permissions.approval_policy, config.permissions.sandbox_policy) == (
-        AskForApproval.ON_REQUEST,
-        ReadOnly(),
-    )
-    assert config.model.summary is ReasoningSummary.AUTO
-    assert config.provider.requires_openai_auth
-    assert config.instructions.project_doc_max_bytes == 32768
-    assert config.features == Features()
-    assert config.features.enabled("ghost_commit")
-    assert config.history.persistence is HistoryPersistence.SAVE_ALL
-    assert config.notices.warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -23,20 +23,6 @@ def plain() -> tuple[Screen, io.StringIO]:
     return Screen.on(stream, {}), stream
 
 
-@pytest.mark.parametrize(
-    ("stream", "environment", "coloured"),
-    [
-        (Terminal(), {}, True),
-        (Terminal(), {"NO_COLOR": "1"}, False),
-        (Terminal(), {"TERM": "dumb"}, False),
-        (io.StringIO(), {}, False),
-    ],
-)
-def test_colour_is_for_terminals(stream: io.StringIO, environment: dict[str, str], coloured: bool) -> None:
-    Screen.on(stream, environment).check("done")
-    assert ("\x1b[" in stream.getvalue()) is coloured
-
-
 def test_nothing_of_others_drives_the_terminal() -> None:
     evil, stream = "\x1b[2J\x9b2J\u202e\rx", Terminal()
     screen = Screen.on(stream, {"NO_COLOR": "1"})

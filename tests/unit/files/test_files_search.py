@@ -290,17 +290,6 @@ def test_a_folder_that_has_just_changed_is_not_trusted(tmp_path: Path) -> None:
 
 
 # --- being replaced
-def test_a_search_that_is_not_wanted_any_more_stops(tmp_path: Path) -> None:
-    plant(tmp_path, *(f"d{number}/file" for number in range(20)))
-    asked = 0
-
-    def stop() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 5
-
-    assert FileSearch(lambda: FAR_AHEAD).find("file", [tmp_path], stop) == []
-    assert asked == 6
 
 
 async def test_a_cancelled_search_ends_its_thread(tmp_path: Path) -> None:

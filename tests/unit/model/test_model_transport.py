@@ -160,17 +160,6 @@ async def test_an_address_that_leads_nowhere(base_url: str, provider: ProviderSe
         await asked(provider, http, base_url=base_url)
 
 
-async def test_cancelling_closes_the_connection_at_once(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(), chunk(CREATED), Wait(anyio.Event()))
-    arrived = Gate(provider).at(1)
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, client_of(provider, http))
-            await arrived.wait()
-            group.cancel_scope.cancel()
-        await provider.gone.wait()
-
-
 async def test_a_proxy_is_used(provider: ProviderServer) -> None:
     http = LazyHttp({"http_proxy": provider.url.removesuffix("/v1")})
     provider.answer(head(), chunk(ANSWER), END)

@@ -225,16 +225,6 @@ def test_a_rollout_is_found_wherever_it_is(tmp_path: Path, id: ConversationId) -
     assert find(tmp_path, id, archived=True) == archived
 
 
-def test_what_is_no_file_is_not_found(tmp_path: Path) -> None:
-    path = put(tmp_path, NAME)
-    path.unlink()
-    path.mkdir()
-    assert find(tmp_path, ID) is None
-    wrong = tmp_path / "sessions" / NAME.file_name.replace("2026", "202x")
-    wrong.touch()
-    assert find(tmp_path, ID) is None
-
-
 # --- names that are kept
 def seconds(ns: int) -> float:
     return ns / 1e9

@@ -281,16 +281,6 @@ def test_kinds_and_the_archive_are_filters(tmp_path: Path) -> None:
         search(of, "needle", cursor="x")
 
 
-def test_a_name_is_found_too(tmp_path: Path) -> None:
-    talk(tmp_path, 1, "question")
-    talk(tmp_path, 2, "other")
-    of = lists(tmp_path)
-    assert numbers(search(of, "my name")) == []
-    notes(tmp_path).set_name(conversation_id(1), "My Name")
-    [(summary, words)] = search(of, "my name").rows
-    assert (summary.name, words) == ("My Name", "My Name")
-
-
 # --- the index
 def test_messages_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(5):

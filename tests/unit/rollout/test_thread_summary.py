@@ -8,15 +8,13 @@ from typing import cast
 import pytest
 
 from app_server.apis.v2.turns import session_source, thread_view
-from app_server.core.errors import RolloutNotFound, RolloutUnreadable
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
 from app_server.core.rollout import summary as head
 from app_server.core.rollout import summary as summaries
-from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.lines import FIRST_BYTES
 from app_server.core.rollout.pages import StoredHead, ThreadSummary
-from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.summary import (
     MAX_HEAD_LINES,
     FileState,
@@ -110,17 +108,6 @@ def test_what_is_no_rollout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RolloutUnreadable) as error:
         read_summary(tmp_path / "x", "p", notes(tmp_path))
     assert "secret" not in str(error.value)
-
-
-async def test_archived_threads_are_found(tmp_path: Path) -> None:
-    id, path = conversation_id(1), store(tmp_path, conversation())
-    stored = StoredConversations(tmp_path, lambda: 0.0)
-    assert await stored.find(id) == path
-    archived = archive_rollout(tmp_path, id, path)
-    assert await stored.find(id) == archived
-    for missing, anywhere in ((id, False), (conversation_id(2), True)):
-        with pytest.raises(RolloutNotFound, match=f"no rollout found for conversation id {missing}"):
-            await stored.find(missing, archived=anywhere)
 
 
 @pytest.mark.parametrize(

@@ -34,20 +34,6 @@ def end(scene: Scene) -> ExecCommandEndEvent:
     return found
 
 
-async def test_a_command_runs_in_the_sandbox_and_client_and_model_receive_its_result(
-    scene: MakeScene,
-) -> None:
-    on = scene(NEVER)
-    on.runner.results = [ran(b"hi\n", 3)]
-    output = await run_command(command(on), on.turn)
-    assert on.kinds() == ["exec_command_begin", "exec_command_output_delta", "exec_command_end"]
-    assert output.payload.content == '{"output":"hi\\n","metadata":{"exit_code":3,"duration_seconds":0.1}}'
-    assert output.payload.success is False
-    assert (end(on).stdout, end(on).exit_code) == ("hi\n", 3)
-    assert on.runner.confined == [True]
-    assert "MY_API_KEY" not in on.runner.asked[0].env
-
-
 async def test_the_directory_that_the_model_names_is_no_root(scene: MakeScene) -> None:
     on = scene(NEVER)
     outside = str(on.root / "outside")

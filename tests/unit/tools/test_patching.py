@@ -17,7 +17,6 @@ from app_server.core.tools.editor_files import (
     PlannedPatch,
     check_unchanged,
     plan_with_editor,
-    write_through_editor,
 )
 from app_server.core.tools.patching import PatchFlow
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
@@ -281,18 +280,6 @@ async def plan_text(folder: Path, text: str, editor: EditorAccess | None) -> Pla
     return await plan_with_editor(parse_patch(text), str(folder), DiskFiles(None), editor)
 
 
-async def test_a_patch_that_fits_the_unsaved_text_is_made_there(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("saved\n")
-    editor = Editor(tmp_path, a_txt="unsaved\nrest\n")
-    planned = await plan(tmp_path, "unsaved", access(editor))
-    (edit,) = planned.through_editor()
-    assert (edit.old, edit.new) == (b"unsaved\nrest\n", b"patched\nrest\n")
-    assert planned.for_disk().edits == ()
-    assert planned.for_disk().summary == (("M", "a.txt"),)
-    assert await write_through_editor(access(editor), [edit]) == []
-    assert editor.texts[str(tmp_path / "a.txt")] == "patched\nrest\n"
-
-
 async def test_the_editor_is_asked_for_nothing_outside_of_the_scope(tmp_path: Path) -> None:
     inside, outside = tmp_path / "ws", tmp_path / "out"
     for folder in (inside, outside):
@@ -312,16 +299,6 @@ async def test_the_editor_is_asked_for_nothing_outside_of_the_scope(tmp_path: Pa
     planned = await plan_with_editor(parse_patch(both), str(inside), DiskFiles(None), access(editor), scope)
     assert asked == [str(inside / "a.txt")]
     assert [edit.place.path for edit in planned.through_editor()] == asked
-
-
-async def test_what_the_editor_does_not_take_is_written_to_the_disk(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("saved\n")
-    editor = Editor(tmp_path, a_txt="unsaved\n")
-    editor.refuses = True
-    planned = await plan(tmp_path, "unsaved", access(editor))
-    failed = await write_through_editor(access(editor), planned.through_editor())
-    (edit,) = planned.fallback(failed).edits
-    assert (edit.old, edit.new) == (b"saved\n", b"patched\n")
 
 
 async def test_what_is_typed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:

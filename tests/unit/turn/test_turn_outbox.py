@@ -84,12 +84,7 @@ async def test_events_that_are_given_back_come_first_and_in_their_order(tmp_path
     outbox.store()
     outbox.give_back(taken[1:])
     events = [each.event for each in await outbox.take()]
-    assert [event.message for event in events if isinstance(event, BackgroundEventEvent)] == [
-        "1",
-        "2",
-        "3",
-        "4",
-    ]
+    assert events == [BackgroundEventEvent(message=number) for number in "1234"]
 
 
 turns, items, texts = st.sampled_from("12"), st.sampled_from("ab"), st.text(max_size=4)

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
+from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
@@ -313,16 +312,6 @@ def test_raw_items_are_for_those_who_asked() -> None:
 
 
 # --- who hears what
-def test_it_is_what_a_live_conversation_asks_for() -> None:
-    def make_adapter(thread_id: str) -> ThreadAdapter:
-        return ThreadAdapter(thread_id, lambda: NOW)
-
-    make: AdapterFactory = make_adapter
-    adapter = make(THREAD)
-    assert adapter.needs_identity
-    (line,) = adapter.status_changed(ConversationStatus())
-    assert json.loads(line)["emittedAtMs"] == int(NOW * 1000)
-    adapter.continues_elsewhere()
 
 
 def test_without_a_subscriber_only_the_status_is_told() -> None:

@@ -252,14 +252,6 @@ def test_no_sandbox_gives_more_than_was_asked_for() -> None:
     assert settings.sandbox_policy(wire.ExternalSandboxSandboxPolicy()) == engine.DangerFullAccess()
 
 
-@pytest.mark.parametrize(
-    ("word", "effort"),
-    [("none", "none"), ("high", "high"), ("xhigh", "high"), ("ultra", "high"), ("a lot", None), (None, None)],
-)
-def test_efforts_in_words_of_the_conversation_api(word: str | None, effort: str | None) -> None:
-    assert engine.known_effort(word) == effort
-
-
 # --- input
 def test_input_comes_back() -> None:
     items = (TextInput(text="hi"), ImageInput(image_url="data:x"), LocalImageInput(path="/x.png"))
