@@ -42,13 +42,6 @@ def ending_in(seconds: float) -> str:
     return jwt(exp=NOW + seconds)
 
 
-async def test_nobody_is_logged_in(auth: AuthManager) -> None:
-    assert await auth.status(requires_openai_auth=True, include_token=True) == NOBODY
-    assert await auth.credentials() is None
-    assert await auth.refresh() is None
-    assert auth.identity() is None
-
-
 async def test_a_provider_without_login_says_so_whatever_is_stored(auth: AuthManager) -> None:
     auth.login_with_api_key("sk")
     status = await auth.status(requires_openai_auth=False, include_token=True)
@@ -56,6 +49,8 @@ async def test_a_provider_without_login_says_so_whatever_is_stored(auth: AuthMan
 
 
 async def test_an_api_key_comes_and_goes(auth: AuthManager) -> None:
+    assert await auth.status(requires_openai_auth=True, include_token=True) == NOBODY
+    assert await auth.credentials() is None
     auth.login_with_api_key(" sk-1\n")
     with_token = await auth.status(requires_openai_auth=True, include_token=True)
     assert with_token == AuthStatus(AuthMethod.API_KEY, "sk-1", requires_openai_auth=True)

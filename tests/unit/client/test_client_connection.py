@@ -301,13 +301,6 @@ async def everything(queue: EventQueue) -> list[ServerEvent]:
     return found
 
 
-async def test_a_reader_in_time_gets_every_delta() -> None:
-    queue = EventQueue()
-    for word in ("a", "b"):
-        queue.put(said(word))
-        assert await queue.get() == said(word)
-
-
 async def test_neighbouring_deltas_of_one_text_become_one() -> None:
     queue = EventQueue()
     for delta in (said("a"), said("b"), printed("x"), printed("y"), said("c"), said("d", "i2")):

@@ -317,9 +317,7 @@ def heard_by_both(record: Record) -> list[Logged]:
 
 def test_a_good_record_breaks_no_rule() -> None:
     assert violated_thread_invariants(list(good().values())) == []
-
-
-def test_a_command_on_a_terminal_may_outlive_its_turn() -> None:
+    # Nor does a command on a terminal that outlives its turn.
     command = thread_item("started", "commandExecution", "c", processId="7")
     record = [
         *put(command, "waiting")(good()),

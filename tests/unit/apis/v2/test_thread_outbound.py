@@ -290,12 +290,6 @@ def test_only_news_are_told_of() -> None:
     assert [each["turnId"] for each in seen.params("thread/tokenUsage/updated")] == [TURN]
 
 
-def test_limits_that_nobody_knows_are_no_news() -> None:
-    seen = Recording()
-    seen.take(SessionEvent("7", None, TokenCountEvent(rate_limits=RateLimitSnapshot())))
-    assert seen.messages == []
-
-
 def test_an_error_that_ends_nothing_is_a_warning() -> None:
     seen = Recording()
     for turn_id in (None, TURN):

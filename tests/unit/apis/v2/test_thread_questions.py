@@ -224,17 +224,6 @@ def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
     assert back == (engine.AskForApproval.ON_REQUEST if dropped else policy, None)
 
 
-@pytest.mark.parametrize("sandbox", [True, False])
-def test_a_granular_policy_is_on_request_with_these_kinds_of_questions(sandbox: bool) -> None:
-    kinds = wire.GranularApproval(sandbox_approval=sandbox, rules=True, mcp_elicitations=False)
-    given = wire.GranularAskForApproval(granular=kinds)
-    policy, asked = settings.approval_policy(given)
-    assert policy is engine.AskForApproval.ON_REQUEST
-    assert asked is not None
-    assert (asked.sandbox_approval, asked.rules, asked.mcp_elicitations) == (sandbox, True, False)
-    assert settings.shown_approval_policy(policy, asked) == given
-
-
 @pytest.mark.parametrize(
     "policy",
     [
