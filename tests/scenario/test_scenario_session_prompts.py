@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
 import pytest
 
+from app_server.apis.acp.handlers import prompts
 from protocol.structs import Json
 from tests.support.client import Matcher
 from tests.support.editor import EVERYTHING, Editor, diffs, loaded, opened
@@ -221,8 +223,15 @@ async def test_a_prompt_and_its_cancel_sent_together(world: MakeWorld) -> None:
         assert (await w.client.answer_to(prompt))["result"] == CANCELLED
 
 
-@pytest.mark.parametrize("way", ["session/cancel", "session/close"])
-async def test_waiting_for_servers_that_start_slowly_can_be_given_up(world: MakeWorld, way: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "early"), [("session/cancel", False), ("session/close", False), ("session/close", True)]
+)
+async def test_waiting_for_servers_that_start_slowly_can_be_given_up(
+    world: MakeWorld, way: str, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before it began, while the prompt is prepared."""
+    if early:
+        monkeypatch.setattr(prompts, "_read_prompts", lambda *_: anyio.sleep(0.2))
     server = {"name": "slow", "command": "sleep", "args": ["300"], "env": []}
     async with world(acp=True) as w:
         editor, session = await opened(w, mcpServers=[server])
