@@ -81,10 +81,10 @@ PURE_MODULES = {
     "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
         *("approvals", "calls", "client", "commands", "fold", "inbound", "options", "outbound"),
-        *("pacer", "shown", "updates"),
+        *("shown", "updates"),
     },
     "app_server.apis.v2": {
-        *("errors", "inbound", "item_lines", "items", "news", "outbound", "questions", "settings", "turns"),
+        *("errors", "item_lines", "items", "news", "outbound", "questions", "settings", "turns"),
     },
     "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from app_server.apis.acp import calls
 from app_server.apis.acp.calls import ShownCall, text_content
-from app_server.apis.acp.pacer import Speaker
-from app_server.apis.acp.updates import Notice, SessionUpdates, Severity
+from app_server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.review_texts import findings_block

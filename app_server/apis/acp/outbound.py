@@ -11,8 +11,7 @@ from typing import Protocol
 from app_server.apis.acp import approvals
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import SessionFold, SessionNews
-from app_server.apis.acp.pacer import LinePacer, Speaker
-from app_server.apis.acp.updates import SessionUpdates
+from app_server.apis.acp.updates import LinePacer, SessionUpdates, Speaker
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.prompt import CANCEL_REQUEST

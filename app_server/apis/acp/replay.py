@@ -12,8 +12,7 @@ from typing import Final, assert_never
 from app_server.apis.acp import calls
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import context_use, reasoning_text, review_text
-from app_server.apis.acp.pacer import LinePacer, Speaker
-from app_server.apis.acp.updates import SessionUpdates
+from app_server.apis.acp.updates import LinePacer, SessionUpdates, Speaker
 from app_server.core.rollout.stored_items import StoredItems
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import items

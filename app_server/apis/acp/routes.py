@@ -21,7 +21,7 @@ from app_server.apis.acp.errors import (
     unknown_method,
 )
 from app_server.apis.acp.handlers import prompts, sessions
-from app_server.apis.acp.login import LoginContext, accept
+from app_server.apis.acp.handlers.sessions import LoginContext, accept
 from app_server.apis.acp.session import Sessions
 from app_server.apis.errors import initialize_of_another_protocol
 from app_server.apis.router import HandlerResult, Route, route

@@ -17,9 +17,9 @@ from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.errors import session_not_found
 from app_server.apis.acp.options import SessionOptions
 from app_server.apis.acp.outbound import SessionAdapter
-from app_server.apis.acp.pacer import update_bytes
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import PromptTurns
+from app_server.apis.acp.updates import update_bytes
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.types import Config

@@ -1,6 +1,6 @@
-"""Items of the engine as items of the thread API. Pure.
+"""Items of the engine as items of the thread API, and the inputs of its clients as the engine takes them. Pure.
 
-Built without validation: an item that the engine made, or that an old file holds, is shown whatever is in it.
+Items are built without validation: one that the engine made, or that an old file holds, is shown whatever is in it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,105 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
-from app_server.apis.v2.inbound import shown_inputs
+from pydantic import ValidationError
+
 from app_server.core.session.review_texts import findings_block
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output
+from app_server.rpc.errors import invalid_request
+from protocol import items as inputs
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.events import commands
 from protocol.events.review import ReviewOutputEvent
 from protocol.mcp import ErrResult, McpResult, OkResult
-from protocol.responses import SearchAction, WebSearchAction
+from protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
 from protocol.structs import Json
 from protocol.v2 import item_parts as parts
 from protocol.v2 import items as wire
+from protocol.validation import PREFIX, describe_validation_error
+
+
+class UnsupportedInput(ValueError):
+    """Input of a kind that no model here takes."""
+
+
+def user_inputs(items: Sequence[parts.UserInput]) -> tuple[inputs.SentInput, ...]:
+    """Convert the client's inputs. Raises UnsupportedInput for sounds."""
+    return tuple(_engine_input(item) for item in items)
+
+
+def response_items(given: Sequence[Json], field: str) -> tuple[ResponseItem, ...]:
+    """Check items of the model's API. One of a kind that is not known here passes; nothing comes of it. Raises RpcError
+    where an item is invalid, or there is none.
+    """
+    if not given:
+        raise invalid_request(f"{field} must not be empty", "invalid_params", field)
+    return tuple(_response_item(raw, field, n) for n, raw in enumerate(given))
+
+
+def _response_item(raw: Json, field: str, n: int) -> ResponseItem:
+    try:
+        return checked_response_item(raw)
+    except ValidationError as error:
+        problem = describe_validation_error(error)[0].removeprefix(PREFIX)
+        text = f"{field}[{n}] is not a valid response item: {problem}"
+        raise invalid_request(text, "invalid_params", f"{field}.{n}") from error
+
+
+def shown_inputs(items: Sequence[inputs.SentInput]) -> tuple[parts.UserInput, ...]:
+    return tuple(_shown_input(item) for item in items)
+
+
+def _engine_input(item: parts.UserInput) -> inputs.SentInput:
+    match item:
+        case parts.TextUserInput():
+            elements = tuple(element.to_value() for element in item.text_elements)
+            return inputs.TextInput(text=item.text, text_elements=elements)
+        case parts.ImageUserInput():
+            return inputs.ImageInput(image_url=item.url)
+        case parts.LocalImageUserInput():
+            return inputs.LocalImageInput(path=item.path)
+        case parts.SkillUserInput():
+            return inputs.SkillInput(name=item.name, path=item.path)
+        case parts.MentionUserInput():
+            return inputs.MentionInput(name=item.name, path=item.path)
+        case parts.AudioUserInput() | parts.LocalAudioUserInput():
+            raise UnsupportedInput(f"input of type `{item.type}` is not supported")
+        case _:
+            assert_never(item)
+
+
+def _shown_input(item: inputs.SentInput) -> parts.UserInput:
+    """Show an input, unvalidated: what is stored must not keep an item from being shown."""
+    match item:
+        case inputs.TextInput():
+            return parts.TextUserInput.model_construct(
+                text=item.text, text_elements=tuple(map(_element, item.text_elements))
+            )
+        case inputs.ImageInput():
+            return parts.ImageUserInput.model_construct(url=item.image_url)
+        case inputs.LocalImageInput():
+            return parts.LocalImageUserInput.model_construct(path=item.path)
+        case inputs.SkillInput():
+            return parts.SkillUserInput.model_construct(name=item.name, path=item.path)
+        case inputs.MentionInput():
+            return parts.MentionUserInput.model_construct(name=item.name, path=item.path)
+        case _:
+            assert_never(item)
+
+
+def _element(value: Json) -> parts.TextElement:
+    match value:
+        case {"byteRange": {"start": start, "end": end}, **rest}:
+            part = parts.ByteRange.model_construct(start=start, end=end)
+            shown: Json = rest.get("placeholder")
+            return parts.TextElement.model_construct(byte_range=part, placeholder=shown)
+        case _:
+            nothing = parts.ByteRange.model_construct(start=0, end=0)
+            return parts.TextElement.model_construct(byte_range=nothing, placeholder=None)
+
 
 NO_REVIEW: Final = "The review ended without a result."
 

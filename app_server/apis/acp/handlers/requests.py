@@ -15,8 +15,14 @@ from msgspec import Struct
 
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields
 from app_server.apis.acp.errors import invalid_params, login_needed, session_not_found
-from app_server.apis.acp.handlers.sessions import SessionContext, follow, open_session, planned
-from app_server.apis.acp.login import LoginContext, accept
+from app_server.apis.acp.handlers.sessions import (
+    LoginContext,
+    SessionContext,
+    accept,
+    follow,
+    open_session,
+    planned,
+)
 from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession

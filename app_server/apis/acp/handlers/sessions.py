@@ -1,17 +1,17 @@
-"""Opening sessions, new ones and on behalf of `requests` stored ones."""
+"""Opening sessions, new ones and on behalf of `requests` stored ones; whether they need a login."""
 
 from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from app_server.apis.acp.client import auth_methods, parse_client
 from app_server.apis.acp.commands import CommandList
-from app_server.apis.acp.errors import invalid_params
+from app_server.apis.acp.errors import invalid_params, login_needed
 from app_server.apis.acp.inbound import UnsupportedServer, merged_servers
-from app_server.apis.acp.login import LoginContext
 from app_server.apis.acp.options import (
     LOCAL_PROVIDERS,
     SessionFolders,
@@ -21,24 +21,54 @@ from app_server.apis.acp.options import (
 )
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.router import HandlerResult
-from app_server.apis.services import ProviderModels
+from app_server.apis.services import Handshake, ProviderModels
 from app_server.conversations.manager import ConversationManager, operation_numbers
+from app_server.core.auth.accounts import Accounts
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
-from app_server.core.errors import BeyondClientRights, CoreError
+from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
 from app_server.core.host import Host
 from app_server.core.opening import NewConversation, Origin
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.session import NewSessionRequest, NewSessionResponse
-from protocol.acp.tool_calls import (
-    READ_TEXT_FILE,
-    WRITE_TEXT_FILE,
-    ReadTextFileRequest,
-    WriteTextFileRequest,
-)
+from protocol.acp.tool_calls import READ_TEXT_FILE, WRITE_TEXT_FILE, ReadTextFileRequest, WriteTextFileRequest
 from protocol.rollout import TurnContextItem
-from protocol.structs import replace
+from protocol.structs import Json, replace
+
+LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
+
+
+class LoginContext(Struct, frozen=True):
+    config: UserSettings
+    accounts: Accounts
+    sessions: Sessions
+    handshake: Handshake
+
+    async def require(self) -> None:
+        """Require a login. Raises RpcError where the configured provider needs one and there is none."""
+        if await self.lacks_login():
+            raise login_needed(LOGIN_NEEDED)
+
+    async def lacks_login(self) -> bool:
+        """Return whether the configured provider needs a login and there is none."""
+        status = await self.accounts.status()
+        return status.requires_openai_auth and status.method is None
+
+    def methods(self) -> list[Json]:
+        """Return the ways to log in that the client is offered."""
+        try:
+            needs_login = self.accounts.needs_login()
+        except ConfigError:
+            needs_login = False  # a session says what is wrong with the settings
+        return auth_methods(self.config.environment, needs_login=needs_login)
+
+
+def accept(context: LoginContext, params: Mapping[str, Json]) -> None:
+    """Adopt what the client announced. Raises RpcError where it has done so before."""
+    client = parse_client(params)
+    context.handshake.accept(client.name, client.version, elicitation=client.forms)
+    context.sessions.client = client
 
 
 class ClientEditor(Struct, frozen=True):

@@ -13,7 +13,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import require_client_rights
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
 from app_server.apis.v2.handlers.threads import loaded
-from app_server.apis.v2.inbound import response_items
+from app_server.apis.v2.items import response_items
 from app_server.apis.v2.news import goal_status, shown_goal
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change

@@ -13,7 +13,7 @@ import anyio
 from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
-from app_server.apis.v2.inbound import response_items
+from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
 from app_server.apis.v2.news import SentOnce, shown_goal, token_usage
 from app_server.apis.v2.notify import ThreadNotifier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.handlers.threads import loaded
-from app_server.apis.v2.inbound import UnsupportedInput, user_inputs
+from app_server.apis.v2.items import UnsupportedInput, user_inputs
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import pending_turn

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app_server.apis.v2 import inbound, settings
+from app_server.apis.v2 import items, settings
 from app_server.apis.v2.questions import decision
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Decide
@@ -243,21 +243,21 @@ def test_no_sandbox_gives_more_than_was_asked_for() -> None:
 
 # --- input
 def test_input_comes_back() -> None:
-    items = (TextInput(text="hi"), ImageInput(image_url="data:x"), LocalImageInput(path="/x.png"))
-    assert inbound.user_inputs(inbound.shown_inputs(items)) == items
+    given = (TextInput(text="hi"), ImageInput(image_url="data:x"), LocalImageInput(path="/x.png"))
+    assert items.user_inputs(items.shown_inputs(given)) == given
 
 
 def test_skills_and_mentions_come_back() -> None:
-    items = (
+    given = (
         wire_input.SkillUserInput(name="test", path="/skills/test/SKILL.md"),
         wire_input.MentionUserInput(name="a.py", path="/w/a.py"),
     )
-    assert inbound.shown_inputs(inbound.user_inputs(items)) == items
+    assert items.shown_inputs(items.user_inputs(given)) == given
 
 
 @pytest.mark.parametrize(
     "item", [wire_input.AudioUserInput(url="data:x"), wire_input.LocalAudioUserInput(path="/x.wav")]
 )
 def test_sounds_are_refused(item: wire_input.UserInput) -> None:
-    with pytest.raises(inbound.UnsupportedInput, match="not supported"):
-        inbound.user_inputs([item])
+    with pytest.raises(items.UnsupportedInput, match="not supported"):
+        items.user_inputs([item])
