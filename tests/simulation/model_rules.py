@@ -126,7 +126,7 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
         yield f"leaves out what was done: {sorted(missing)}"
     again = before.summarised & now.done
     if again:
-        again -= _kept(world, request.thread)
+        again = set() if world.loses_lines else again - _kept(world, request.thread)
     if again and before.server != request.server and not world.habits.repeats:
         yield f"has again what a compaction took out: {sorted(again)}"
 

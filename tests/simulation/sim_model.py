@@ -88,6 +88,8 @@ class SimModel:
     """By mark."""
     begun: int = 0
     """Requests, also those that never came here."""
+    first_tries: dict[bytes, int] = field(default_factory=dict)
+    """By what was sent: the number of the first request with it. It is not made anew where it is sent again."""
     terminals: set[str] = field(default_factory=set)
     """The calls of commands that may go on after their turn."""
     servers: int = 0
@@ -248,7 +250,8 @@ class SimHttp:
     async def send(self, request: HttpRequest) -> AsyncIterator["SimResponse"]:
         model = self._model
         draws, habits = model.draws, model.habits
-        number, model.begun = model.begun, model.begun + 1
+        number = model.first_tries.setdefault(request.body or b"", model.begun)
+        model.begun += 1
         await anyio.sleep(draws.seconds("connect", *habits.network_delays))
         fault = draws.pick("fault of a request", habits.request_faults) if model.faults else "none"
         match fault:
