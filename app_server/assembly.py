@@ -1,6 +1,6 @@
 """The second half of the composition root: the engine with its ports to models, MCP servers, telemetry, notifications.
 
-Imports all of the agent, so import it late: see `lazy_engine`.
+Imports all of the agent, so import it late: see `server.LazyEngine`.
 """
 
 from __future__ import annotations
