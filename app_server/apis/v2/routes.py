@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from app_server.apis.router import HandlerResult, Route
 from app_server.apis.services import ServerServices
-from app_server.apis.v2.notify import ConfigWarnings, ThreadNotifier
-from app_server.apis.v2.services import ThreadContext, ThreadServices
+from app_server.apis.v2.services import ConfigWarnings, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import invalid_request

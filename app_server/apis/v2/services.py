@@ -1,20 +1,31 @@
-"""What the handlers of the thread API share in one connection. Light: whatever serves threads is loaded with them."""
+"""What the handlers of the thread API share in one connection, light, for whatever serves threads is loaded with them:
+their notifications, of threads and of what the user should know about the settings, which threads then do not repeat.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from app_server.core.config.settings import UserSettings
+from app_server.core.config.types import SettingsWarning
+from app_server.core.errors import ConfigError, FilePosition
+from app_server.identity import ClientProfile
+from app_server.rpc.outgoing import Outgoing
+from protocol.structs import Written
+from protocol.table import AnyServerNotification
+from protocol.v2 import server as wire
 
 if TYPE_CHECKING:
     from app_server.apis.services import ServerServices
     from app_server.apis.v2.loaded_threads import ItemIdSeeds, ReadingContext
     from app_server.apis.v2.news import SentOnce
-    from app_server.apis.v2.notify import ThreadNotifier
     from app_server.conversations.adapter import AdapterFactory
     from app_server.conversations.manager import ConversationManager
     from app_server.conversations.unloading import IdleUnloader
-    from app_server.core.config.settings import UserSettings
     from app_server.core.host import Host
     from app_server.core.lazy import Lazy
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -41,3 +52,65 @@ class ThreadServices(Struct, frozen=True):
     notifier: ThreadNotifier
     once: Lazy[SentOnce]
     threads: Lazy[ThreadContext]
+
+
+class ThreadNotifier(Struct, frozen=True):
+    outgoing: Outgoing
+    client: ClientProfile
+    now: Callable[[], float]
+    """Seconds since 1970."""
+
+    def notify(self, row: AnyServerNotification, params: Written) -> None:
+        """Send the notification unless the client opted out of it."""
+        if row.method in self.client.opted_out:
+            return
+        head = f'{{"method":{json.dumps(row.method)},"params":'.encode()
+        line = head + params.to_json() + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode()
+        self.outgoing.send(line)
+
+
+class ConfigWarnings:
+    """Warnings about the settings, sent over one connection."""
+
+    def __init__(self, notifier: ThreadNotifier) -> None:
+        self._notifier = notifier
+        self._sent: set[str] = set()
+
+    def send(self, source: UserSettings) -> None:
+        """Send warnings, also of settings with which no thread can begin: a client may ask for no thread for long."""
+        try:
+            warnings = source.load().notices.warnings
+        except ConfigError as error:
+            self._notifier.notify(wire.CONFIG_WARNING, _of_error(error))
+            return
+        for warning in warnings:
+            self._sent.add(str(warning))
+            self._notifier.notify(wire.CONFIG_WARNING, _of_warning(warning))
+
+    def sent(self, warning: str) -> bool:
+        return warning in self._sent
+
+
+def _of_warning(warning: SettingsWarning) -> wire.ConfigWarningNotification:
+    place = warning.place
+    return wire.ConfigWarningNotification(
+        summary=warning.text,
+        path=None if place is None else place.path,
+        range=None if place is None else _range(place),
+    )
+
+
+def _of_error(error: ConfigError) -> wire.ConfigWarningNotification:
+    position = error.position
+    return wire.ConfigWarningNotification(
+        summary="The configuration cannot be used; threads cannot begin until it is corrected.",
+        details=str(error),
+        path=None if position is None else position.path,
+        range=None if position is None else _range(position),
+    )
+
+
+def _range(position: FilePosition) -> wire.TextRange:
+    """Return where the value begins; nothing here knows where it ends."""
+    at = wire.TextPosition(line=position.line, column=position.column)
+    return wire.TextRange(start=at, end=at)

@@ -16,8 +16,7 @@ from msgspec import Struct
 from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits
-from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.services import ThreadServices
+from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError

@@ -19,8 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.apis.router import Route, route
-from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.services import ThreadServices
+from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, LaunchError

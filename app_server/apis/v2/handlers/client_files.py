@@ -23,8 +23,7 @@ from msgspec import Struct
 
 from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.services import ServerServices, require_client_rights
-from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.services import ThreadServices
+from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.client_files import files
 from app_server.core.client_files.files import Copying
 from app_server.core.client_files.opening import FileRefused

@@ -18,8 +18,7 @@ from pydantic import ValidationError
 
 from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
-from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.services import ThreadServices
+from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts

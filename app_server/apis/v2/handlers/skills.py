@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import page_by_position
-from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.services import ThreadServices
+from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError
 from app_server.core.skills.skill import Skill, SkillAppearance, SkillOwner, SkillSet

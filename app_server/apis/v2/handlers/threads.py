@@ -16,10 +16,9 @@ from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
 from app_server.apis.v2.news import SentOnce, shown_goal, token_usage
-from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.opening import client_tools, in_force, overrides_of, reopened
 from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.apis.v2.services import ThreadContext, ThreadServices
+from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import collaboration_mode, thread_status
 from app_server.apis.v2.turns import thread_view, whole_turns
 from app_server.conversations.live import LiveConversation
