@@ -45,8 +45,8 @@ check: lint test ## lint and test
 bench: $(INSTALLED_DEV) ## run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-simulate: $(INSTALLED_DEV) ## play simulated worlds until stopped (ARGS="--seed 7" to see one, "--help" for more)
-	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(ARGS)
+simulate: $(INSTALLED_DEV) ## play simulated worlds until stopped (ARGS="--seed 7" to see one, MUTANT=name to plant a bug, "--help" for more)
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)
 
 faults: $(INSTALLED_DEV) ## run the fault suite at length
 	@FAULTS=long $(BIN)/python -m pytest -q -n auto tests/faults tests/fuzz tests/simulation $(ARGS)

@@ -11,9 +11,11 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.simulation.coverage import situations_table
+from tests.simulation.planted_bugs import HEAD, MOST, names, row, searches
 from tests.simulation.shrink import kind_of, shrink
 from tests.simulation.world import Outcome, play
 
@@ -31,8 +33,12 @@ def main() -> int:
     )
     parser.add_argument("--keep", type=Path, help="with --seed: a folder for the world's files")
     parser.add_argument("--count", type=int, help="stop after so many worlds")
+    parser.add_argument("--mutant", choices=names(), help="plant this bug and play until a world fails")
+    parser.add_argument("--mutants", action="store_true", help="the same for each planted bug: print a table")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    if options.mutant or options.mutants:
+        return _planted([options.mutant] if options.mutant else names(), options.seeds, options.count)
     if options.seed is not None:
         return _one(options.seed, options.keep, shrinks=options.shrink)
     first, last = _range(options.seeds, options.count)
@@ -45,6 +51,17 @@ def _range(seeds: str | None, count: int | None) -> tuple[int, int | None]:
         return int(begin), int(end or begin)
     first = int(time.time()) // DAY * 1_000_000
     return first, None if count is None else first + count - 1
+
+
+def _planted(bugs: Sequence[str], seeds: str | None, count: int | None) -> int:
+    first, last = _range(seeds or "0", None)
+    most = count or MOST if seeds is None or last is None else last - first + 1
+    print(HEAD)
+    found = 0
+    for find in searches(bugs, first, most):
+        print(row(find), flush=True)
+        found += find.seed is not None
+    return 0 if found == len(bugs) else 1
 
 
 def _one(seed: int, keep: Path | None, *, shrinks: bool) -> int:

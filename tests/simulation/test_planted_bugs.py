@@ -1,0 +1,33 @@
+"""Planted bugs: every patch fits the product, and worlds find what is planted."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.planted_bugs import ROOT, apply, names, search, sentence
+
+SOON = ("error_after_the_end", "idle_before_the_end", "one_retry_too_many")
+"""Found in the first worlds. `make simulate ARGS=--mutants` searches for all."""
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_bug_can_be_planted(name: str) -> None:
+    """A patch that does not fit any more is to be made anew: its first line says what the bug is."""
+    assert sentence(name).endswith(".")
+    apply(name, ROOT, check=True)
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_a_planted_bug_is_found(name: str) -> None:
+    find = search(name, most=100)
+    assert find.seed is not None
+    assert find.problem
+
+
+def test_a_patch_is_applied_to_a_copy(tmp_path: Path) -> None:
+    changed = ROOT / "app_server" / "apis" / "v1" / "outbound.py"
+    copy = tmp_path / changed.relative_to(ROOT)
+    copy.parent.mkdir(parents=True)
+    copy.write_text(changed.read_text())
+    apply("error_after_the_end", tmp_path)
+    assert copy.read_text() != changed.read_text()
