@@ -159,7 +159,9 @@ class LibraryPerson(ThreadPerson):
             return False
         item = request.params.item_id
         about = [each for each in self.open_questions if each["params"].get("itemId") == item]
-        question = next(each for each in about if each["id"] not in self._taken)
+        question = next((each for each in about if each["id"] not in self._taken), None)
+        if question is None:
+            return False  # it was asked twice, and withdrawn once
         self._taken.add(question["id"])
         kind = await self.decide(question)
         if kind == "session":

@@ -80,6 +80,11 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     open_calls = dict.fromkeys(world.model.terminals, True) | terminals(world.model.requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
+        begun = {event["call_id"] for _, event in events if event["type"] == "exec_command_begin"}
+        for (
+            call
+        ) in world.model.terminals:  # a call that came twice has the id of the other with more behind it
+            open_calls |= {each: True for each in begun if each.startswith(f"{call}-")}
         broken += turns(events, to_the_end=not early)
         broken += items([event for id, event in events if id])
         broken += spans(events, to_the_end=not early, terminals=open_calls)

@@ -136,6 +136,7 @@ class SimWorld:
             yield person
             person.left_early |= person.busy() or person.asking > 0
             await person.leave()
+            person.left_early |= person.busy()  # a turn may have begun meanwhile
             tasks.cancel_scope.cancel()
 
 
