@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import tempfile
 import time
@@ -216,7 +217,7 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
         path.read_bytes().decode(errors="backslashreplace")
         for path in sorted(world.home.glob("**/rollout-*.jsonl"))
     ]
-    text = "\n".join(said + stored).replace(str(root), "ROOT")
+    text = re.sub(r"simulation-\d*", "ROOT", "\n".join(said + stored))  # also where a line was torn in it
     seen = Counter(model.seen)
     for person in world.people:
         seen += situations_of(person.log)

@@ -321,7 +321,9 @@ def rollout(path: Path) -> tuple[list[Json], list[str]]:
     """The lines of a stored conversation, and what is wrong with them."""
     lines: list[Json] = []
     broken = []
-    for n, line in enumerate(path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")):
+    for n, line in enumerate(
+        path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+    ):
         try:
             value = json.loads(line)
         except ValueError:
