@@ -165,12 +165,9 @@ class ConfigEdit(WireModel):
     merge_strategy: MergeStrategy
 
 
-class ConfigValueWriteParams(WireModel):
+class ConfigValueWriteParams(ConfigEdit):
     """One setting of the user's file. A version that is not the present one is refused."""
 
-    key_path: str
-    value: Json
-    merge_strategy: MergeStrategy
     file_path: PathText | None = None
     expected_version: str | None = None
 

@@ -5,7 +5,7 @@ are not there, or cursors that are none; and of what needs an account. Clients m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 from app_server.core.auth.home_login import AuthMethod
 from app_server.rpc.errors import RpcError, invalid_request
@@ -35,30 +35,12 @@ def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnErr
     )
 
 
-def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:  # noqa: C901 - one case for each class
+def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:
     """Return the class of the error for clients; None where nothing but the text is known."""
     http = wire.HttpErrorStatus(http_status_code=error.http_status)
     match error.error_class:
         case None:
             return None
-        case ErrorClass.CONTEXT_WINDOW_EXCEEDED:
-            return wire.CodexErrorKind.CONTEXT_WINDOW_EXCEEDED
-        case ErrorClass.USAGE_LIMIT_EXCEEDED:
-            return wire.CodexErrorKind.USAGE_LIMIT_EXCEEDED
-        case ErrorClass.RATE_LIMIT_EXCEEDED:
-            return wire.CodexErrorKind.RATE_LIMIT_EXCEEDED
-        case ErrorClass.SERVER_OVERLOADED:
-            return wire.CodexErrorKind.SERVER_OVERLOADED
-        case ErrorClass.CYBER_POLICY:
-            return wire.CodexErrorKind.CYBER_POLICY
-        case ErrorClass.INTERNAL_SERVER_ERROR:
-            return wire.CodexErrorKind.INTERNAL_SERVER_ERROR
-        case ErrorClass.UNAUTHORIZED:
-            return wire.CodexErrorKind.UNAUTHORIZED
-        case ErrorClass.BAD_REQUEST:
-            return wire.CodexErrorKind.BAD_REQUEST
-        case ErrorClass.SANDBOX_ERROR:
-            return wire.CodexErrorKind.SANDBOX_ERROR
         case ErrorClass.HTTP_CONNECTION_FAILED:
             return wire.HttpConnectionFailedCodexErrorInfo(http_connection_failed=http)
         case ErrorClass.RESPONSE_STREAM_CONNECTION_FAILED:
@@ -67,10 +49,10 @@ def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:  # noqa: C
             return wire.ResponseStreamDisconnectedCodexErrorInfo(response_stream_disconnected=http)
         case ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS:
             return wire.ResponseTooManyFailedAttemptsCodexErrorInfo(response_too_many_failed_attempts=http)
-        case ErrorClass.OTHER | ErrorClass.OUTPUT_LIMIT | ErrorClass.REFUSED:
+        case ErrorClass.OUTPUT_LIMIT | ErrorClass.REFUSED:
             return wire.CodexErrorKind.OTHER
-        case _:
-            assert_never(error.error_class)
+        case of_same_name:
+            return wire.CodexErrorKind[of_same_name.name]
 
 
 def account_error(message: str) -> RpcError:

@@ -114,8 +114,7 @@ def layer_name(layer: SettingsLayer, source: UserSettings) -> wire.ConfigLayerSo
 async def config_value_write(
     source: UserSettings, params: wire.ConfigValueWriteParams
 ) -> wire.ConfigWriteResponse:
-    edit = wire.ConfigEdit(key_path=params.key_path, value=params.value, merge_strategy=params.merge_strategy)
-    return await _write(source, (edit,), params.file_path, params.expected_version)
+    return await _write(source, (params,), params.file_path, params.expected_version)
 
 
 async def config_batch_write(

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from app_server.apis.router import HandlerResult, Route, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError
-from app_server.core.skills.skill import Skill, SkillAppearance, SkillOwner, SkillSet
+from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel
@@ -103,18 +104,7 @@ def _metadata(skill: Skill) -> wire.SkillMetadata:
         path=skill.path,
         scope=_SCOPES[skill.owner],
         enabled=skill.enabled,
-        interface=None if skill.appearance is None else _interface(skill.appearance),
-    )
-
-
-def _interface(shown: SkillAppearance) -> wire.SkillInterface:
-    return wire.SkillInterface(
-        display_name=shown.display_name,
-        short_description=shown.short_description,
-        icon_small=shown.icon_small,
-        icon_large=shown.icon_large,
-        brand_color=shown.brand_color,
-        default_prompt=shown.default_prompt,
+        interface=None if skill.appearance is None else wire.SkillInterface(**asdict(skill.appearance)),
     )
 
 
