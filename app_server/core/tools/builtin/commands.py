@@ -218,7 +218,10 @@ async def _write_stdin(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     terminal = turn.commands.terminals.find(number)
     if terminal is None:
         raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
-    if text := arguments.chars or "":
+    text = arguments.chars or ""
+    if (
+        text and not terminal.end_emitted
+    ):  # nobody is asked about what a command that has ended would not read
         await check_input(text, terminal, turn)
         await terminal.pty.write(text.encode())
         process_id = terminal.item.process_id or ""

@@ -29,7 +29,7 @@ from protocol.policy import (
     WorkspaceWrite,
 )
 from protocol.structs import Json, replace
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 from tests.unit.tools.builtin.conftest import MakeLive, builtin, run
 from tests.unit.tools.conftest import Scene
 
@@ -182,6 +182,16 @@ async def test_what_the_user_denies_is_not_typed(live: MakeLive) -> None:
     scene.answers = [ReviewDecision.APPROVED]
     said = await run(WRITE, scene, "c3", session_id=number, chars="exit\n", yield_time_ms=60_000)
     assert "denied" not in said
+
+
+async def test_nobody_is_asked_about_what_a_command_that_has_ended_would_not_read(live: MakeLive) -> None:
+    scene, number = await outside_the_sandbox(live, ReviewDecision.DENIED)
+    terminal = scene.turn.commands.terminals.find(number)
+    assert terminal is not None
+    await terminal.pty.write(b"exit 3\n")
+    await until(lambda: terminal.end_emitted)
+    said = await run(WRITE, scene, "c2", session_id=number, chars="echo late\n")
+    assert "Process exited with code 3" in said
 
 
 async def test_what_was_typed_with_a_yes_for_the_session_may_be_typed_there_again(live: MakeLive) -> None:
