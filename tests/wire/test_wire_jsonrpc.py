@@ -1,4 +1,4 @@
-"""Any bytes on a line: a message or a `ParseError`, nothing else; and the quick dataclass of records."""
+"""Any bytes on a line: a message or a `ParseError`, nothing else."""
 
 import json
 

@@ -221,18 +221,14 @@ async def test_responses_of_the_client_resolve_its_requests() -> None:
     assert replies == {"first": ClientReply(error="no"), "second": ClientReply(result={"a": 1})}
 
 
-def test_an_error_has_a_code_and_a_kind() -> None:
+def test_an_error_has_a_code_and_a_kind_and_names_what_was_not_found() -> None:
     assert invalid_request("m").args == (-32600, "m", {"kind": "invalid_request"})
     assert invalid_request("m", "k").args == (-32600, "m", {"kind": "k"})
     assert invalid_request("m", "k", "f").args == (-32600, "m", {"kind": "k", "field": "f"})
     assert internal_error("m").args == (-32603, "m", {"kind": "internal"})
     assert internal_error("m", "k").args == (-32603, "m", {"kind": "k"})
     assert overloaded("m").args == (-32001, "m", {"kind": "overloaded", "retryable": True})
-
-
-def test_an_error_names_what_was_not_found() -> None:
-    error = not_found("open file", "x")
-    assert error.args == (-32600, "open file not found: x", {"kind": "open_file_not_found"})
+    assert not_found("file", "x").args == (-32600, "file not found: x", {"kind": "file_not_found"})
 
 
 async def test_jobs_count_until_they_end_also_those_that_wait_in_a_lane() -> None:
