@@ -91,7 +91,7 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
     @classmethod
     def of_model(cls, model: BaseModel, raw: Json) -> Self:
         """Return the struct of a model that `model_of` made and that was read from `raw`."""
-        return cls(**{name: getattr(model, name) for name in model.model_fields_set})
+        return struct_of(cls, model)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -140,6 +140,11 @@ def shown(default: T) -> T:
     """Declare a field with a default that is written though its class omits defaults."""
     value: T = msgspec.field(default_factory=lambda: default)
     return value
+
+
+def struct_of(kind: type[T], model: BaseModel) -> T:
+    """Return the struct with the fields that are set in a model that `model_of` made."""
+    return kind(**{name: getattr(model, name) for name in model.model_fields_set})
 
 
 @cache

@@ -19,7 +19,7 @@ from protocol.events.commands import ParsedCommand
 from protocol.events.review import ReviewOutputEvent
 from protocol.items import SentInput, UserInput
 from protocol.responses import WebSearchAction
-from protocol.structs import Discreet, EngineStruct, Json, model_of
+from protocol.structs import Discreet, EngineStruct, Json, model_of, struct_of
 
 if TYPE_CHECKING:
     import protocol.mcp
@@ -213,5 +213,5 @@ def item_from_value(value: Json) -> Item | None:
         read = model_of(kind).model_validate(fields)
     except ValueError:
         return None
-    item: Item = kind(**{name: getattr(read, name) for name in read.model_fields_set})
+    item: Item = struct_of(kind, read)
     return item
