@@ -212,14 +212,14 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
         return open_router(services, None if early is None else early.params)
 
     def conversations() -> FindRoute:
-        from app_server.apis.v1.routes import ConversationRoutes  # noqa: PLC0415 - only for clients that speak it
+        from app_server.apis.v1.routes import find_route  # noqa: PLC0415 - only for clients that speak it
 
-        return ConversationRoutes(services).find
+        return find_route(services)
 
     def threads() -> FindRoute:
-        from app_server.apis.v2.routes import ThreadRoutes  # noqa: PLC0415 - only for clients that speak it
+        from app_server.apis.v2.routes import find_route  # noqa: PLC0415 - only for clients that speak it
 
-        return ThreadRoutes(services).find
+        return find_route(services)
 
     if early is not None:
         services.handshake.accept_capabilities(early.name, early.version, early.capabilities)

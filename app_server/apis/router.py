@@ -8,7 +8,7 @@ kept in order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from protocol.base import WireModel
 from protocol.jsonrpc import Request
 from protocol.names import INITIALIZE
 from protocol.structs import Json, Written
-from protocol.table import AnyClientRequest, ClientRequest
+from protocol.table import AnyClientRequest, ClientRequest, by_method
 from protocol.validation import describe_validation_error, unknown_method
 
 R_co = TypeVar("R_co", bound=Written, covariant=True)
@@ -63,6 +63,22 @@ def route(
 
 FindRoute = Callable[[str], Route | None]
 """Finds the route of a method in one API."""
+
+
+class RouteFamilies:
+    """The routes of one API on one connection. Those of a family of methods are made with its first method."""
+
+    def __init__(self, family: Callable[[str], str | None], make: Callable[[str], Iterable[Route]]) -> None:
+        self._family, self._make = family, make
+        self._made: dict[str, Mapping[str, Route]] = {}
+
+    def find(self, method: str) -> Route | None:
+        name = self._family(method)
+        if name is None:
+            return None
+        if name not in self._made:
+            self._made[name] = by_method(self._make(name))
+        return self._made[name].get(method)
 
 
 class MethodRouter:

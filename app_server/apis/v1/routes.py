@@ -10,9 +10,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
-from app_server.apis.router import Route
+from app_server.apis.router import FindRoute, Route, RouteFamilies
 from app_server.apis.services import ServerServices
-from protocol.table import by_method
 
 FAMILIES: Final = {
     "addConversationListener": "conversations",
@@ -58,17 +57,6 @@ def load(name: str) -> Callable[[ServerServices], tuple[Route, ...]]:
     return make
 
 
-class ConversationRoutes:
-    """The routes of one connection."""
-
-    def __init__(self, services: ServerServices) -> None:
-        self._services = services
-        self._families: dict[str, dict[str, Route]] = {}
-
-    def find(self, method: str) -> Route | None:
-        name = FAMILIES.get(method)
-        if name is None:
-            return None
-        if name not in self._families:
-            self._families[name] = {**by_method(load(name)(self._services))}
-        return self._families[name].get(method)
+def find_route(services: ServerServices) -> FindRoute:
+    """Return what finds the routes of one connection."""
+    return RouteFamilies(FAMILIES.get, lambda name: load(name)(services)).find

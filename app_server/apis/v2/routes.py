@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from app_server.apis.router import HandlerResult, Route
+from app_server.apis.router import FindRoute, HandlerResult, Route, RouteFamilies
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.services import ConfigWarnings, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.core.lazy import Lazy
@@ -16,7 +16,6 @@ from app_server.identity import ClientProfile
 from app_server.rpc.errors import invalid_request
 from protocol.base import WireModel
 from protocol.structs import Json, Written
-from protocol.table import by_method
 from protocol.v2.fields import experimental_fields_in_use
 from protocol.v2.settings import GranularAskForApproval
 
@@ -89,40 +88,29 @@ def load(name: str) -> Callable[[ThreadServices], tuple[Route, ...]]:
     return make
 
 
-class ThreadRoutes:
-    """The routes of one connection."""
+def find_route(services: ServerServices) -> FindRoute:
+    """Return what finds the routes of one connection, whose client speaks this API from now on: tell it what is wrong
+    with the settings.
+    """
+    client = services.handshake.client
+    client.elicitation = True  # clients of this API answer questions of MCP servers
+    notifier = ThreadNotifier(services.outgoing, client, services.machine.wall_clock)
+    warnings = ConfigWarnings(notifier)
 
-    def __init__(self, services: ServerServices) -> None:
-        """Tell the client what is wrong with the settings: it speaks this API from now on."""
-        client = services.handshake.client
-        client.elicitation = True  # clients of this API answer questions of MCP servers
-        notifier = ThreadNotifier(services.outgoing, client, services.machine.wall_clock)
-        warnings = ConfigWarnings(notifier)
+    def load_once() -> SentOnce:
+        from app_server.apis.v2.news import SentOnce  # noqa: PLC0415 - with threads, or the account
 
-        def load_once() -> SentOnce:
-            from app_server.apis.v2.news import SentOnce  # noqa: PLC0415 - with threads, or the account
+        return SentOnce(warned=warnings.sent)
 
-            return SentOnce(warned=warnings.sent)
+    def load_threads() -> ThreadContext:
+        from app_server.apis.v2.handlers.threads import thread_context  # noqa: PLC0415 - with the first thread
 
-        def load_threads() -> ThreadContext:
-            from app_server.apis.v2.handlers.threads import thread_context  # noqa: PLC0415 - with the first thread
+        return thread_context(services, notifier, once.get())
 
-            return thread_context(services, notifier, once.get())
-
-        once = Lazy(load_once)
-        self._services = ThreadServices(services, notifier, once, Lazy(load_threads))
-        self._families: dict[str, dict[str, Route]] = {}
-        warnings.send(services.config)
-
-    def find(self, method: str) -> Route | None:
-        name = family(method)
-        if name is None:
-            return None
-        if name not in self._families:
-            client = self._services.server.handshake.client
-            rows = (gated(route, client) for route in load(name)(self._services))
-            self._families[name] = {**by_method(rows)}
-        return self._families[name].get(method)
+    once = Lazy(load_once)
+    own = ThreadServices(services, notifier, once, Lazy(load_threads))
+    warnings.send(services.config)
+    return RouteFamilies(family, lambda name: (gated(route, client) for route in load(name)(own))).find
 
 
 def gated(route: Route, client: ClientProfile) -> Route:

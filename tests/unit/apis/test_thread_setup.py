@@ -11,7 +11,7 @@ import pytest
 
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ProviderModels
-from app_server.apis.v1.routes import ConversationRoutes
+from app_server.apis.v1.routes import find_route
 from app_server.apis.v2.handlers import account, configuration, models, skills
 from app_server.apis.v2.handlers.models import ModelContext
 from app_server.apis.v2.news import AccountLimits, SentOnce
@@ -257,9 +257,9 @@ async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     shared = ThreadServices(services, cast("Any", None), Lazy(SentOnce), cast("Any", None))
     families = (account, configuration, models, skills)
     own = by_method(each for family in families for each in family.routes(shared))
-    others = ConversationRoutes(cast("Any", Anything()))
+    others = find_route(cast("Any", Anything()))
     client = ClientProfile(initialized=True, experimental_api=True)
-    router = MethodRouter(lambda: others.find, lambda: own.get, (), client)
+    router = MethodRouter(lambda: others, lambda: own.get, (), client)
     for method in own:
         if method.endswith(("/list", "/installed", "/readiness")) or method == "config/read":
             reply = await router.call(Request(1, method))
