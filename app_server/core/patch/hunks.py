@@ -12,6 +12,7 @@ line that it replaces, else of its neighbour, and always has one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from app_server.core.patch.parse import Hunk, HunkLine, PatchError
 from protocol.light_dataclasses import dataclass
@@ -84,8 +85,7 @@ def _index(lines: list[str], wanted: list[str], first: int, last: int) -> int | 
 BOM = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     text: str
     end: str
     """"\\n", "\\r\\n", or "" for a last line without a line end."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app_server.core.errors import CoreError
 from protocol.light_dataclasses import dataclass
@@ -54,8 +54,7 @@ HEREDOC_STARTS = ("<<EOF", "<<'EOF'", '<<"EOF"')
 Mark = Literal[" ", "-", "+"]
 
 
-@dataclass(frozen=True, slots=True)
-class HunkLine:
+class HunkLine(NamedTuple):
     mark: Mark
     text: str
 
