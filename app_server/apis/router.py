@@ -44,19 +44,29 @@ class Route(Struct, frozen=True):
     """Create it with `route`, whose signature relates the types."""
 
     row: AnyClientRequest
-    handle: Callable[[Json], Awaitable[Written | HandlerResult[Written]]]
+    handle: Callable[[Json], Awaitable[RpcReply]]
     """Takes parameters as `row.parse` returns them."""
 
     @property
     def method(self) -> str:
         return self.row.method
 
+    def lane(self, params: Json) -> str | None:
+        """The id of the conversation whose requests are served in order with this one; each API names the parameter."""
+        if self.row.ordered_by is None or not isinstance(params, dict):
+            return None
+        id = params.get(self.row.ordered_by)
+        return id.lower() if isinstance(id, str) else None
+
 
 def route(
     row: ClientRequest[P, R], handler: Callable[[C, P], Awaitable[R | HandlerResult[R]]], context: C
 ) -> Route:
-    async def handle(params: P) -> Written | HandlerResult[Written]:
-        return await handler(context, params)
+    async def handle(params: P) -> RpcReply:
+        handled = await handler(context, params)
+        if isinstance(handled, HandlerResult):
+            return RpcReply(handled.result.to_json(), handled.after_response)
+        return RpcReply(handled.to_json())
 
     return Route(row, handle)
 
@@ -99,12 +109,8 @@ class MethodRouter:
         self._client = client
 
     def lane(self, request: Request) -> str | None:
-        """The id of the conversation whose requests are served in order with this one; each API names the parameter."""
         route = self._route(request.method)
-        if route is None or route.row.ordered_by is None or not isinstance(request.params, dict):
-            return None
-        id = request.params.get(route.row.ordered_by)
-        return id.lower() if isinstance(id, str) else None
+        return None if route is None else route.lane(request.params)
 
     async def call(self, request: Request) -> RpcReply:
         route = self._route(request.method)
@@ -118,10 +124,7 @@ class MethodRouter:
             raise invalid_request(
                 f"{request.method} requires experimentalApi capability", "experimental_api_required"
             )
-        handled = await route.handle(params)
-        if isinstance(handled, HandlerResult):
-            return RpcReply(handled.result.to_json(), handled.after_response)
-        return RpcReply(handled.to_json())
+        return await route.handle(params)
 
     def _route(self, method: str) -> Route | None:
         threads = "/" in method or (method in self._in_both and self._client.names_capabilities)

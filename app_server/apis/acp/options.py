@@ -29,7 +29,7 @@ from protocol.policy import (
     WorkspaceWrite,
     with_roots,
 )
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 if TYPE_CHECKING:
     from protocol.rollout import TurnContextItem
@@ -137,6 +137,10 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return replace(self, models=tuple(dict.fromkeys((*self.models, *models))))
 
     # --- shapes for clients
+    def shown(self) -> dict[str, Json]:
+        """Return the fields of the answers that open a session."""
+        return {"modes": self.modes(), "config_options": self.config_options()}
+
     def modes(self) -> SessionModeState:
         """Return the modes for clients that know nothing of options."""
         modes = tuple(SessionMode(id=id, name=name, description=about) for id, name, about in self._modes())

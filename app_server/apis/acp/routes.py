@@ -7,7 +7,9 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Final
 
 import anyio
 from msgspec import Struct
@@ -21,10 +23,10 @@ from app_server.apis.acp.errors import (
     unknown_method,
 )
 from app_server.apis.acp.handlers import prompts, sessions
-from app_server.apis.acp.handlers.sessions import LoginContext, accept
+from app_server.apis.acp.handlers.sessions import AcpServices
 from app_server.apis.acp.session import Sessions
 from app_server.apis.errors import initialize_of_another_protocol
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import FindRoute, Route, RouteFamilies, route
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
@@ -34,8 +36,14 @@ from protocol.acp.session import NEW_SESSION
 from protocol.jsonrpc import Request, RequestId
 from protocol.names import INITIALIZE
 from protocol.structs import Json
-from protocol.table import by_method
 from protocol.validation import describe_validation_error
+
+PROMPTS: Final = "prompts"
+BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)
+"""The methods of a first prompt."""
+
+OTHERS: Final = Lazy(lambda: import_module("app_server.apis.acp.handlers.requests").routes)
+"""Makes the routes of all others; loaded with the first of them."""
 
 
 class RunningRequest(Struct, frozen=True):
@@ -48,22 +56,19 @@ class AcpRouter:
     """Serves one connection."""
 
     def __init__(
-        self, routes: AcpRoutes, initialized: Callable[[], bool], cancel: Callable[[str], None]
+        self, find: FindRoute, initialized: Callable[[], bool], cancel: Callable[[str], None]
     ) -> None:
         """`cancel` ends the turn that runs in a session."""
-        self._routes = routes
+        self._find = find
         self._initialized, self._cancel = initialized, cancel
         self._running: dict[RequestId, RunningRequest] = {}
 
     def lane(self, request: Request) -> str | None:
-        route = self._routes.find(request.method)
-        if route is None or route.row.ordered_by is None or not isinstance(request.params, dict):
-            return None
-        id = request.params.get(route.row.ordered_by)
-        return id.lower() if isinstance(id, str) else None
+        route = self._find(request.method)
+        return None if route is None else route.lane(request.params)
 
     async def call(self, request: Request) -> RpcReply:
-        route = self._routes.find(request.method)
+        route = self._find(request.method)
         if route is None:
             raise unknown_method(request.method)
         params = _parse(route, request.params)
@@ -74,10 +79,7 @@ class AcpRouter:
         self._running[request.id] = running
         try:
             with running.scope:
-                handled = await route.handle(params)
-                if isinstance(handled, HandlerResult):
-                    return RpcReply(handled.result.to_json(), handled.after_response)
-                return RpcReply(handled.to_json())
+                return await route.handle(params)
         finally:
             if self._running.get(request.id) is running:
                 del self._running[request.id]
@@ -119,49 +121,25 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
     opened = Sessions(
         services.conversations, services.outgoing, services.background, machine.monotonic, machine.new_id
     )
-    login = LoginContext(services.config, services.accounts, opened, services.handshake)
+    used = AcpServices(services, opened)
     if early is not None:
-        accept(login, early)
+        used.accept(early)
 
     def cancel(session_id: str) -> None:
         session = opened.find(session_id)
         if session is not None:
             session.turns.cancel()
 
-    client = services.handshake.client
-    return AcpRouter(AcpRoutes(services, opened, login), lambda: client.initialized, cancel)
-
-
-class AcpRoutes:
-    """The routes of one connection: those of a first prompt at once, the others with the first that is asked for."""
-
-    def __init__(self, services: ServerServices, opened: Sessions, login: LoginContext) -> None:
-        opening = sessions.SessionContext(
-            services.config,
-            services.conversations,
-            opened,
-            services.outgoing,
-            login,
-            services.engine,
-            services.host,
-        )
-        prompting = prompts.PromptContext(opened, services.accounts, services.host)
-
-        def load_others() -> Mapping[str, Route]:
-            from app_server.apis.acp.handlers import requests  # noqa: PLC0415  seldom before a turn
-
-            context = requests.SessionRequests(opening, services.stored.get())
-            return by_method((*requests.login_routes(login), *requests.session_routes(context)))
-
-        self._first = by_method(
-            (
-                route(NEW_SESSION, sessions.new_session, opening),
-                route(PROMPT, prompts.prompt, prompting),
-                route(STEERING, prompts.steering, prompting),
+    def make(family: str) -> Iterable[Route]:
+        if family == PROMPTS:
+            return (
+                route(NEW_SESSION, sessions.new_session, used),
+                route(PROMPT, prompts.prompt, used),
+                route(STEERING, prompts.steering, used),
             )
-        )
-        self._others = Lazy(load_others)
+        routes: Iterable[Route] = OTHERS.get()(used)
+        return routes
 
-    def find(self, method: str) -> Route | None:
-        """Return what serves a method, if there is such a method."""
-        return self._first.get(method) or self._others.get().get(method)
+    families = RouteFamilies(lambda method: PROMPTS if method in BEFORE_TURNS else "others", make)
+    client = services.handshake.client
+    return AcpRouter(families.find, lambda: client.initialized, cancel)

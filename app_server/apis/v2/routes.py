@@ -8,14 +8,15 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from app_server.apis.router import FindRoute, HandlerResult, Route, RouteFamilies
+from app_server.apis.router import FindRoute, Route, RouteFamilies
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.services import ConfigWarnings, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
+from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import invalid_request
 from protocol.base import WireModel
-from protocol.structs import Json, Written
+from protocol.structs import Json
 from protocol.v2.fields import experimental_fields_in_use
 from protocol.v2.settings import GranularAskForApproval
 
@@ -116,7 +117,7 @@ def find_route(services: ServerServices) -> FindRoute:
 def gated(route: Route, client: ClientProfile) -> Route:
     """Return the route, closed to parameters that this client has not opted in to."""
 
-    async def handle(params: Json) -> Written | HandlerResult[Written]:
+    async def handle(params: Json) -> RpcReply:
         needed = None if client.experimental_api else needed_capability(route.method, params)
         if needed is not None:
             raise invalid_request(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import anyio
-from msgspec import Struct
 
 from app_server.apis.acp.commands import (
     INIT_PROMPT,
@@ -14,13 +13,12 @@ from app_server.apis.acp.commands import (
     review_request,
 )
 from app_server.apis.acp.errors import invalid_params
+from app_server.apis.acp.handlers.sessions import AcpServices
 from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_inputs, first_text
-from app_server.apis.acp.session import AcpSession, Sessions
+from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
-from app_server.core.auth.accounts import Accounts
 from app_server.core.errors import CoreError
-from app_server.core.host import Host
 from app_server.core.session.commands import Command, Compact, ListTools, Review, Undo
 from app_server.core.turn.items import UserWords
 from protocol.acp.prompt import (
@@ -74,27 +72,21 @@ def servers_text(answer: McpListToolsResponseEvent) -> str:
 MOST_CHARACTERS = 16 * 1024 * 1024
 
 
-class PromptContext(Struct, frozen=True):
-    sessions: Sessions
-    accounts: Accounts
-    host: Host
-
-
-async def prompt(context: PromptContext, params: PromptRequest) -> PromptResponse:
-    session = context.sessions.get(params.session_id)
+async def prompt(services: AcpServices, params: PromptRequest) -> PromptResponse:
+    session = services.sessions.get(params.session_id)
     if not params.prompt:
         raise invalid_params("prompt is empty", "prompt")
     with session.turns.prompting() as ticket:
         try:
-            return PromptResponse(stop_reason=await _served(context, session, ticket, params))
+            return PromptResponse(stop_reason=await _served(services, session, ticket, params))
         except CoreError:
             if not session.live.session.ended.is_set():
                 raise
             return PromptResponse(stop_reason=StopReason.CANCELLED)  # closed while the words were prepared
 
 
-async def steering(context: PromptContext, params: SteeringRequest) -> SteeringResponse:
-    session = context.sessions.get(params.session_id)
+async def steering(services: AcpServices, params: SteeringRequest) -> SteeringResponse:
+    session = services.sessions.get(params.session_id)
     async with session.turns.order:
         words = await _words(session, params.prompt)
         joined = session.turns.steer(words)
@@ -116,12 +108,12 @@ def _blocks(
 
 
 async def _served(
-    context: PromptContext, session: AcpSession, ticket: Ticket, params: PromptRequest
+    services: AcpServices, session: AcpSession, ticket: Ticket, params: PromptRequest
 ) -> StopReason:
     text = first_text(params.prompt)
     async with session.turns.order:
         if text is not None and text.lstrip().startswith("/"):
-            await _read_prompts(context, session)
+            await _read_prompts(services, session)
         command = None if text is None else session.commands.find(text)
         if not isinstance(command, BuiltinCommand) or command.name is Builtin.INIT:
             words = await _words(session, _blocks(command, params.prompt))
@@ -129,13 +121,13 @@ async def _served(
             turn = await session.turns.submit(ticket, words)
             command = None
     if isinstance(command, BuiltinCommand):
-        return await _builtin(context, session, ticket, command)
+        return await _builtin(services, session, ticket, command)
     return await session.turns.stop_reason(turn)
 
 
-async def _read_prompts(context: PromptContext, session: AcpSession) -> None:
+async def _read_prompts(services: AcpServices, session: AcpSession) -> None:
     """Read the user's prompts, which may have changed since the session began."""
-    prompts = await context.host.prompts()
+    prompts = await services.server.host.prompts()
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
         session.send("available_commands_update", availableCommands=session.commands.shown())
@@ -153,7 +145,7 @@ async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> UserW
 
 
 async def _builtin(
-    context: PromptContext, session: AcpSession, ticket: Ticket, command: BuiltinCommand
+    services: AcpServices, session: AcpSession, ticket: Ticket, command: BuiltinCommand
 ) -> StopReason:
     match command.name:
         case Builtin.COMPACT:
@@ -172,7 +164,7 @@ async def _builtin(
         case Builtin.MCP:
             await _list_servers(session, ticket)
         case Builtin.LOGOUT:
-            gone = await context.accounts.logout()
+            gone = await services.server.accounts.logout()
             session.send_message("Logged out." if gone else "There was no stored login.")
         case Builtin.INIT:
             raise AssertionError("a prompt for the model")

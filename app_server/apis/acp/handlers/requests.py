@@ -7,32 +7,22 @@ from __future__ import annotations
 import os.path
 import webbrowser
 from datetime import UTC, datetime
-from pathlib import Path
 
 import anyio
-import msgspec
-from msgspec import Struct
 
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields
 from app_server.apis.acp.errors import invalid_params, login_needed, session_not_found
-from app_server.apis.acp.handlers.sessions import (
-    LoginContext,
-    SessionContext,
-    accept,
-    follow,
-    open_session,
-    planned,
-)
+from app_server.apis.acp.handlers.sessions import AcpServices, follow, open_session, planned
 from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.router import HandlerResult, Route, route
+from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
-from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.stored_items import StoredItems
 from app_server.core.threads import run_in_thread
 from protocol.acp.requests import (
@@ -68,8 +58,7 @@ from protocol.acp.requests import (
     SetSessionModeRequest,
     SetSessionModeResponse,
 )
-from protocol.ids import ConversationId, SessionOrigin, parse_conversation_id
-from protocol.rollout import TurnContextItem
+from protocol.ids import SessionOrigin, parse_conversation_id
 
 
 async def open_browser(url: str) -> bool:
@@ -77,74 +66,46 @@ async def open_browser(url: str) -> bool:
     return await run_in_thread(webbrowser.open, url, abandon_on_cancel=True)
 
 
-async def initialize(context: LoginContext, params: AgentInitializeRequest) -> AgentInitializeResponse:
-    accept(context, params.model_extra or {})
-    return AgentInitializeResponse.model_validate(initialize_fields(context.methods()))
+async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:
+    services.accept(params.model_extra or {})
+    return AgentInitializeResponse.model_validate(initialize_fields(services.auth_methods()))
 
 
-async def authenticate(context: LoginContext, params: AuthenticateRequest) -> AuthenticateResponse:
+async def authenticate(services: AcpServices, params: AuthenticateRequest) -> AuthenticateResponse:
     """Answer once the login is done; at once where nothing is missing."""
-    offered = [method["id"] for method in auth_methods(context.config.environment, needs_login=True)]
+    offered = [method["id"] for method in auth_methods(services.server.config.environment, needs_login=True)]
     if params.method_id not in offered:
         raise invalid_params(f"unknown method of authentication: {params.method_id[:100]}", "methodId")
-    if not await context.lacks_login():
+    if not await services.lacks_login():
         return AuthenticateResponse()
     if params.method_id == API_KEY:
         raise login_needed("There is no CODEX_API_KEY and no OPENAI_API_KEY in the server's environment")
-    await _browser_login(context)
+    await _browser_login(services.server.accounts)
     return AuthenticateResponse()
 
 
-async def logout(context: LoginContext, params: LogoutRequest) -> LogoutResponse:
-    await context.accounts.logout()
+async def logout(services: AcpServices, params: LogoutRequest) -> LogoutResponse:
+    await services.server.accounts.logout()
     return LogoutResponse()
 
 
-class _Outcome(Struct):
-    came: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    value: LoginOutcome | None = None
+async def _browser_login(accounts: Accounts) -> None:
+    came, outcomes = anyio.Event(), list[LoginOutcome]()
 
-    def take(self, outcome: LoginOutcome) -> None:
-        self.value = outcome
-        self.came.set()
+    def take(outcome: LoginOutcome) -> None:
+        outcomes.append(outcome)
+        came.set()
 
-
-async def _browser_login(context: LoginContext) -> None:
-    login, outcome = await context.accounts.open_login(), _Outcome()
-    context.accounts.await_in_background(login, outcome.take)
+    login = await accounts.open_login()
+    accounts.await_in_background(login, take)
     try:
         if not await open_browser(login.flow.auth_url):
             raise login_needed("No browser could be opened; log in with an API key")
-        await outcome.came.wait()
+        await came.wait()
     finally:
-        context.accounts.cancel(login.id)
-    if outcome.value is None or not outcome.value.success:
-        reason = outcome.value.error if outcome.value else None
-        raise login_needed(f"The login failed: {reason or 'it was not finished'}")
-
-
-def login_routes(login: LoginContext) -> tuple[Route, ...]:
-    """Return the routes of the handshake and of logins."""
-    return (
-        route(INITIALIZE, initialize, login),
-        route(AUTHENTICATE, authenticate, login),
-        route(LOGOUT, logout, login),
-    )
-
-
-class StoredSession(Struct, frozen=True):
-    stored: StoredItems
-    title: str
-    """The name that the user gave it, else its first words."""
-    settings: TurnContextItem | None
-    """None: no turn was stored."""
-
-
-class SessionRequests(Struct, frozen=True):
-    """What these handlers use."""
-
-    opening: SessionContext
-    stored: StoredConversations
+        accounts.cancel(login.id)
+    if not outcomes[0].success:
+        raise login_needed(f"The login failed: {outcomes[0].error or 'it was not finished'}")
 
 
 AT_ONCE = 64
@@ -152,51 +113,47 @@ AT_ONCE = 64
 
 
 async def load_session(
-    context: SessionRequests, params: LoadSessionRequest
+    services: AcpServices, params: LoadSessionRequest
 ) -> HandlerResult[LoadSessionResponse]:
     """Go on with a stored session. The replay comes before the response."""
-    session, stored = await _reopen(context, params)
-    lines = replayed(stored.stored, session.id, context.opening.sessions.client)
+    session, stored = await _reopen(services, params)
+    outgoing = services.server.outgoing
     try:
-        for number, line in enumerate(lines, 1):
-            context.opening.outgoing.send(line)
+        for number, line in enumerate(replayed(stored, session.id, services.sessions.client), 1):
+            outgoing.send(line)
             if number % AT_ONCE == 0:
-                await context.opening.outgoing.wait_for_capacity()
+                await outgoing.wait_for_capacity()
     except anyio.get_cancelled_exc_class():  # the client does not want it any more
-        context.opening.sessions.background.start_soon(_end, session, name=f"end session {session.id}")
+        services.server.background.start_soon(_end, session, name=f"end session {session.id}")
         raise
     if session.title is not None:
         session.send("session_info_update", title=session.title)
-    options = session.options
-    response = LoadSessionResponse(modes=options.modes(), config_options=options.config_options())
-    return HandlerResult(response, lambda: follow(context.opening, session))
+    return HandlerResult(LoadSessionResponse(**session.options.shown()), lambda: follow(services, session))
 
 
 async def resume_session(
-    context: SessionRequests, params: ResumeSessionRequest
+    services: AcpServices, params: ResumeSessionRequest
 ) -> HandlerResult[ResumeSessionResponse]:
-    session, _ = await _reopen(context, params)
-    options = session.options
-    response = ResumeSessionResponse(modes=options.modes(), config_options=options.config_options())
-    return HandlerResult(response, lambda: follow(context.opening, session))
+    session, _ = await _reopen(services, params)
+    return HandlerResult(ResumeSessionResponse(**session.options.shown()), lambda: follow(services, session))
 
 
-async def close_session(context: SessionRequests, params: CloseSessionRequest) -> CloseSessionResponse:
+async def close_session(services: AcpServices, params: CloseSessionRequest) -> CloseSessionResponse:
     """End a session. The turn that runs is cancelled; its prompt is answered before this request."""
-    session = context.opening.sessions.get(params.session_id)
+    session = services.sessions.get(params.session_id)
     await _end(session)
     return CloseSessionResponse()
 
 
-async def delete_session(context: SessionRequests, params: DeleteSessionRequest) -> DeleteSessionResponse:
+async def delete_session(services: AcpServices, params: DeleteSessionRequest) -> DeleteSessionResponse:
     """Move a session to the archive, from where it can be brought back. One that is not there is deleted already."""
     id = parse_conversation_id(params.session_id)
     if id is None:
         raise session_not_found(params.session_id)
-    session = context.opening.sessions.find(id)
+    session = services.sessions.find(id)
     if session is not None:
         await _end(session)
-    stored = context.stored
+    stored = services.server.stored.get()
     try:
         await stored.archive(id, await stored.find(id, archived=False))
     except RolloutNotFound:
@@ -205,33 +162,28 @@ async def delete_session(context: SessionRequests, params: DeleteSessionRequest)
 
 
 async def _reopen(
-    context: SessionRequests, params: LoadSessionRequest | ResumeSessionRequest
-) -> tuple[AcpSession, StoredSession]:
+    services: AcpServices, params: LoadSessionRequest | ResumeSessionRequest
+) -> tuple[AcpSession, StoredItems]:
+    """Open a stored session, and read what a client is shown of it. Raises RpcError and RolloutUnreadable."""
     id = parse_conversation_id(params.session_id)
     if id is None:
         raise session_not_found(params.session_id)
+    conversations = services.server.stored.get()
     try:
-        path = await context.stored.find(id, archived=False)
+        path = await conversations.find(id, archived=False)
     except RolloutNotFound:
         raise session_not_found(id) from None
-    await context.opening.login.require()
-    before = context.opening.sessions.find(id)
+    await services.require_login()
+    before = services.sessions.find(id)
     if before is not None:
         await _end(before)
-    stored = await _read(context.stored, path, id)
-    plan = planned(context.opening.config, params, stored.settings)
-    session = await open_session(context.opening, plan, StoredRollout(path), stored.stored.ids)
-    if stored.title:
-        session.title_from(stored.title)
+    stored, summary = await conversations.items(path, id), await conversations.summary(path, "")
+    settings = await run_in_thread(conversations.last_settings, path)
+    plan = planned(services.server.config, params, settings)
+    session = await open_session(services, plan, StoredRollout(path), stored.ids)
+    if title := summary.name or summary.preview:
+        session.title_from(title)
     return session, stored
-
-
-async def _read(stored: StoredConversations, path: Path, id: ConversationId) -> StoredSession:
-    """Read what a client is shown of a session. Raises RolloutUnreadable."""
-    items, summary = await stored.items(path, id), await stored.summary(path, "")
-    return StoredSession(
-        items, summary.name or summary.preview, await run_in_thread(stored.last_settings, path)
-    )
 
 
 async def _end(session: AcpSession) -> None:
@@ -244,7 +196,7 @@ SOURCES = frozenset(SessionOrigin)
 """A part of another session, as the one of a sub-agent, is none of its own."""
 
 
-async def list_sessions(context: SessionRequests, params: ListSessionsRequest) -> ListSessionsResponse:
+async def list_sessions(services: AcpServices, params: ListSessionsRequest) -> ListSessionsResponse:
     request = ListRequest(
         filter=ThreadFilter(
             sources=SOURCES,
@@ -256,7 +208,7 @@ async def list_sessions(context: SessionRequests, params: ListSessionsRequest) -
         cursor=params.cursor,
     )
     try:
-        page = await context.stored.list(request)
+        page = await services.server.stored.get().list(request)
     except InvalidCursor as error:
         raise invalid_params(str(error), "cursor") from None
     return ListSessionsResponse(
@@ -274,8 +226,8 @@ def _info(summary: ThreadSummary) -> SessionInfo:
     )
 
 
-async def set_mode(context: SessionRequests, params: SetSessionModeRequest) -> SetSessionModeResponse:
-    session = context.opening.sessions.get(params.session_id)
+async def set_mode(services: AcpServices, params: SetSessionModeRequest) -> SetSessionModeResponse:
+    session = services.sessions.get(params.session_id)
     try:
         session.choose(session.options.with_mode(params.mode_id))
     except UnknownChoice as error:
@@ -284,9 +236,9 @@ async def set_mode(context: SessionRequests, params: SetSessionModeRequest) -> S
 
 
 async def set_config_option(
-    context: SessionRequests, params: SetSessionConfigOptionRequest
+    services: AcpServices, params: SetSessionConfigOptionRequest
 ) -> SetSessionConfigOptionResponse:
-    session = context.opening.sessions.get(params.session_id)
+    session = services.sessions.get(params.session_id)
     try:
         session.choose(session.options.with_option(params.config_id, params.value))
     except UnknownChoice as error:
@@ -294,14 +246,17 @@ async def set_config_option(
     return SetSessionConfigOptionResponse(config_options=session.options.config_options())
 
 
-def session_routes(context: SessionRequests) -> tuple[Route, ...]:
+def routes(services: AcpServices) -> tuple[Route, ...]:
     """Return the routes of these requests."""
     return (
-        route(LOAD_SESSION, load_session, context),
-        route(RESUME_SESSION, resume_session, context),
-        route(LIST_SESSIONS, list_sessions, context),
-        route(CLOSE_SESSION, close_session, context),
-        route(DELETE_SESSION, delete_session, context),
-        route(SET_MODE, set_mode, context),
-        route(SET_CONFIG_OPTION, set_config_option, context),
+        route(INITIALIZE, initialize, services),
+        route(AUTHENTICATE, authenticate, services),
+        route(LOGOUT, logout, services),
+        route(LOAD_SESSION, load_session, services),
+        route(RESUME_SESSION, resume_session, services),
+        route(LIST_SESSIONS, list_sessions, services),
+        route(CLOSE_SESSION, close_session, services),
+        route(DELETE_SESSION, delete_session, services),
+        route(SET_MODE, set_mode, services),
+        route(SET_CONFIG_OPTION, set_config_option, services),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -21,13 +21,11 @@ from app_server.apis.acp.options import (
 )
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.router import HandlerResult
-from app_server.apis.services import Handshake, ProviderModels
-from app_server.conversations.manager import ConversationManager, operation_numbers
-from app_server.core.auth.accounts import Accounts
+from app_server.apis.services import ServerServices
+from app_server.conversations.manager import operation_numbers
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
-from app_server.core.host import Host
 from app_server.core.opening import NewConversation, Origin
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.outgoing import Outgoing
@@ -39,36 +37,35 @@ from protocol.structs import Json, replace
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 
 
-class LoginContext(Struct, frozen=True):
-    config: UserSettings
-    accounts: Accounts
-    sessions: Sessions
-    handshake: Handshake
+class AcpServices(Struct, frozen=True):
+    """What the handlers of this protocol use."""
 
-    async def require(self) -> None:
+    server: ServerServices
+    sessions: Sessions
+
+    async def require_login(self) -> None:
         """Require a login. Raises RpcError where the configured provider needs one and there is none."""
         if await self.lacks_login():
             raise login_needed(LOGIN_NEEDED)
 
     async def lacks_login(self) -> bool:
         """Return whether the configured provider needs a login and there is none."""
-        status = await self.accounts.status()
+        status = await self.server.accounts.status()
         return status.requires_openai_auth and status.method is None
 
-    def methods(self) -> list[Json]:
+    def auth_methods(self) -> list[Json]:
         """Return the ways to log in that the client is offered."""
         try:
-            needs_login = self.accounts.needs_login()
+            needs_login = self.server.accounts.needs_login()
         except ConfigError:
             needs_login = False  # a session says what is wrong with the settings
-        return auth_methods(self.config.environment, needs_login=needs_login)
+        return auth_methods(self.server.config.environment, needs_login=needs_login)
 
-
-def accept(context: LoginContext, params: Mapping[str, Json]) -> None:
-    """Adopt what the client announced. Raises RpcError where it has done so before."""
-    client = parse_client(params)
-    context.handshake.accept(client.name, client.version, elicitation=client.forms)
-    context.sessions.client = client
+    def accept(self, params: Mapping[str, Json]) -> None:
+        """Adopt what the client announced. Raises RpcError where it has done so before."""
+        client = parse_client(params)
+        self.server.handshake.accept(client.name, client.version, elicitation=client.forms)
+        self.sessions.client = client
 
 
 class ClientEditor(Struct, frozen=True):
@@ -101,31 +98,15 @@ NO_SERVERS = (
 )
 
 
-class SessionContext(Struct, frozen=True):
-    config: UserSettings
-    conversations: ConversationManager
-    sessions: Sessions
-    outgoing: Outgoing
-    login: LoginContext
-    models: ProviderModels
-    host: Host
-    operation_ids: Callable[[], Callable[[], str]] = operation_numbers
-
-
-async def new_session(
-    context: SessionContext, params: NewSessionRequest
-) -> HandlerResult[NewSessionResponse]:
+async def new_session(services: AcpServices, params: NewSessionRequest) -> HandlerResult[NewSessionResponse]:
     """Open a session in a folder."""
-    plan = planned(context.config, params)
+    plan = planned(services.server.config, params)
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
-    await context.login.require()
-    session = await open_session(context, plan, NewConversation(), ItemIds())
-    options = session.options
-    response = NewSessionResponse(
-        session_id=session.id, modes=options.modes(), config_options=options.config_options()
-    )
-    return HandlerResult(response, lambda: follow(context, session))
+    await services.require_login()
+    session = await open_session(services, plan, NewConversation(), ItemIds())
+    response = NewSessionResponse(session_id=session.id, **session.options.shown())
+    return HandlerResult(response, lambda: follow(services, session))
 
 
 def planned(
@@ -145,34 +126,32 @@ def planned(
     return replace(plan, config=replace(plan.config, mcp_servers=servers))
 
 
-async def open_session(
-    context: SessionContext, plan: SessionPlan, origin: Origin, ids: ItemIds
-) -> AcpSession:
+async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
     """Open a session, of which the client is told nothing yet. `ids`: those that its stored items have."""
-    prompts = await context.host.prompts()
-    live, _ = await context.conversations.open(plan.config, origin, context.operation_ids())
-    session = context.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
-    client = context.sessions.client
+    prompts = await services.server.host.prompts()
+    live, _ = await services.server.conversations.open(plan.config, origin, operation_numbers())
+    session = services.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
+    client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
-        live.session.use_editor(ClientEditor(live.id, context.outgoing))
+        live.session.use_editor(ClientEditor(live.id, services.server.outgoing))
     if plan.config.provider.id in LOCAL_PROVIDERS:
         session.lists_models = plan.config
     session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))
     return session
 
 
-async def follow(context: SessionContext, session: AcpSession) -> None:
+async def follow(services: AcpServices, session: AcpSession) -> None:
     """Tell the client what happens in a session whose id it knows."""
     session.send("available_commands_update", availableCommands=session.commands.shown())
-    context.sessions.follow(session)
+    services.sessions.follow(session)
     if session.lists_models is not None:
-        context.sessions.background.start_soon(_offer_models, context, session, session.lists_models)
+        services.sessions.background.start_soon(_offer_models, services, session, session.lists_models)
 
 
-async def _offer_models(context: SessionContext, session: AcpSession, config: Config) -> None:
+async def _offer_models(services: AcpServices, session: AcpSession, config: Config) -> None:
     """Ask a server of models on the user's machine which it has; nobody waits for it."""
     try:
-        names = await context.models.names(config)
+        names = await services.server.engine.names(config)
         session.choose(session.options.with_models(names))
     except CoreError:
         pass  # the server of models does not answer, or the session has ended
