@@ -290,6 +290,30 @@ KnownItem = (
     | GhostSnapshot
 )
 
+CallItem = FunctionCall | CustomToolCall | LocalShellCall
+OutputItem = FunctionCallOutput | CustomToolCallOutput
+
+
+def call_key(call: CallItem) -> tuple[bool, str]:
+    """Return the key that pairs a call with its output; custom tools have separate keys, because their outputs do."""
+    if isinstance(call, LocalShellCall):
+        return False, call.call_id or call.id or ""
+    return isinstance(call, CustomToolCall), call.call_id
+
+
+def output_of(call: CallItem, payload: FunctionCallOutputPayload) -> OutputItem:
+    """Return the item that answers a call."""
+    custom, call_id = call_key(call)
+    if custom:
+        return CustomToolCallOutput(call_id=call_id, output=payload.content)
+    return FunctionCallOutput(call_id=call_id, output=payload)
+
+
+def aborted_output(call: CallItem) -> OutputItem:
+    """Return what stands for the output of a call that has none."""
+    return output_of(call, FunctionCallOutputPayload(content="aborted"))
+
+
 _KINDS: Final[Mapping[str, type[KnownItem]]] = {
     "message": MessageItem,
     "reasoning": ReasoningResponseItem,

@@ -13,23 +13,8 @@ from collections.abc import Iterable, Sequence
 from app_server.core.context.environment_context import user_text
 from app_server.core.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens, within_tokens
 from app_server.core.injected_messages import is_injected
-from protocol.responses import (
-    CustomToolCall,
-    CustomToolCallOutput,
-    FunctionCall,
-    FunctionCallOutput,
-    FunctionCallOutputPayload,
-    GhostSnapshot,
-    InputText,
-    LocalShellCall,
-    MessageItem,
-    OtherItem,
-    OutputText,
-    ResponseItem,
-)
-
-ABORTED = "aborted"
-"""The replacement for a missing output."""
+from protocol import responses
+from protocol.responses import InputText, MessageItem, ResponseItem, call_key
 
 
 class ConversationHistory:
@@ -51,7 +36,7 @@ class ConversationHistory:
 
     def record(self, items: Iterable[ResponseItem]) -> None:
         for item in items:
-            if not isinstance(item, OtherItem):
+            if not isinstance(item, responses.OtherItem):
                 self._items.append(item)
                 self._follow(item)
 
@@ -65,20 +50,17 @@ class ConversationHistory:
         return list(self._prompt) if self._paired and not self._waiting else normalise(self._items)
 
     def _follow(self, item: ResponseItem) -> None:
-        match item:
-            case GhostSnapshot():
-                return
-            case FunctionCall() | LocalShellCall() | CustomToolCall():
-                self._waiting[call_key(item)] += 1
-            case FunctionCallOutput() | CustomToolCallOutput():
-                key = (isinstance(item, CustomToolCallOutput), item.call_id)
-                if not self._waiting[key]:
-                    self._paired = False
-                self._waiting[key] -= 1
-                if self._waiting[key] <= 0:
-                    del self._waiting[key]
-            case _:
-                pass
+        if isinstance(item, responses.GhostSnapshot):
+            return
+        if isinstance(item, responses.CallItem):
+            self._waiting[call_key(item)] += 1
+        elif isinstance(item, responses.OutputItem):
+            key = _answered_key(item)
+            if not self._waiting[key]:
+                self._paired = False
+            self._waiting[key] -= 1
+            if self._waiting[key] <= 0:
+                del self._waiting[key]
         self._prompt.append(item)
 
 
@@ -91,18 +73,12 @@ def normalise(items: Sequence[ResponseItem]) -> list[ResponseItem]:
     answered, answers = _pairs(items)
     out: list[ResponseItem] = []
     for n, item in enumerate(items):
-        match item:
-            case GhostSnapshot() | OtherItem():
-                continue
-            case FunctionCall() | LocalShellCall() | CustomToolCall():
-                out.append(item)
-                if n not in answered:
-                    out.append(aborted_output(item))
-            case FunctionCallOutput() | CustomToolCallOutput():
-                if n in answers:
-                    out.append(item)
-            case _:
-                out.append(item)
+        if isinstance(item, responses.GhostSnapshot | responses.OtherItem):
+            continue
+        if n in answers or not isinstance(item, responses.OutputItem):
+            out.append(item)
+        if n not in answered and isinstance(item, responses.CallItem):
+            out.append(responses.aborted_output(item))
     return out
 
 
@@ -112,33 +88,16 @@ def _pairs(items: Sequence[ResponseItem]) -> tuple[set[int], set[int]]:
     answered: set[int] = set()
     answers: set[int] = set()
     for n, item in enumerate(items):
-        match item:
-            case FunctionCall() | LocalShellCall() | CustomToolCall():
-                waiting.setdefault(call_key(item), deque()).append(n)
-            case FunctionCallOutput() | CustomToolCallOutput():
-                calls = waiting.get((isinstance(item, CustomToolCallOutput), item.call_id))
-                if calls:
-                    answered.add(calls.popleft())
-                    answers.add(n)
-            case _:
-                pass
+        if isinstance(item, responses.CallItem):
+            waiting.setdefault(call_key(item), deque()).append(n)
+        elif isinstance(item, responses.OutputItem) and (calls := waiting.get(_answered_key(item))):
+            answered.add(calls.popleft())
+            answers.add(n)
     return answered, answers
 
 
-def call_key(call: FunctionCall | LocalShellCall | CustomToolCall) -> tuple[bool, str]:
-    """Return the key that pairs a call with its output; custom tools have separate keys, because their outputs do."""
-    if isinstance(call, LocalShellCall):
-        return False, call.call_id or call.id or ""
-    return isinstance(call, CustomToolCall), call.call_id
-
-
-def aborted_output(
-    call: FunctionCall | LocalShellCall | CustomToolCall, text: str = ABORTED
-) -> FunctionCallOutput | CustomToolCallOutput:
-    custom, call_id = call_key(call)
-    if custom:
-        return CustomToolCallOutput(call_id=call_id, output=text)
-    return FunctionCallOutput(call_id=call_id, output=FunctionCallOutputPayload(content=text))
+def _answered_key(output: responses.OutputItem) -> tuple[bool, str]:
+    return isinstance(output, responses.CustomToolCallOutput), output.call_id
 
 
 USER_MESSAGES_MAX_TOKENS = 20_000
@@ -169,7 +128,7 @@ def collect_user_messages(items: Sequence[ResponseItem]) -> list[str]:
 
 
 def message_text(item: MessageItem) -> str:
-    return "\n".join(part.text for part in item.content if isinstance(part, InputText | OutputText))
+    return "\n".join(part.text for part in item.content if isinstance(part, InputText | responses.OutputText))
 
 
 def build_compacted_history(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from app_server.core.errors import ArchiveRefused, ConversationError, describe
@@ -92,14 +92,10 @@ def _move(source: Path, target: Path, verb: str) -> Path:
 def _exclusively(rollout: Path, verb: str) -> Iterator[None]:
     """Hold the lock of the rollout's writer. An `OSError` becomes a `ConversationError`."""
     try:
-        fd = open_for_reading(rollout)
-        try:
-            lock = lock_rollout(fd, rollout)
-            try:
-                yield
-            finally:
-                unlock_rollout(fd, lock)
-        finally:
-            os.close(fd)
+        with ExitStack() as held:
+            fd = open_for_reading(rollout)
+            held.callback(os.close, fd)
+            held.callback(unlock_rollout, fd, lock_rollout(fd, rollout))
+            yield
     except OSError as error:
         raise ConversationError(f"failed to {verb} conversation: {describe(error)}") from None

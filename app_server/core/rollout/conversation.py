@@ -22,19 +22,14 @@ from app_server.core.bounds import without_collector
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
 from app_server.core.rollout.lines import GOAL_KINDS, goal_in, raw_lines, usage_in
-from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record
+from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.writer import RolloutWriter, leftover_items
 from protocol import responses
 from protocol.engine.events import Goal
-from protocol.events.messages import (
-    AgentMessageEvent,
-    AgentReasoningEvent,
-    AgentReasoningRawContentEvent,
-    UserMessageEvent,
-)
+from protocol.events import messages as message_events
 from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
 from protocol.events.notices import UndoCompletedEvent
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
@@ -44,10 +39,10 @@ from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent
 from protocol.structs import Json, replace
 
 StoredMessage = (
-    UserMessageEvent
-    | AgentMessageEvent
-    | AgentReasoningEvent
-    | AgentReasoningRawContentEvent
+    message_events.UserMessageEvent
+    | message_events.AgentMessageEvent
+    | message_events.AgentReasoningEvent
+    | message_events.AgentReasoningRawContentEvent
     | TokenCountEvent
     | TurnAbortedEvent
     | EnteredReviewModeEvent
@@ -61,9 +56,6 @@ MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind i
 
 BATCH: Final = 1024
 """Lines to validate in one call, which is several times faster than one call each."""
-
-ABORTED: Final = "aborted"
-"""The output of a call that a crash interrupted."""
 
 LINES_AT_ONCE: Final = 256
 
@@ -207,8 +199,7 @@ class _Collector:
 
     def last_model(self) -> str | None:
         settings = self._turn_context.value() if self._turn_context else None
-        model = settings.get("model") if settings else None
-        return model if isinstance(model, str) else None
+        return text_of(settings or {}, "model")
 
 
 @cache
@@ -304,39 +295,19 @@ def with_outputs(
     items: Sequence[responses.ResponseItem], before: Iterable[HistoryLine]
 ) -> list[responses.ResponseItem]:
     """Return these items, with an "aborted" output for each call without one."""
-    answered = {
-        item.call_id
-        for item in (*before, *items)
-        if isinstance(item, responses.FunctionCallOutput | responses.CustomToolCallOutput)
-    }
-    out: list[responses.ResponseItem] = list(items)
-    for item in items:
-        match item:
-            case responses.CustomToolCall() if item.call_id not in answered:
-                out.append(responses.CustomToolCallOutput(call_id=item.call_id, output=ABORTED))
-            case responses.FunctionCall() if item.call_id not in answered:
-                out.append(_aborted(item.call_id))
-            case responses.LocalShellCall() if (
-                call_id := item.call_id or item.id
-            ) and call_id not in answered:
-                out.append(_aborted(call_id))
-            case _:
-                pass
-    return out
-
-
-def _aborted(call_id: str) -> responses.FunctionCallOutput:
-    return responses.FunctionCallOutput(
-        call_id=call_id, output=responses.FunctionCallOutputPayload(content=ABORTED)
-    )
+    outputs = (item for item in (*before, *items) if isinstance(item, responses.OutputItem))
+    answered = {"", *(output.call_id for output in outputs)}
+    calls = (item for item in items if isinstance(item, responses.CallItem))
+    lonely = (call for call in calls if responses.call_key(call)[1] not in answered)
+    return [*items, *(responses.aborted_output(call) for call in lonely)]
 
 
 def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[responses.ResponseItem]:
     """Return the history after these lines: items are appended, and a compaction replaces the history before it."""
     history: list[responses.ResponseItem] = []
     for line in lines:
-        if not isinstance(line, CompactedItem):
-            history.append(line)
-        else:
+        if isinstance(line, CompactedItem):
             history = list(rebuild(history, line))
+        else:
+            history.append(line)
     return history

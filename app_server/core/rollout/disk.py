@@ -48,26 +48,12 @@ def open_for_append(disk: DiskCalls, path: Path, *, create: bool) -> int:
     if create:
         make_private_folders(path.parent)
     flags = os.O_RDWR | os.O_APPEND | _SAFE | (os.O_CREAT if create else 0)
-    fd = disk.open(path, flags, 0o600)
-    try:
-        require_regular(fd, path)
-        if create:
-            os.fchmod(fd, 0o600)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    return _regular(disk.open(path, flags, 0o600), path, private=create)
 
 
 def open_for_reading(path: Path) -> int:
     """Open a regular file. Raises `OSError` or `RolloutUnreadable`."""
-    fd = os.open(path, os.O_RDONLY | _SAFE)
-    try:
-        require_regular(fd, path)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    return _regular(os.open(path, os.O_RDONLY | _SAFE), path)
 
 
 @contextmanager
@@ -92,9 +78,17 @@ def opened(path: Path, *, whole: bool = False) -> Iterator[int]:
         os.close(fd)
 
 
-def require_regular(fd: int, path: Path) -> None:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise RolloutUnreadable(f"{path} is not a regular file")
+def _regular(fd: int, path: Path, *, private: bool = False) -> int:
+    """Return the descriptor of a regular file; of anything else it is closed."""
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise RolloutUnreadable(f"{path} is not a regular file")
+        if private:
+            os.fchmod(fd, 0o600)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def make_private_folders(folder: Path) -> None:
@@ -141,11 +135,6 @@ def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
-
-
-def size_and_links(fd: int) -> tuple[int, int]:
-    status = os.fstat(fd)
-    return status.st_size, status.st_nlink
 
 
 def end_of_text(fd: int, size: int) -> int:

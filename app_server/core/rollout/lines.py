@@ -5,17 +5,19 @@ last ones say: the settings of the last turn, the goal and the count of tokens.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from pydantic import ValidationError
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.record import RawLine, StoredRecord, TakenBack, find_reverts, read_record
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
-from protocol.engine.events import Goal, GoalStatus
+from protocol.engine.events import Goal
 from protocol.events.turn import TokenUsageInfo
 from protocol.reading import read
 from protocol.rollout import TurnContextItem
@@ -104,26 +106,12 @@ def last_goal(path: Path) -> Goal | None:
 def goal_in(payload: Json) -> Goal | None:
     """Return the goal that the payload of such a line says."""
     match payload:
-        case {"goal": Mapping() as goal}:
-            return _goal(goal)
+        case {"goal": dict() as goal} if goal.keys() >= {*Goal.__struct_fields__}:
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(goal, Goal, strict=False)
         case _:
-            return None
-
-
-def _goal(value: Mapping[str, Json]) -> Goal | None:
-    try:
-        budget = value["token_budget"]
-        return Goal(
-            objective=str(value["objective"]),
-            status=GoalStatus(value["status"]),
-            token_budget=None if budget is None else int(budget),
-            tokens_used=int(value["tokens_used"]),
-            seconds_used=float(value["seconds_used"]),
-            created_at=int(value["created_at"]),
-            updated_at=int(value["updated_at"]),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
+            pass
+    return None
 
 
 def usage_in(counts: Sequence[StoredRecord]) -> TokenUsageInfo | None:

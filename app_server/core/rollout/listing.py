@@ -57,13 +57,10 @@ def folders(home: Path, *, archived: bool = False, newest_first: bool = True) ->
 
 def names_in(folder: str) -> list[str]:
     """Return the names of files that may be rollouts, sorted."""
-    try:
-        with os.scandir(folder) as entries:
-            found = [e.name for e in entries if may_be_rollout(e.name) and e.is_file(follow_symlinks=False)]
-    except OSError:
-        return []
-    found.sort(key=str.lower)
-    return found
+    return sorted(
+        _names(folder, lambda each: may_be_rollout(each.name) and each.is_file(follow_symlinks=False)),
+        key=str.lower,
+    )
 
 
 def may_be_rollout(name: str) -> bool:
@@ -106,12 +103,18 @@ def find(home: Path, conversation_id: ConversationId, *, archived: bool = False)
 
 # --- parts
 def _folders(folder: str, pattern: re.Pattern[str], newest_first: bool) -> list[str]:
+    found = _names(
+        folder, lambda each: bool(pattern.fullmatch(each.name)) and each.is_dir(follow_symlinks=False)
+    )
+    return sorted(found, reverse=newest_first)
+
+
+def _names(folder: str, is_wanted: Callable[[os.DirEntry[str]], bool]) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            found = [e.name for e in entries if pattern.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
+            return [entry.name for entry in entries if is_wanted(entry)]
     except OSError:
         return []
-    return sorted(found, reverse=newest_first)
 
 
 def _from(names: list[str], start: ListStart | None, newest_first: bool) -> Iterator[str]:
@@ -129,19 +132,8 @@ def _from(names: list[str], start: ListStart | None, newest_first: bool) -> Iter
 
 
 def _ending(folder: str, end: str) -> Path | None:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = entry.name
-                if (
-                    may_be_rollout(name)
-                    and name.lower().endswith(end)
-                    and entry.is_file(follow_symlinks=False)
-                ):
-                    return Path(folder, name) if parse_rollout_name(name) is not None else None
-    except OSError:
-        pass
-    return None
+    ending = (name for name in names_in(folder) if name.lower().endswith(end))
+    return next((Path(folder, name) for name in ending if parse_rollout_name(name) is not None), None)
 
 
 def _days_of(conversation_id: ConversationId) -> list[datetime]:

@@ -84,21 +84,15 @@ def read_record(line: bytes) -> StoredRecord | None:
             return StoredRecord(kind.decode(), name.decode(), payload)
         elif kind not in (b"event_msg", b"response_item"):
             return StoredRecord(kind.decode(), None, payload)
-    match _parsed(line):
+    line = line.strip(_EDGES)
+    raw = parse_object(line)
+    if raw is None and (start := line.rfind(_RECORD_START)) > 0:
+        raw = parse_object(line[start:])  # a record that was appended to an incomplete one
+    match raw:
         case {"type": str(named), "payload": dict() as value}:
             return StoredRecord.of(named, value)
         case _:
             return None
-
-
-def _parsed(line: bytes) -> dict[str, Json] | None:
-    line = line.strip(_EDGES)
-    raw = parse_object(line)
-    if raw is None:
-        # A record that was appended to an incomplete one.
-        start = line.rfind(_RECORD_START)
-        raw = parse_object(line[start:]) if start > 0 else None
-    return raw
 
 
 def parse_object(data: bytes) -> dict[str, Json] | None:
@@ -154,9 +148,8 @@ class TakenBack:
 
     def __init__(self, before: TakenBack | None = None) -> None:
         """`before`: those that are known already."""
-        self._starts: list[int] = [] if before is None else [*before._starts]
-        self._ends: list[int] = [] if before is None else [*before._ends]
-        """Ranges that do not overlap, in order; a line in a range is not before its start and before its end."""
+        self._ranges: list[range] = [] if before is None else [*before._ranges]
+        """In order; they do not overlap."""
 
     def take(self, payload: Mapping[str, Json], number: int) -> bool:
         """Take a line of this number. Returns False where it says nothing, or what cannot be: the first line of a file
@@ -165,19 +158,17 @@ class TakenBack:
         keeps = payload.get("kept_lines")
         if not isinstance(keeps, int) or isinstance(keeps, bool) or not 1 <= keeps <= number:
             return False
-        while self._ends and self._ends[-1] >= keeps:
-            keeps = min(keeps, self._starts.pop())
-            self._ends.pop()
-        self._starts.append(keeps)
-        self._ends.append(number + 1)
+        while self._ranges and self._ranges[-1].stop >= keeps:
+            keeps = min(keeps, self._ranges.pop().start)
+        self._ranges.append(range(keeps, number + 1))
         return True
 
     def __bool__(self) -> bool:
-        return bool(self._starts)
+        return bool(self._ranges)
 
     def __contains__(self, number: int) -> bool:
-        at = bisect_right(self._starts, number) - 1
-        return at >= 0 and number < self._ends[at]
+        at = bisect_right(self._ranges, number, key=lambda each: each.start) - 1
+        return at >= 0 and number in self._ranges[at]
 
 
 def find_reverts(lines: Iterable[RawLine], known: TakenBack) -> TakenBack | None:

@@ -92,14 +92,8 @@ def _item(event: events.ItemCompleted, turn_id: str | None, *, identity: bool) -
     item = event.item
     times = {"started_at_ms": event.started_at_ms, "completed_at_ms": event.at_ms}
     if event.cut or not isinstance(item, ALWAYS):
-        if not identity:
-            return ()
-        return [
-            _bare(
-                TURN_ITEM,
-                {"turn_id": turn_id, **times, "cut": event.cut, "item": items.item_to_value(kept_item(item))},
-            )
-        ]
+        kept = {"cut": event.cut, "item": items.item_to_value(kept_item(item))}
+        return [_bare(TURN_ITEM, {"turn_id": turn_id, **times, **kept})] if identity else ()
     shows_raw = isinstance(item, items.Reasoning) and item.show_content
     older = legacy_events(item, raw_reasoning=shows_raw)
     if not identity:
@@ -109,10 +103,7 @@ def _item(event: events.ItemCompleted, turn_id: str | None, *, identity: bool) -
     if not older or not _is_covered_by_legacy(item):
         # The line of the last legacy event contains the whole item; without legacy events, the item has its own line.
         whole = {"turn_id": turn_id, **times, "item": items.item_to_value(item)}
-        return [
-            *(_stored(each, {"item_id": item.id}) for each in older),
-            _bare(TURN_ITEM, whole),
-        ]
+        return [*(_stored(each, {"item_id": item.id}) for each in older), _bare(TURN_ITEM, whole)]
     extra = {"turn_id": turn_id, "item_id": item.id, **times}
     if isinstance(item, items.AgentMessage) and item.phase is not None:
         extra["phase"] = item.phase
@@ -145,16 +136,11 @@ def _turn_end(event: events.TurnEnded, turn_id: str | None, *, identity: bool) -
         return [_stored(TurnAbortedEvent(reason=event.reason), times if identity else {})]
     if not identity:
         return ()
-    error = None
+    ended: dict[str, Json] = {"last_agent_message": event.last_agent_message, **times}
     if event.error is not None:
-        error = {
-            "message": event.error.message,
-            "class": event.error.error_class,
-            "http_status": event.error.http_status,
-            "details": event.error.details,
-        }
-    last = {"last_agent_message": event.last_agent_message}
-    return [_bare("task_complete", {**last, **times, **({"error": error} if error else {})})]
+        message, error_class, status, details = event.error
+        ended["error"] = {"message": message, "class": error_class, "http_status": status, "details": details}
+    return [_bare("task_complete", ended)]
 
 
 def _stored(event: Written, extra: Mapping[str, Json]) -> StoredEvent:

@@ -22,7 +22,7 @@ from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
-from protocol.engine.items import Item, WebSearch
+from protocol.engine.items import WebSearch
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import TokenUsageInfo
 from protocol.structs import Json, replace
@@ -79,9 +79,11 @@ class _ItemCollector(Struct):
         for event in events:
             if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
                 done = event.event
-                self.stored[_call_id(done.item)] += 1
+                item = done.item
+                call_id = stored_calls.search_id(item.query) if isinstance(item, WebSearch) else item.id
+                self.stored[call_id] += 1
                 times = (done.started_at_ms or None, done.at_ms or None)
-                self.ended.append(EndedItem(kept_item(done.item), *times, cut=done.cut))
+                self.ended.append(EndedItem(kept_item(item), *times, cut=done.cut))
 
     def finish(self) -> StoredItems:
         self._events(self.reader.finish())
@@ -109,10 +111,6 @@ def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
             if record is not None:
                 collector.take(raw.number, record)
         return collector.finish()
-
-
-def _call_id(item: Item) -> str:
-    return stored_calls.search_id(item.query) if isinstance(item, WebSearch) else item.id
 
 
 def _plan(arguments: Json) -> PlanUpdateEvent | None:

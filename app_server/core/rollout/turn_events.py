@@ -328,9 +328,9 @@ def _member(kind: type[Kind], value: Json) -> Kind | None:
 
 
 def stored_error(value: Json) -> TurnError | None:
-    if not isinstance(value, dict) or not isinstance(value.get("message"), str):
+    if not isinstance(value, dict) or (message := text_of(value, "message")) is None:
         return None
     error_class, status = _member(ErrorClass, value.get("class")), value.get("http_status")
     return TurnError(
-        value["message"], error_class, status if isinstance(status, int) else None, text_of(value, "details")
+        message, error_class, status if isinstance(status, int) else None, text_of(value, "details")
     )

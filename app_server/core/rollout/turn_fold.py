@@ -14,19 +14,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app_server.core.rollout.stored_events import kept_item
+from protocol.engine import events
 from protocol.engine.errors import TurnError
-from protocol.engine.events import (
-    EndedItem,
-    ItemCompleted,
-    ItemStarted,
-    SessionEvent,
-    TurnEnded,
-    TurnKind,
-    TurnRecord,
-    TurnRenamed,
-    TurnStarted,
-    TurnStatus,
-)
+from protocol.engine.events import EndedItem, SessionEvent, TurnRecord, TurnRenamed, TurnStatus
 from protocol.structs import replace
 
 
@@ -76,7 +66,7 @@ class _Draft(Struct):
     """A turn while its events are applied. Records are made at the end: a long file has tens of thousands of events."""
 
     id: str
-    kind: TurnKind = TurnKind.REGULAR
+    kind: events.TurnKind = events.TurnKind.REGULAR
     state: TurnStatus = TurnStatus.IN_PROGRESS
     items: list[EndedItem] = msgspec.field(default_factory=list)
     error: TurnError | None = None
@@ -104,8 +94,8 @@ class TurnFold(Struct):
         """Return the last turn. Raises StopIteration where there is none."""
         return next(reversed(self._drafts.values())).record()
 
-    def apply_all(self, events: Iterable[SessionEvent | TurnRenamed]) -> None:
-        for event in events:
+    def apply_all(self, stored: Iterable[SessionEvent | TurnRenamed]) -> None:
+        for event in stored:
             self.apply(event)
 
     def apply(self, event: SessionEvent | TurnRenamed) -> None:
@@ -114,23 +104,23 @@ class TurnFold(Struct):
             self._rename(event)
             return
         turn_id, inner = event.turn_id, event.event
-        if isinstance(inner, ItemStarted):
+        if isinstance(inner, events.ItemStarted):
             self.ids.begin(inner.item.id)
         elif turn_id is None:
             pass
-        elif isinstance(inner, ItemCompleted):
+        elif isinstance(inner, events.ItemCompleted):
             self._add(self._turn(turn_id), inner)
-        elif isinstance(inner, TurnStarted):
+        elif isinstance(inner, events.TurnStarted):
             draft = self._turn(turn_id)
             draft.kind, draft.started_at = inner.kind, _whole(inner.started_at)
-        elif isinstance(inner, TurnEnded):
+        elif isinstance(inner, events.TurnEnded):
             self._end(self._turn(turn_id), inner)
 
     @property
     def running(self) -> TurnRecord | None:
         """Return the turn that has not ended; at most one runs at a time."""
-        last = self.last if self._drafts else None
-        return last if last is not None and last.state is TurnStatus.IN_PROGRESS else None
+        last = next(reversed(self._drafts.values()), None)
+        return last.record() if last is not None and last.state is TurnStatus.IN_PROGRESS else None
 
     def _rename(self, event: TurnRenamed) -> None:
         draft = self._drafts.get(event.before)
@@ -148,14 +138,14 @@ class TurnFold(Struct):
             draft = self._drafts[turn_id] = _Draft(turn_id)
         return draft
 
-    def _add(self, turn: _Draft, event: ItemCompleted) -> None:
+    def _add(self, turn: _Draft, event: events.ItemCompleted) -> None:
         item = kept_item(event.item)
         id = self.ids.end(item.id)
         if item.id != id:
             item = replace(item, id=id)
         turn.items.append(EndedItem(item, event.started_at_ms or None, event.at_ms or None, event.cut))
 
-    def _end(self, turn: _Draft, event: TurnEnded) -> None:
+    def _end(self, turn: _Draft, event: events.TurnEnded) -> None:
         turn.state, turn.error = event.status, event.error
         if turn.started_at is None:
             turn.started_at = _whole(event.started_at)

@@ -28,8 +28,7 @@ from app_server.core.rollout.disk import (
     append_lines,
     lock_rollout,
     open_for_append,
-    open_for_reading,
-    size_and_links,
+    opened,
     unlock_rollout,
     without_nuls,
 )
@@ -58,10 +57,16 @@ class RolloutJournal:
         """Ensure that the file holds these items; raises `OSError`."""
         new = [item for item in items if id(item) not in self._held]
         if new:
-            self._append(new, rollout_size(), utc_timestamp(now()))
+            if self._fd is None:
+                self._fd = open_for_append(self._disk, self._path, create=True)
+            head = f'{{"timestamp":"{utc_timestamp(now())}","type":"response_item","after":{rollout_size()},"payload":'
+            lines = (head.encode() + item.to_json() + b"}\n" for item in new)
+            append_lines(self._fd, b"".join(lines), self._disk)
             self._held |= {id(item): item for item in new}
         elif not items and self._held:
-            self._empty()
+            assert self._fd is not None
+            self._disk.ftruncate(self._fd, 0)
+            self._held.clear()
 
     def duplicate(self) -> list[int]:
         """Return a descriptor for flushing the file, if it holds items."""
@@ -80,31 +85,20 @@ class RolloutJournal:
         os.close(self._fd)
         self._fd = None
 
-    def _append(self, items: Sequence[ResponseItem], rollout_size: int, stamp: str) -> None:
-        if self._fd is None:
-            self._fd = open_for_append(self._disk, self._path, create=True)
-        head = f'{{"timestamp":"{stamp}","type":"response_item","after":{rollout_size},"payload":'
-        lines = (head.encode() + item.to_json() + b"}\n" for item in items)
-        append_lines(self._fd, b"".join(lines), self._disk)
-
-    def _empty(self) -> None:
-        assert self._fd is not None
-        self._disk.ftruncate(self._fd, 0)
-        self._held.clear()
-
 
 def leftover_items(journal: Path, rollout_fd: int) -> list[ResponseItem]:
     """Return the items that a crashed server emitted but did not record in the rollout, in order."""
     try:
-        fd = open_for_reading(journal)
-    except (OSError, RolloutUnreadable):
+        with opened(journal) as fd:
+            found = raw_lines(fd, 1, end=MAX_JOURNAL_BYTES)
+            lines = [line for raw in found if (line := parse_journal_line(raw.data))]
+    except RolloutUnreadable:
         return []
-    with os.fdopen(fd, "rb") as file:
-        data = file.read(MAX_JOURNAL_BYTES)
-    lines = [line for raw in data.split(b"\n") if (line := parse_journal_line(raw))]
     if not lines:
         return []
-    recorded = _payloads_from(rollout_fd, min(line.after for line in lines))
+    later = raw_lines(rollout_fd, 1, min(line.after for line in lines))
+    records = (read_record(raw.data) for raw in later)
+    recorded = Counter(record.payload for record in records if record is not None)
     left = []
     for line in lines:
         if recorded[line.payload]:
@@ -112,12 +106,6 @@ def leftover_items(journal: Path, rollout_fd: int) -> list[ResponseItem]:
         else:
             left.append(line.item)
     return left
-
-
-def _payloads_from(fd: int, offset: int) -> Counter[bytes]:
-    """Count the payloads of the lines that begin at or after `offset`."""
-    records = (read_record(raw.data) for raw in raw_lines(fd, 1, offset))
-    return Counter(record.payload for record in records if record is not None)
 
 
 log = logging.getLogger(__name__)
@@ -299,7 +287,7 @@ class RolloutWriter:
             self.problem = f"{self._backlog.lost} lines were lost" if self._backlog.lost else None
 
     def _size(self) -> int:
-        return size_and_links(self._fd)[0] if self._fd is not None else 0
+        return os.fstat(self._fd).st_size if self._fd is not None else 0
 
     def _open(self) -> None:
         if self._create and not self._backlog:
@@ -328,8 +316,9 @@ class RolloutWriter:
 
     def _whole_end(self, fd: int) -> int:
         """Return the file's size after repairs: NULs removed, an incomplete line ended."""
-        size, links = size_and_links(fd)
-        if not links:
+        status = os.fstat(fd)
+        size = status.st_size
+        if not status.st_nlink:
             raise OSError(errno.ENOENT, "its file was deleted")
         if size == self._end or size == 0:
             return size
@@ -348,11 +337,8 @@ class RolloutWriter:
             self._disk.ftruncate(self._fd, self._end)
 
     def _fail(self, error: OSError) -> None:
-        self.problem = (
-            f"{describe(error)}; {self._backlog.lost} lines were lost"
-            if self._backlog.lost
-            else describe(error)
-        )
+        lost = f"; {self._backlog.lost} lines were lost" if self._backlog.lost else ""
+        self.problem = f"{describe(error)}{lost}"
 
 
 class NoRollout:

@@ -17,7 +17,6 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.core.context.history import call_key
 from app_server.core.context.text_for_model import aborted_by_user
 from app_server.core.tools.contract import (
     Tool,
@@ -29,12 +28,13 @@ from app_server.core.tools.contract import (
     text_output,
 )
 from protocol.responses import (
+    CallItem,
     CustomToolCall,
-    CustomToolCallOutput,
     FunctionCall,
-    FunctionCallOutput,
     LocalShellCall,
     ResponseItem,
+    call_key,
+    output_of,
 )
 from protocol.structs import replace
 
@@ -71,7 +71,6 @@ class CallOrder:
 
 log = logging.getLogger(__name__)
 
-CallItem = FunctionCall | CustomToolCall | LocalShellCall
 Finished = Callable[[Sequence[ResponseItem]], None]
 """Receives the items that the model will get for a call."""
 
@@ -92,7 +91,7 @@ class CallRun(Struct):
     """Its output for the model, once it has finished."""
 
     def finish(self, output: ToolOutput) -> None:
-        self.output_items = [output_item(self.item, output), *output.followup_items]
+        self.output_items = [output_of(self.item, output.payload), *output.followup_items]
 
     def items(self, now: float) -> list[ResponseItem]:
         """Return the call with its output; a call that did not finish gets one."""
@@ -100,13 +99,6 @@ class CallRun(Struct):
             what = aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS)
             self.finish(text_output(what, success=False))
         return [self.item, *self.output_items]
-
-
-def output_item(item: CallItem, output: ToolOutput) -> FunctionCallOutput | CustomToolCallOutput:
-    custom, call_id = call_key(item)
-    if custom:
-        return CustomToolCallOutput(call_id=call_id, output=output.payload.content)
-    return FunctionCallOutput(call_id=call_id, output=output.payload)
 
 
 class ToolRuntime:

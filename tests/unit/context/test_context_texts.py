@@ -21,9 +21,7 @@ from app_server.core.context.history import (
     NO_SUMMARY,
     USER_MESSAGES_MAX_TOKENS,
     ConversationHistory,
-    aborted_output,
     build_compacted_history,
-    call_key,
     collect_user_messages,
     message_text,
     normalise,
@@ -60,6 +58,8 @@ from protocol.responses import (
     OtherItem,
     OutputText,
     ResponseItem,
+    aborted_output,
+    call_key,
 )
 from tests.support.pictures import PICTURES, PNG, picture_url
 

@@ -17,7 +17,6 @@ from app_server.core.rollout.disk import (
     make_private_folders,
     open_for_append,
     open_for_reading,
-    size_and_links,
 )
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.rollout.writer import RolloutJournal, leftover_items
@@ -192,15 +191,6 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> N
         open_for_append(REAL_DISK, tmp_path / "pipe", create=False)
     if count:
         assert len(os.listdir("/proc/self/fd")) == count, "it is closed again"
-
-
-def test_size_and_links_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("four")
-    with path.open() as file:
-        assert size_and_links(file.fileno()) == (4, 1)
-        path.unlink()
-        assert size_and_links(file.fileno()) == (4, 0)
 
 
 @given(st.integers(0, 3), st.sampled_from([0, 1, 5, 65535, 65536, 65537, 140_000]))

@@ -211,7 +211,7 @@ def test_lines_that_were_taken_back_are_not_copied(tmp_path: Path) -> None:
     path = store(tmp_path, [user("kept"), user("gone")])
     reopened = reopen(path, now, revert=revert_line(2, 1))
     assert texts(reopened.stored.items) == ["kept"]
-    assert (len(reopened.stored.taken_back._starts), reopened.stored.lines) == (1, 4)
+    assert (len(reopened.stored.taken_back._ranges), reopened.stored.lines) == (1, 4)
     reopened.writer.append([user("new")])
     reopened.writer.close()
     assert texts(read_rollout(copy_of(path, tmp_path / "other")).items) == ["kept", "new"]

@@ -14,10 +14,11 @@ from app_server.core.pictures import BROKEN
 from app_server.core.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, bounded, checked_tools
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.registry import RESERVED_NAMES, build_tools
-from app_server.core.tools.runtime import CallItem, CallRun, ToolRuntime, as_call
+from app_server.core.tools.runtime import CallRun, ToolRuntime, as_call
 from protocol.engine.questions import ClientTool
 from protocol.policy import TurnMode
 from protocol.responses import (
+    CallItem,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
