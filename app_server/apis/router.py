@@ -8,8 +8,8 @@ kept in order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -26,18 +26,15 @@ from protocol.structs import Json, Written
 from protocol.table import AnyClientRequest, ClientRequest, by_method
 from protocol.validation import describe_validation_error, unknown_method
 
-R_co = TypeVar("R_co", bound=Written, covariant=True)
-
-
-class HandlerResult(Struct, Generic[R_co], frozen=True):
-    result: R_co
-    after_response: Callable[[], Awaitable[None]]
-    """Runs once the response was written, before the next request of the same conversation."""
-
-
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
+
+Handler = Callable[[C, P], Awaitable[R | None] | AsyncIterator[R | None]]
+"""Returns the result; None where a result of the method says nothing. A handler with effects that must not overtake the
+response yields the result, once. What stands behind the `yield` runs when the response was written, before the next
+request of the same conversation.
+"""
 
 
 class Route(Struct, frozen=True):
@@ -52,21 +49,22 @@ class Route(Struct, frozen=True):
         return self.row.method
 
     def lane(self, params: Json) -> str | None:
-        """The id of the conversation whose requests are served in order with this one; each API names the parameter."""
+        """Return the id of the conversation whose requests are served in order with this one."""
         if self.row.ordered_by is None or not isinstance(params, dict):
             return None
         id = params.get(self.row.ordered_by)
         return id.lower() if isinstance(id, str) else None
 
 
-def route(
-    row: ClientRequest[P, R], handler: Callable[[C, P], Awaitable[R | HandlerResult[R]]], context: C
-) -> Route:
+def route(row: ClientRequest[P, R], handler: Handler[C, P, R], context: C) -> Route:
+    def written(result: R | None) -> bytes:
+        return (row.result() if result is None else result).to_json()
+
     async def handle(params: P) -> RpcReply:
-        handled = await handler(context, params)
-        if isinstance(handled, HandlerResult):
-            return RpcReply(handled.result.to_json(), handled.after_response)
-        return RpcReply(handled.to_json())
+        answering = handler(context, params)
+        if isinstance(answering, AsyncIterator):
+            return RpcReply(written(await anext(answering)), lambda: anext(answering, None))
+        return RpcReply(written(await answering))
 
     return Route(row, handle)
 
@@ -109,6 +107,7 @@ class MethodRouter:
         self._client = client
 
     def lane(self, request: Request) -> str | None:
+        """Return the queue of a request: that of its conversation, whatever an API calls it."""
         route = self._route(request.method)
         return None if route is None else route.lane(request.params)
 

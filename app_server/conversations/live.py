@@ -136,18 +136,12 @@ class LiveConversation:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep it from being idle until it is released: a request is being answered that ends with a subscription. It
-        is released where the block fails.
-        """
+        """Keep it from being idle: a request is being answered that ends with a subscription."""
         self._kept += 1
         try:
             yield
-        except BaseException:
+        finally:
             self._kept -= 1
-            raise
-
-    def release(self) -> None:
-        self._kept -= 1
 
     # --- its life
     async def run(self) -> None:

@@ -82,7 +82,7 @@ class RpcReply(Struct, frozen=True):
     """The result of a request, and a function to run after the response was written."""
 
     result: bytes
-    after_response: Callable[[], Awaitable[None]] | None = None
+    after_response: Callable[[], Awaitable[object]] | None = None
 
 
 class Dropped(Protocol):

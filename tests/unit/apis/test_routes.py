@@ -1,18 +1,20 @@
 """Routes of all APIs: typed, complete, in the order that their rows name; who may use them, and what is told
 beside them."""
 
+import importlib
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Self, cast
 
 import pytest
 
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol
-from app_server.apis.router import HandlerResult, MethodRouter, Route, route
+from app_server.apis.router import MethodRouter, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import FAMILIES, load
 from app_server.apis.v2.news import AccountLimits
+from app_server.apis.v2.routes import FAMILIES as THREADS
 from app_server.apis.v2.routes import gated, needed_capability
 from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
@@ -21,7 +23,7 @@ from protocol.acp import methods as agent
 from protocol.base import WireModel
 from protocol.jsonrpc import ParseError, Request, parse_message
 from protocol.structs import Json
-from protocol.table import ClientRequest, NoParams, by_method
+from protocol.table import AnyClientRequest, ClientRequest, NoParams, by_method
 from protocol.v1 import methods as v1
 from protocol.v1 import setup as wire
 from protocol.v2 import methods as v2
@@ -49,11 +51,10 @@ async def serve(context: list[str], params: Params) -> Result:
     return Result()
 
 
-async def serve_and_go_on(context: list[str], params: Params) -> HandlerResult[Result]:
-    async def go_on() -> None:
-        context.append("after")
-
-    return HandlerResult(Result(), go_on)
+async def serve_and_go_on(context: list[str], params: Params) -> AsyncIterator[None]:
+    context.append("before")
+    yield
+    context.append("after")
 
 
 async def serve_another(context: list[str], params: Params) -> NoParams:
@@ -90,6 +91,39 @@ def test_every_row_has_one_route() -> None:
 class Anything:
     def __getattr__(self, name: str) -> Self:
         return self
+
+    def __call__(self, *args: object) -> Self:
+        return self
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        f"app_server.apis.{api}.handlers.{name}"
+        for api, families in (("v1", FAMILIES), ("v2", THREADS))
+        for name in sorted({*families.values()})
+    ],
+)
+def test_a_handler_without_a_result_serves_a_method_whose_result_says_nothing(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def checked(row: AnyClientRequest, handler: Json, context: Json) -> Route:
+        if handler.__annotations__["return"] in ("None", "AsyncIterator[None]"):
+            assert row.result().to_json() == b"{}", row.method
+        return route(row, handler, context)
+
+    handlers = importlib.import_module(module)
+    monkeypatch.setattr(handlers, "route", checked)
+    assert handlers.routes(Anything())
+
+
+async def test_what_must_not_overtake_the_response_waits_for_it() -> None:
+    done: list[str] = []
+    reply = await router(route(PLAIN, serve_and_go_on, done)).call(Request(1, PLAIN.method))
+    assert (reply.result, done) == (b"{}", ["before"])
+    assert reply.after_response is not None
+    await reply.after_response()
+    assert done == ["before", "after"]
 
 
 def test_two_routes_for_a_method_are_one_too_many() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os.path
 import webbrowser
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import anyio
@@ -17,7 +18,7 @@ from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.home_login import LoginOutcome
 from app_server.core.errors import RolloutNotFound
@@ -39,24 +40,19 @@ from protocol.acp.requests import (
     AgentInitializeRequest,
     AgentInitializeResponse,
     AuthenticateRequest,
-    AuthenticateResponse,
     CloseSessionRequest,
-    CloseSessionResponse,
     DeleteSessionRequest,
-    DeleteSessionResponse,
     ListSessionsRequest,
     ListSessionsResponse,
     LoadSessionRequest,
     LoadSessionResponse,
     LogoutRequest,
-    LogoutResponse,
     ResumeSessionRequest,
     ResumeSessionResponse,
     SessionInfo,
     SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse,
     SetSessionModeRequest,
-    SetSessionModeResponse,
 )
 from protocol.ids import SessionOrigin, parse_conversation_id
 
@@ -71,22 +67,20 @@ async def initialize(services: AcpServices, params: AgentInitializeRequest) -> A
     return AgentInitializeResponse.model_validate(initialize_fields(services.auth_methods()))
 
 
-async def authenticate(services: AcpServices, params: AuthenticateRequest) -> AuthenticateResponse:
+async def authenticate(services: AcpServices, params: AuthenticateRequest) -> None:
     """Answer once the login is done; at once where nothing is missing."""
     offered = [method["id"] for method in auth_methods(services.server.config.environment, needs_login=True)]
     if params.method_id not in offered:
         raise invalid_params(f"unknown method of authentication: {params.method_id[:100]}", "methodId")
     if not await services.lacks_login():
-        return AuthenticateResponse()
+        return
     if params.method_id == API_KEY:
         raise login_needed("There is no CODEX_API_KEY and no OPENAI_API_KEY in the server's environment")
     await _browser_login(services.server.accounts)
-    return AuthenticateResponse()
 
 
-async def logout(services: AcpServices, params: LogoutRequest) -> LogoutResponse:
+async def logout(services: AcpServices, params: LogoutRequest) -> None:
     await services.server.accounts.logout()
-    return LogoutResponse()
 
 
 async def _browser_login(accounts: Accounts) -> None:
@@ -114,7 +108,7 @@ AT_ONCE = 64
 
 async def load_session(
     services: AcpServices, params: LoadSessionRequest
-) -> HandlerResult[LoadSessionResponse]:
+) -> AsyncIterator[LoadSessionResponse]:
     """Go on with a stored session. The replay comes before the response."""
     session, stored = await _reopen(services, params)
     outgoing = services.server.outgoing
@@ -128,24 +122,25 @@ async def load_session(
         raise
     if session.title is not None:
         session.send("session_info_update", title=session.title)
-    return HandlerResult(LoadSessionResponse(**session.options.shown()), lambda: follow(services, session))
+    yield LoadSessionResponse(**session.options.shown())
+    await follow(services, session)
 
 
 async def resume_session(
     services: AcpServices, params: ResumeSessionRequest
-) -> HandlerResult[ResumeSessionResponse]:
+) -> AsyncIterator[ResumeSessionResponse]:
     session, _ = await _reopen(services, params)
-    return HandlerResult(ResumeSessionResponse(**session.options.shown()), lambda: follow(services, session))
+    yield ResumeSessionResponse(**session.options.shown())
+    await follow(services, session)
 
 
-async def close_session(services: AcpServices, params: CloseSessionRequest) -> CloseSessionResponse:
+async def close_session(services: AcpServices, params: CloseSessionRequest) -> None:
     """End a session. The turn that runs is cancelled; its prompt is answered before this request."""
     session = services.sessions.get(params.session_id)
     await _end(session)
-    return CloseSessionResponse()
 
 
-async def delete_session(services: AcpServices, params: DeleteSessionRequest) -> DeleteSessionResponse:
+async def delete_session(services: AcpServices, params: DeleteSessionRequest) -> None:
     """Move a session to the archive, from where it can be brought back. One that is not there is deleted already."""
     id = parse_conversation_id(params.session_id)
     if id is None:
@@ -158,7 +153,6 @@ async def delete_session(services: AcpServices, params: DeleteSessionRequest) ->
         await stored.archive(id, await stored.find(id, archived=False))
     except RolloutNotFound:
         pass
-    return DeleteSessionResponse()
 
 
 async def _reopen(
@@ -226,13 +220,12 @@ def _info(summary: ThreadSummary) -> SessionInfo:
     )
 
 
-async def set_mode(services: AcpServices, params: SetSessionModeRequest) -> SetSessionModeResponse:
+async def set_mode(services: AcpServices, params: SetSessionModeRequest) -> None:
     session = services.sessions.get(params.session_id)
     try:
         session.choose(session.options.with_mode(params.mode_id))
     except UnknownChoice as error:
         raise invalid_params(str(error), "modeId") from None
-    return SetSessionModeResponse()
 
 
 async def set_config_option(

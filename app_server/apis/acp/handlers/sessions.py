@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 from msgspec import Struct
 
@@ -20,7 +20,6 @@ from app_server.apis.acp.options import (
     plan_session,
 )
 from app_server.apis.acp.session import AcpSession, Sessions
-from app_server.apis.router import HandlerResult
 from app_server.apis.services import ServerServices
 from app_server.conversations.manager import operation_numbers
 from app_server.core.config.settings import UserSettings
@@ -98,15 +97,15 @@ NO_SERVERS = (
 )
 
 
-async def new_session(services: AcpServices, params: NewSessionRequest) -> HandlerResult[NewSessionResponse]:
+async def new_session(services: AcpServices, params: NewSessionRequest) -> AsyncIterator[NewSessionResponse]:
     """Open a session in a folder."""
     plan = planned(services.server.config, params)
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await services.require_login()
     session = await open_session(services, plan, NewConversation(), ItemIds())
-    response = NewSessionResponse(session_id=session.id, **session.options.shown())
-    return HandlerResult(response, lambda: follow(services, session))
+    yield NewSessionResponse(session_id=session.id, **session.options.shown())
+    await follow(services, session)
 
 
 def planned(

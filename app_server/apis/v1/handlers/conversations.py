@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
@@ -124,9 +125,7 @@ async def get_summary(
     return wire.GetConversationSummaryResponse(summary=_summary(await stored.summary(path, provider)))
 
 
-async def archive_conversation(
-    services: ServerServices, params: wire.ArchiveConversationParams
-) -> wire.ArchiveConversationResponse:
+async def archive_conversation(services: ServerServices, params: wire.ArchiveConversationParams) -> None:
     """Check that the path belongs to the conversation, shut the conversation down if it is open, then archive it."""
     stored, id, path = services.stored.get(), params.conversation_id, Path(params.rollout_path)
     try:
@@ -137,7 +136,6 @@ async def archive_conversation(
         raise
     except ConversationError as error:
         raise internal_error(str(error), "archive") from error
-    return wire.ArchiveConversationResponse()
 
 
 def overrides(params: wire.NewConversationParams) -> RequestOverrides:
@@ -180,22 +178,18 @@ def _summary(stored: ThreadSummary) -> wire.ConversationSummary:
 
 async def add_conversation_listener(
     services: ServerServices, params: wire.AddConversationListenerParams
-) -> HandlerResult[wire.AddConversationSubscriptionResponse]:
+) -> AsyncIterator[wire.AddConversationSubscriptionResponse]:
     """Subscribe; events that waited for a listener are sent after the response."""
     live = services.conversations.get(params.conversation_id)
     id = services.machine.new_id()
-
-    async def subscribe() -> None:
-        services.conversations.subscribe(live, id, ConversationAdapter, raw=params.experimental_raw_events)
-
-    return HandlerResult(wire.AddConversationSubscriptionResponse(subscription_id=id), subscribe)
+    yield wire.AddConversationSubscriptionResponse(subscription_id=id)
+    services.conversations.subscribe(live, id, ConversationAdapter, raw=params.experimental_raw_events)
 
 
 async def remove_conversation_listener(
     services: ServerServices, params: wire.RemoveConversationListenerParams
-) -> wire.RemoveConversationSubscriptionResponse:
+) -> None:
     services.conversations.unsubscribe(params.subscription_id)
-    return wire.RemoveConversationSubscriptionResponse()
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:

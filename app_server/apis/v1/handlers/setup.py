@@ -4,9 +4,10 @@ diffs, and commands in the requested sandbox.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import LaunchError
@@ -23,20 +24,15 @@ def _notify_status(services: ServerServices, method: AuthMethod | None) -> None:
     services.outgoing.notify(wire.AUTH_STATUS_CHANGE.method, changed.to_json())
 
 
-async def login_api_key(
-    services: ServerServices, params: wire.LoginApiKeyParams
-) -> HandlerResult[wire.LoginApiKeyResponse]:
+async def login_api_key(services: ServerServices, params: wire.LoginApiKeyParams) -> AsyncIterator[None]:
     services.accounts.store_api_key(params.api_key)
-
-    async def notify() -> None:
-        _notify_status(services, AuthMethod.API_KEY)
-
-    return HandlerResult(wire.LoginApiKeyResponse(), notify)
+    yield
+    _notify_status(services, AuthMethod.API_KEY)
 
 
 async def login_chat_gpt(
     services: ServerServices, params: NoParams
-) -> HandlerResult[wire.LoginChatGptResponse]:
+) -> AsyncIterator[wire.LoginChatGptResponse]:
     login = await services.accounts.open_login()
 
     def ended(outcome: LoginOutcome) -> None:
@@ -47,31 +43,19 @@ async def login_chat_gpt(
         if outcome.success:
             _notify_status(services, AuthMethod.CHATGPT)
 
-    async def wait_for_browser() -> None:
-        services.accounts.await_in_background(login, ended)
-
-    return HandlerResult(
-        wire.LoginChatGptResponse(login_id=login.id, auth_url=login.flow.auth_url), wait_for_browser
-    )
+    yield wire.LoginChatGptResponse(login_id=login.id, auth_url=login.flow.auth_url)
+    services.accounts.await_in_background(login, ended)
 
 
-async def cancel_login_chat_gpt(
-    services: ServerServices, params: wire.CancelLoginChatGptParams
-) -> wire.CancelLoginChatGptResponse:
+async def cancel_login_chat_gpt(services: ServerServices, params: wire.CancelLoginChatGptParams) -> None:
     if not services.accounts.cancel(params.login_id):
         raise not_found("login id", params.login_id)
-    return wire.CancelLoginChatGptResponse()
 
 
-async def logout_chat_gpt(
-    services: ServerServices, params: NoParams
-) -> HandlerResult[wire.LogoutChatGptResponse]:
+async def logout_chat_gpt(services: ServerServices, params: NoParams) -> AsyncIterator[None]:
     await services.accounts.logout()
-
-    async def notify() -> None:
-        _notify_status(services, None)
-
-    return HandlerResult(wire.LogoutChatGptResponse(), notify)
+    yield
+    _notify_status(services, None)
 
 
 async def get_auth_status(
@@ -123,11 +107,8 @@ async def get_user_saved_config(
     return wire.GetUserSavedConfigResponse(config=read(wire.UserSavedConfig, services.config.file.saved()))
 
 
-async def set_default_model(
-    services: ServerServices, params: wire.SetDefaultModelParams
-) -> wire.SetDefaultModelResponse:
+async def set_default_model(services: ServerServices, params: wire.SetDefaultModelParams) -> None:
     await services.config.file.set_default_model(params.model, params.reasoning_effort)
-    return wire.SetDefaultModelResponse()
 
 
 async def fuzzy_file_search(

@@ -31,20 +31,14 @@ TURNS: Final = commands.TurnWishes(
 """Turns are as codex 0.58 has them, whose clients know no turns by their ids."""
 
 
-async def send_user_message(
-    services: ServerServices, params: wire.SendUserMessageParams
-) -> wire.SendUserMessageResponse:
+async def send_user_message(services: ServerServices, params: wire.SendUserMessageParams) -> None:
     session = services.conversations.get(params.conversation_id).session
     await say(session, [_input(item) for item in params.items])
-    return wire.SendUserMessageResponse()
 
 
-async def send_user_turn(
-    services: ServerServices, params: wire.SendUserTurnParams
-) -> wire.SendUserTurnResponse:
+async def send_user_turn(services: ServerServices, params: wire.SendUserTurnParams) -> None:
     session = services.conversations.get(params.conversation_id).session
     await say(session, [_input(item) for item in params.items], settings(params))
-    return wire.SendUserTurnResponse()
 
 
 async def interrupt_conversation(

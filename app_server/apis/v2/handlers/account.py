@@ -7,17 +7,18 @@ no table: what is not listed here is refused as any unknown method is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, assert_never
 from uuid import UUID
 
 from msgspec import Struct
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
-from app_server.core.auth.accounts import Accounts
+from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_request
@@ -96,6 +97,12 @@ class LoginContext(Struct, frozen=True):
         if outcome.success:
             self.updated(method)
 
+    def await_user(self, login: OpenLogin[Flow]) -> None:
+        """Wait for the user in the background."""
+        self.accounts.await_in_background(
+            login, lambda outcome: self.completed(outcome, AuthMethod.CHATGPT, login.id)
+        )
+
     def updated(self, method: AuthMethod | None) -> None:
         """Send how the user is logged in now."""
         claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
@@ -108,19 +115,37 @@ class LoginContext(Struct, frozen=True):
 
 async def account_login_start(
     context: LoginContext, params: wire.LoginAccountParams
-) -> HandlerResult[wire.LoginAccountResponse]:
+) -> AsyncIterator[wire.LoginAccountResponse]:
     try:
-        match params.root:
-            case wire.ApiKeyLoginAccountParams(api_key=key):
-                return _store_key(context, key)
-            case wire.ChatgptLoginAccountParams():
-                return await _open_browser_login(context)
-            case wire.ChatgptDeviceCodeLoginAccountParams():
-                return await _open_device_login(context)
-            case _:
-                assert_never(params.root)
+        started, go_on = await _begun(context, params)
     except AuthError as error:
         raise account_error(str(error)) from error
+    yield wire.LoginAccountResponse(started)
+    go_on()
+
+
+async def _begun(
+    context: LoginContext, params: wire.LoginAccountParams
+) -> tuple[wire.LoginAccountStarted, Callable[[], None]]:
+    """Begin a login; return the answer, and what follows it."""
+    match params.root:
+        case wire.ApiKeyLoginAccountParams(api_key=key):
+            context.accounts.store_api_key(key)
+            done = LoginOutcome(success=True)
+            return wire.ApiKeyLoginAccountResponse(), partial(context.completed, done, AuthMethod.API_KEY)
+        case wire.ChatgptLoginAccountParams():
+            login = await context.accounts.open_login()
+            started = wire.ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
+            return started, partial(context.await_user, login)
+        case wire.ChatgptDeviceCodeLoginAccountParams():
+            device = await context.accounts.open_device_login()
+            return wire.ChatgptDeviceCodeLoginAccountResponse(
+                login_id=device.id,
+                verification_url=device.flow.verification_url,
+                user_code=device.flow.user_code,
+            ), partial(context.await_user, device)
+        case _:
+            assert_never(params.root)
 
 
 async def account_login_cancel(
@@ -136,52 +161,10 @@ async def account_login_cancel(
     return wire.CancelLoginAccountResponse(status="canceled" if found else "notFound")
 
 
-async def account_logout(
-    context: LoginContext, params: NoParams
-) -> HandlerResult[wire.LogoutAccountResponse]:
+async def account_logout(context: LoginContext, params: NoParams) -> AsyncIterator[None]:
     await context.accounts.logout()
-
-    async def notify() -> None:
-        context.updated(None)
-
-    return HandlerResult(wire.LogoutAccountResponse(), notify)
-
-
-def _store_key(context: LoginContext, key: str) -> HandlerResult[wire.LoginAccountResponse]:
-    context.accounts.store_api_key(key)
-
-    async def notify() -> None:
-        context.completed(LoginOutcome(success=True), AuthMethod.API_KEY)
-
-    return HandlerResult(wire.LoginAccountResponse(wire.ApiKeyLoginAccountResponse()), notify)
-
-
-async def _open_browser_login(context: LoginContext) -> HandlerResult[wire.LoginAccountResponse]:
-    login = await context.accounts.open_login()
-
-    def ended(outcome: LoginOutcome) -> None:
-        context.completed(outcome, AuthMethod.CHATGPT, login.id)
-
-    async def wait_for_browser() -> None:
-        context.accounts.await_in_background(login, ended)
-
-    started = wire.ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
-    return HandlerResult(wire.LoginAccountResponse(started), wait_for_browser)
-
-
-async def _open_device_login(context: LoginContext) -> HandlerResult[wire.LoginAccountResponse]:
-    login = await context.accounts.open_device_login()
-
-    def ended(outcome: LoginOutcome) -> None:
-        context.completed(outcome, AuthMethod.CHATGPT, login.id)
-
-    async def wait_for_user() -> None:
-        context.accounts.await_in_background(login, ended)
-
-    started = wire.ChatgptDeviceCodeLoginAccountResponse(
-        login_id=login.id, verification_url=login.flow.verification_url, user_code=login.flow.user_code
-    )
-    return HandlerResult(wire.LoginAccountResponse(started), wait_for_user)
+    yield
+    context.updated(None)
 
 
 IMPORT: Final = "externalAgentConfig/import"

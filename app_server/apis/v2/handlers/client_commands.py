@@ -198,9 +198,7 @@ async def command_exec(
         context.processes.remove(id)
 
 
-async def command_exec_write(
-    context: ClientCommandContext, params: wire.CommandExecWriteParams
-) -> wire.CommandExecWriteResponse:
+async def command_exec_write(context: ClientCommandContext, params: wire.CommandExecWriteParams) -> None:
     if params.delta_base64 is None and not params.close_stdin:
         raise _invalid("command/exec/write requires deltaBase64 or closeStdin")
     try:
@@ -217,25 +215,20 @@ async def command_exec_write(
         raise invalid_request("stdin is already closed", "stdin_closed") from None
     except InputFull:
         raise overloaded("the command does not read its input; try again") from None
-    return wire.CommandExecWriteResponse()
 
 
-async def command_exec_resize(
-    context: ClientCommandContext, params: wire.CommandExecResizeParams
-) -> wire.CommandExecResizeResponse:
+async def command_exec_resize(context: ClientCommandContext, params: wire.CommandExecResizeParams) -> None:
     size = _size(params.size)
     if not context.processes.get(params.process_id).terminal:
         raise invalid_request("failed to resize PTY: process is not attached to a PTY", "no_terminal")
     (await context.processes.started(params.process_id)).resize(size)
-    return wire.CommandExecResizeResponse()
 
 
 async def command_exec_terminate(
     context: ClientCommandContext, params: wire.CommandExecTerminateParams
-) -> wire.CommandExecTerminateResponse:
+) -> None:
     """`command/exec` answers when all of it has ended."""
     (await context.processes.started(params.process_id)).kill()
-    return wire.CommandExecTerminateResponse()
 
 
 async def _run(

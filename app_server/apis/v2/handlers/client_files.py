@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -21,7 +21,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, require_client_rights
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.client_files import files
@@ -64,20 +64,14 @@ async def fs_read_file(context: ClientFileContext, params: wire.FsReadFileParams
     return wire.FsReadFileResponse(data_base64=text)
 
 
-async def fs_write_file(
-    context: ClientFileContext, params: wire.FsWriteFileParams
-) -> wire.FsWriteFileResponse:
+async def fs_write_file(context: ClientFileContext, params: wire.FsWriteFileParams) -> None:
     context.check("fs/writeFile")
     await _run(lambda: files.write_file(params.path, _decoded(params.data_base64)))
-    return wire.FsWriteFileResponse()
 
 
-async def fs_create_directory(
-    context: ClientFileContext, params: wire.FsCreateDirectoryParams
-) -> wire.FsCreateDirectoryResponse:
+async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateDirectoryParams) -> None:
     context.check("fs/createDirectory")
     await _run(partial(files.create_directory, params.path, recursive=params.recursive is not False))
-    return wire.FsCreateDirectoryResponse()
 
 
 async def fs_get_metadata(
@@ -109,14 +103,13 @@ async def fs_read_directory(
     )
 
 
-async def fs_remove(context: ClientFileContext, params: wire.FsRemoveParams) -> wire.FsRemoveResponse:
+async def fs_remove(context: ClientFileContext, params: wire.FsRemoveParams) -> None:
     context.check("fs/remove")
     recursive, force = params.recursive is not False, params.force is not False
     await _run(partial(files.remove, params.path, recursive=recursive, force=force))
-    return wire.FsRemoveResponse()
 
 
-async def fs_copy(context: ClientFileContext, params: wire.FsCopyParams) -> wire.FsCopyResponse:
+async def fs_copy(context: ClientFileContext, params: wire.FsCopyParams) -> None:
     context.check("fs/copy")
     given_up = threading.Event()
     copying = Copying(str(context.config.home), given_up.is_set)
@@ -125,26 +118,21 @@ async def fs_copy(context: ClientFileContext, params: wire.FsCopyParams) -> wire
         await _run(partial(copying.copy, source, destination, recursive=params.recursive))
     finally:
         given_up.set()
-    return wire.FsCopyResponse()
 
 
 async def fs_watch(
     context: ClientFileContext, params: wire.FsWatchParams
-) -> HandlerResult[wire.FsWatchResponse]:
+) -> AsyncIterator[wire.FsWatchResponse]:
     context.check("fs/watch")
     with reported_errors():
         path = await context.watcher.watch(params.watch_id, params.path)
-
-    async def begin() -> None:
-        context.watcher.begin(params.watch_id)
-
-    return HandlerResult(wire.FsWatchResponse(path=path), begin)
+    yield wire.FsWatchResponse(path=path)
+    context.watcher.begin(params.watch_id)
 
 
-async def fs_unwatch(context: ClientFileContext, params: wire.FsUnwatchParams) -> wire.FsUnwatchResponse:
+async def fs_unwatch(context: ClientFileContext, params: wire.FsUnwatchParams) -> None:
     """End a watch; one that is not there is no error."""
     context.watcher.unwatch(params.watch_id)
-    return wire.FsUnwatchResponse()
 
 
 async def _run(work: Callable[[], T]) -> T:
@@ -251,7 +239,7 @@ async def fuzzy_file_search(
 
 async def session_start(
     context: FileSearchContext, params: wire.FuzzyFileSearchSessionStartParams
-) -> HandlerResult[wire.FuzzyFileSearchSessionStartResponse]:
+) -> AsyncIterator[None]:
     """Begin a session; its first notification has no query and no files."""
     id = params.session_id
     if not id:
@@ -262,30 +250,21 @@ async def session_start(
         )
     context.sessions.start(id, params.roots)
     session = context.sessions.get(id)
-
-    async def begin() -> None:
-        context.sessions.look_for(id, session, "")
-
-    return HandlerResult(wire.FuzzyFileSearchSessionStartResponse(), begin)
+    yield
+    context.sessions.look_for(id, session, "")
 
 
 async def session_update(
     context: FileSearchContext, params: wire.FuzzyFileSearchSessionUpdateParams
-) -> HandlerResult[wire.FuzzyFileSearchSessionUpdateResponse]:
+) -> AsyncIterator[None]:
     session = context.sessions.get(params.session_id)
-
-    async def begin() -> None:
-        context.sessions.look_for(params.session_id, session, params.query)
-
-    return HandlerResult(wire.FuzzyFileSearchSessionUpdateResponse(), begin)
+    yield
+    context.sessions.look_for(params.session_id, session, params.query)
 
 
-async def session_stop(
-    context: FileSearchContext, params: wire.FuzzyFileSearchSessionStopParams
-) -> wire.FuzzyFileSearchSessionStopResponse:
+async def session_stop(context: FileSearchContext, params: wire.FuzzyFileSearchSessionStopParams) -> None:
     """End a session; one that is not there is no error."""
     context.sessions.stop(params.session_id)
-    return wire.FuzzyFileSearchSessionStopResponse()
 
 
 def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResult, ...]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.conversations.live import LiveConversation
@@ -171,7 +171,7 @@ async def mcp_server_resource_read(
     )
 
 
-async def config_mcp_server_reload(context: McpContext, params: NoParams) -> wire.McpServerRefreshResponse:
+async def config_mcp_server_reload(context: McpContext, params: NoParams) -> None:
     """Reload the servers of all threads or, where the settings of one cannot be read any more, none. Raises
     ConfigError.
     """
@@ -179,7 +179,6 @@ async def config_mcp_server_reload(context: McpContext, params: NoParams) -> wir
     configs = [context.config.load(each.session.facts.config.request) for each in live]
     for each, config in zip(live, configs, strict=True):
         each.session.reload_servers(config.mcp_servers)
-    return wire.McpServerRefreshResponse()
 
 
 def _failed(failure: McpFailure) -> RpcError:
@@ -200,7 +199,7 @@ class McpLoginContext(Struct, frozen=True):
 
 async def mcp_server_oauth_login(
     context: McpLoginContext, params: wire.McpServerOauthLoginParams
-) -> HandlerResult[wire.McpServerOauthLoginResponse]:
+) -> AsyncIterator[wire.McpServerOauthLoginResponse]:
     """Begin a login, and cancel a pending one at the same server; `account/login/cancel` cancels this one by its
     `loginId`.
     """
@@ -222,11 +221,8 @@ async def mcp_server_oauth_login(
         )
         context.notifier.notify(wire.MCP_SERVER_OAUTH_LOGIN_COMPLETED, completed)
 
-    async def wait_for_browser() -> None:
-        context.accounts.await_in_background(login, ended, seconds)
-
-    started = wire.McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
-    return HandlerResult(started, wait_for_browser)
+    yield wire.McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
+    context.accounts.await_in_background(login, ended, seconds)
 
 
 def _transport(context: McpContext, params: wire.McpServerOauthLoginParams) -> McpHttpTransport:

@@ -4,13 +4,13 @@ this server has none of; their lists are empty.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.config.settings import UserSettings
@@ -58,16 +58,17 @@ async def skills_list(context: SkillsContext, params: wire.SkillsListParams) -> 
 
 async def skills_extra_roots_set(
     context: SkillsContext, params: wire.SkillsExtraRootsSetParams
-) -> HandlerResult[wire.SkillsExtraRootsSetResponse]:
+) -> AsyncIterator[None]:
     if len(params.extra_roots) > MAX_EXTRA_ROOTS:
         raise invalid_request(f"at most {MAX_EXTRA_ROOTS} folders", "invalid_params", "extraRoots")
     context.catalog.set_extra_roots(params.extra_roots)
-    return HandlerResult(wire.SkillsExtraRootsSetResponse(), _announcing(context))
+    yield
+    context.announce_change()
 
 
 async def skills_config_write(
     context: SkillsContext, params: wire.SkillsConfigWriteParams
-) -> HandlerResult[wire.SkillsConfigWriteResponse]:
+) -> AsyncIterator[wire.SkillsConfigWriteResponse]:
     name = params.name.strip() if params.name is not None else None
     if (name is None) is (params.path is None) or name == "":
         text = "skills/config/write requires exactly one of path or name"
@@ -76,16 +77,8 @@ async def skills_config_write(
         await context.config.file.switch_skill(name, params.path, enabled=params.enabled)
     except ConfigError as error:
         raise invalid_request(str(error), "config") from error
-    return HandlerResult(
-        wire.SkillsConfigWriteResponse(effective_enabled=params.enabled), _announcing(context)
-    )
-
-
-def _announcing(context: SkillsContext) -> Callable[[], Awaitable[None]]:
-    async def announce() -> None:
-        context.announce_change()
-
-    return announce
+    yield wire.SkillsConfigWriteResponse(effective_enabled=params.enabled)
+    context.announce_change()
 
 
 def _entry(cwd: str, found: SkillSet) -> wire.SkillsListEntry:

@@ -6,11 +6,11 @@ response, then the notification of what happened to it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
 from app_server.apis.v2.loaded_threads import FoundThread
 from app_server.apis.v2.services import ThreadContext, ThreadServices
@@ -20,8 +20,7 @@ from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFou
 from app_server.core.git.repository import Revision
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.ids import ConversationId
-from protocol.structs import Written, replace
-from protocol.table import AnyServerNotification
+from protocol.structs import replace
 from protocol.v2 import thread_store as wire
 from protocol.v2.thread import (
     THREAD_ARCHIVED,
@@ -44,22 +43,20 @@ MOST_NAME = 4096
 GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repository_url"}
 
 
-async def thread_archive(
-    context: ThreadContext, params: wire.ThreadArchiveParams
-) -> HandlerResult[wire.ThreadArchiveResponse]:
+async def thread_archive(context: ThreadContext, params: wire.ThreadArchiveParams) -> AsyncIterator[None]:
     id = parse_thread_id(params.thread_id)
     rollout = await _stored(context, id)
     with _failures(id, "archive"):
         await context.reading.stored.require_archivable(id, rollout)
         await _end(context, id, rollout)
         await context.reading.stored.archive(id, rollout)
-    archived = ThreadArchivedNotification(thread_id=id)
-    return HandlerResult(wire.ThreadArchiveResponse(), _notified(context, THREAD_ARCHIVED, archived))
+    yield
+    context.notifier.notify(THREAD_ARCHIVED, ThreadArchivedNotification(thread_id=id))
 
 
 async def thread_unarchive(
     context: ThreadContext, params: wire.ThreadUnarchiveParams
-) -> HandlerResult[wire.ThreadUnarchiveResponse]:
+) -> AsyncIterator[wire.ThreadUnarchiveResponse]:
     id = parse_thread_id(params.thread_id)
     rollout = await context.reading.stored.find_archived(id)
     if rollout is None:
@@ -67,14 +64,11 @@ async def thread_unarchive(
     with _failures(id, "unarchive"):
         path = await context.reading.stored.unarchive(rollout)
         thread = await _shown(context, FoundThread(id, path, None))
-    unarchived = ThreadUnarchivedNotification(thread_id=id)
-    response = wire.ThreadUnarchiveResponse(thread=thread)
-    return HandlerResult(response, _notified(context, THREAD_UNARCHIVED, unarchived))
+    yield wire.ThreadUnarchiveResponse(thread=thread)
+    context.notifier.notify(THREAD_UNARCHIVED, ThreadUnarchivedNotification(thread_id=id))
 
 
-async def thread_delete(
-    context: ThreadContext, params: wire.ThreadDeleteParams
-) -> HandlerResult[wire.ThreadDeleteResponse]:
+async def thread_delete(context: ThreadContext, params: wire.ThreadDeleteParams) -> AsyncIterator[None]:
     id = parse_thread_id(params.thread_id)
     if _is_ephemeral(context, id):
         raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
@@ -82,13 +76,11 @@ async def thread_delete(
     with _failures(id, "delete"):
         await _end(context, id, rollout)
         await context.reading.stored.delete(id, rollout)
-    deleted = ThreadDeletedNotification(thread_id=id)
-    return HandlerResult(wire.ThreadDeleteResponse(), _notified(context, THREAD_DELETED, deleted))
+    yield
+    context.notifier.notify(THREAD_DELETED, ThreadDeletedNotification(thread_id=id))
 
 
-async def thread_name_set(
-    context: ThreadContext, params: wire.ThreadSetNameParams
-) -> HandlerResult[wire.ThreadSetNameResponse]:
+async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNameParams) -> AsyncIterator[None]:
     id, name = parse_thread_id(params.thread_id), params.name.strip()
     if not name:
         raise invalid_request("thread name must not be empty", "invalid_params", "name")
@@ -97,8 +89,9 @@ async def thread_name_set(
     await _stored(context, id)
     with _failures(id, "name"):
         await context.reading.stored.set_name(id, name)
+    yield
     named = ThreadNameUpdatedNotification(thread_id=id, thread_name=name)
-    return HandlerResult(wire.ThreadSetNameResponse(), _notified(context, THREAD_NAME_UPDATED, named))
+    context.notifier.notify(THREAD_NAME_UPDATED, named)
 
 
 async def thread_metadata_update(
@@ -131,17 +124,6 @@ async def _end(context: ThreadContext, id: ConversationId, rollout: Path) -> Non
     elif await context.conversations.shut_down(id):
         status = ThreadStatusChangedNotification(thread_id=id, status=NotLoadedThreadStatus())
         context.notifier.notify(THREAD_STATUS_CHANGED, status)
-
-
-def _notified(
-    context: ThreadContext, row: AnyServerNotification, params: Written
-) -> Callable[[], Awaitable[None]]:
-    """Return what sends the notification, once the response was written."""
-
-    async def notify() -> None:
-        context.notifier.notify(row, params)
-
-    return notify
 
 
 def _git_changes(update: wire.ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers.threads import (
     SUBSCRIPTION,
@@ -39,7 +40,7 @@ from protocol.v2.thread_store import THREAD_REVERT, ThreadRevertParams, ThreadRe
 log = logging.getLogger(__name__)
 
 
-async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> HandlerResult[ThreadForkResponse]:
+async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> AsyncIterator[ThreadForkResponse]:
     """Copy a thread with its name, and its turns under their ids; one that runs is interrupted there."""
     if params.before_turn_id is not None and params.last_turn_id is not None:
         raise invalid_request("`beforeTurnId` cannot be combined with `lastTurnId`", "invalid_params")
@@ -61,21 +62,17 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
         thread = await shown_thread(context, live, turns)
         response = ThreadForkResponse(thread=thread, **settings_in_force(live))
         usage = await usage_so_far(context, live, stored)
-
-    async def announce() -> None:
+        yield response
         started = wire.ThreadStartedNotification(thread=replace(thread, turns=()))
         context.notifier.notify(wire.THREAD_STARTED, started)
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
-        live.release()
-        if usage is not None:
-            context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
-
-    return HandlerResult(response, announce)
+    if usage is not None:
+        context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
 
 
 async def thread_revert(
     context: ThreadContext, params: ThreadRevertParams
-) -> HandlerResult[ThreadRevertResponse]:
+) -> AsyncIterator[ThreadRevertResponse]:
     """End the thread and load it again without the turn and what came behind it; files stay as they are."""
     before = loaded(context, params.thread_id)
     path = before.rollout_path
@@ -95,19 +92,14 @@ async def thread_revert(
         await context.seeds.follow(live, context.make_adapter)
         _notify_status(context, live.id, live.status)
         turns, items = await _last(context, live)
-        response = ThreadRevertResponse(
+        yield ThreadRevertResponse(
             thread=await shown_thread(context, live),
             turns_backwards_cursor=turns,
             items_backwards_cursor=items,
         )
-
-    async def announce() -> None:
         context.notifier.notify(wire.THREAD_REVERTED, wire.ThreadRevertedNotification(thread_id=live.id))
         if was_subscribed:
             live.subscribe(SUBSCRIPTION, context.make_adapter, raw=raw)
-        live.release()
-
-    return HandlerResult(response, announce)
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from collections.abc import AsyncIterator
 
-import anyio.lowlevel
-
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.loaded_threads import ReadingContext
 from app_server.apis.v2.services import ThreadServices
@@ -50,15 +48,15 @@ MOST_EXCLUDED = 100
 
 async def thread_list(
     context: ReadingContext, params: wire.ThreadListParams
-) -> HandlerResult[wire.ThreadListResponse]:
+) -> AsyncIterator[wire.ThreadListResponse]:
     if params.sort_key == "section_position":
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
     if params.originators:
         text = "originator filtering is not supported: leave `originators` out"
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "originators"})
     if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
-        # No thread here begins others.
-        return HandlerResult(wire.ThreadListResponse(data=()), anyio.lowlevel.checkpoint)
+        yield wire.ThreadListResponse(data=())  # no thread here begins others
+        return
     request = ListRequest(
         filter=ThreadFilter(
             sources=list_sources(params.source_kinds),
@@ -79,17 +77,13 @@ async def thread_list(
         page = await context.stored.list(request)
     except InvalidCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
-    response = wire.ThreadListResponse(
+    yield wire.ThreadListResponse(
         data=tuple(_view(context, each) for each in page.rows),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
-
-    async def read_ahead() -> None:
-        if page.next_cursor is not None:
-            await context.stored.read_ahead()
-
-    return HandlerResult(response, read_ahead)
+    if page.next_cursor is not None:
+        await context.stored.read_ahead()
 
 
 def list_sources(kinds: tuple[wire.ThreadSourceKind, ...] | None) -> frozenset[str]:
@@ -132,7 +126,7 @@ MOST_CHARACTERS = 1024
 
 async def thread_search(
     context: ReadingContext, params: wire.ThreadSearchParams
-) -> HandlerResult[wire.ThreadSearchResponse]:
+) -> AsyncIterator[wire.ThreadSearchResponse]:
     term = params.search_term
     if not term.strip():
         raise invalid_request("thread/search requires search_term", "invalid_params", "searchTerm")
@@ -154,15 +148,14 @@ async def thread_search(
         page = await context.stored.search(request, term, context.live.loaded())
     except InvalidCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
-    response = wire.ThreadSearchResponse(
+    yield wire.ThreadSearchResponse(
         data=tuple(
             wire.ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.rows
         ),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
-
-    return HandlerResult(response, partial(context.stored.read_ahead, messages=True))
+    await context.stored.read_ahead(messages=True)
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

@@ -38,32 +38,23 @@ from protocol.v2 import turn
 from protocol.v2.settings import (
     THREAD_SETTINGS_UPDATE,
     ThreadSettingsUpdateParams,
-    ThreadSettingsUpdateResponse,
 )
 from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 
-async def thread_compact_start(
-    context: ThreadContext, params: wire.ThreadCompactStartParams
-) -> wire.ThreadCompactStartResponse:
+async def thread_compact_start(context: ThreadContext, params: wire.ThreadCompactStartParams) -> None:
     """Begin a turn that compacts; it ends the one that runs."""
     live = loaded(context, params.thread_id)
     live.subscriptions.preferred = context.make_adapter
     live.session.do(Compact())
-    return wire.ThreadCompactStartResponse()
 
 
-async def thread_inject_items(
-    context: ThreadContext, params: wire.ThreadInjectItemsParams
-) -> wire.ThreadInjectItemsResponse:
+async def thread_inject_items(context: ThreadContext, params: wire.ThreadInjectItemsParams) -> None:
     live = loaded(context, params.thread_id)
     live.session.do(AddItems(response_items(params.items, "items")))
-    return wire.ThreadInjectItemsResponse()
 
 
-async def thread_shell_command(
-    context: ThreadContext, params: wire.ThreadShellCommandParams
-) -> wire.ThreadShellCommandResponse:
+async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellCommandParams) -> None:
     live = loaded(context, params.thread_id)
     require_client_rights(context.config, "thread/shellCommand")
     if not params.command.strip():
@@ -74,19 +65,15 @@ async def thread_shell_command(
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "timeoutMs"})
     live.subscriptions.preferred = context.make_adapter
     live.session.do(RunShell(params.command.strip(), timeout))
-    return wire.ThreadShellCommandResponse()
 
 
-async def thread_settings_update(
-    context: ThreadContext, params: ThreadSettingsUpdateParams
-) -> ThreadSettingsUpdateResponse:
+async def thread_settings_update(context: ThreadContext, params: ThreadSettingsUpdateParams) -> None:
     """Change settings from the next turn on; `thread/settings/updated` says what is in force where something
     changed.
     """
     live = loaded(context, params.thread_id)
     change = settings_change(params, live.session.facts)
     live.session.do(ChangeSettings(change))
-    return ThreadSettingsUpdateResponse()
 
 
 async def review_start(context: ThreadContext, params: ReviewStartParams) -> ReviewStartResponse:
@@ -159,11 +146,8 @@ async def terminals_terminate(
     return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.kill_terminals({number}))
 
 
-async def terminals_clean(
-    context: ThreadContext, params: wire.ThreadBackgroundTerminalsCleanParams
-) -> wire.ThreadBackgroundTerminalsCleanResponse:
+async def terminals_clean(context: ThreadContext, params: wire.ThreadBackgroundTerminalsCleanParams) -> None:
     loaded(context, params.thread_id).session.kill_terminals()
-    return wire.ThreadBackgroundTerminalsCleanResponse()
 
 
 def _number(text: str, problem: str, field: str) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import anyio
 
-from app_server.apis.router import HandlerResult, Route, route
+from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
 from app_server.apis.v2.items import response_items
@@ -54,7 +54,7 @@ SUBSCRIPTION = "threads"
 
 async def thread_start(
     context: ThreadContext, params: ThreadStartParams
-) -> HandlerResult[ThreadStartResponse]:
+) -> AsyncIterator[ThreadStartResponse]:
     with settings_errors():
         config = context.config.load(overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
@@ -62,19 +62,14 @@ async def thread_start(
     with live.kept():
         live.unloads = True
         thread = await shown_thread(context, live)
-        response = ThreadStartResponse(thread=thread, **settings_in_force(live))
-
-    async def announce() -> None:
+        yield ThreadStartResponse(thread=thread, **settings_in_force(live))
         context.notifier.notify(wire.THREAD_STARTED, wire.ThreadStartedNotification(thread=thread))
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
-        live.release()
-
-    return HandlerResult(response, announce)
 
 
 async def thread_resume(
     context: ThreadContext, params: ThreadResumeParams
-) -> HandlerResult[ThreadResumeResponse]:
+) -> AsyncIterator[ThreadResumeResponse]:
     id = _resumed_id(params)
     live, stored = await context.conversations.find_lasting(id), None
     if live is None:
@@ -88,25 +83,20 @@ async def thread_resume(
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **settings_in_force(live),
         )
-        joined, usage = live, await usage_so_far(context, live, stored)
-
-    async def subscribe() -> None:
-        # After the response: what is open is asked again, and whatever happens from here on is sent.
-        joined.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
-        joined.release()
-        if usage is not None:
-            context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
-        if (goal := joined.session.facts.goal) is not None:
-            shown = shown_goal(joined.id, goal)
-            updated = wire.ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
-            context.notifier.notify(wire.THREAD_GOAL_UPDATED, updated)
-
-    return HandlerResult(response, subscribe)
+        usage = await usage_so_far(context, live, stored)
+        yield response
+        # What is open is asked again, and whatever happens from here on is sent.
+        live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
+    if usage is not None:
+        context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
+    if (goal := live.session.facts.goal) is not None:
+        updated = wire.ThreadGoalUpdatedNotification(thread_id=live.id, goal=shown_goal(live.id, goal))
+        context.notifier.notify(wire.THREAD_GOAL_UPDATED, updated)
 
 
 async def thread_unsubscribe(
     context: ThreadContext, params: ThreadUnsubscribeParams
-) -> HandlerResult[ThreadUnsubscribeResponse]:
+) -> AsyncIterator[ThreadUnsubscribeResponse]:
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         status: ThreadUnsubscribeStatus = "notLoaded"
@@ -115,7 +105,8 @@ async def thread_unsubscribe(
     else:
         live.subscriptions.remove(SUBSCRIPTION)
         status = "unsubscribed"
-    return HandlerResult(ThreadUnsubscribeResponse(status=status), context.unloader.look)
+    yield ThreadUnsubscribeResponse(status=status)
+    await context.unloader.look()
 
 
 def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:

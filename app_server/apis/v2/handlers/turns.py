@@ -58,9 +58,7 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
         raise _refused(error) from error
 
 
-async def turn_interrupt(
-    context: ThreadContext, params: wire.TurnInterruptParams
-) -> wire.TurnInterruptResponse:
+async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParams) -> None:
     """Answered at once: `turn/completed` reports the end of the turn. An empty id asks for the thread to rest,
     also where it does already.
     """
@@ -71,7 +69,6 @@ async def turn_interrupt(
         wants_rest = params.turn_id == "" and "turn_id" in params.model_fields_set
         if not wants_rest or not isinstance(error, NoActiveTurn):
             raise _refused(error) from error
-    return wire.TurnInterruptResponse()
 
 
 def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
