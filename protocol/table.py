@@ -1,4 +1,4 @@
-"""What a row of a table of methods is. Each API has one table, `methods.py` in its folder.
+"""What a row of a table of methods is. Each API has one table, `methods.py` in its folder, of all rows there.
 
 A row says what goes in and what comes out, and what orders requests: those whose field `ordered_by` names the same
 conversation are served one after another, the others on their own. Schemas, documentation and routers derive from rows.
@@ -6,12 +6,13 @@ conversation are served one after another, the others on their own. Schemas, doc
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from types import ModuleType
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from protocol.base import WireModel
-from protocol.structs import Json, Written
+from protocol.structs import Json, WireStruct, Written
 
 
 class Api(Enum):
@@ -27,6 +28,10 @@ class Api(Enum):
 
 class NoParams(WireModel):
     """For methods without parameters; whatever is sent is ignored."""
+
+
+class NoResult(WireStruct):
+    """For methods whose result says nothing but that it is done."""
 
 
 P = TypeVar("P", bound=WireModel)
@@ -84,7 +89,7 @@ AnyServerRequest = ServerRequest[Json, Json]
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """All methods of one API, in the order of the documentation."""
+    """All methods of one API."""
 
     api: Api
     client_requests: Mapping[str, AnyClientRequest]
@@ -109,3 +114,15 @@ def by_method(rows: Iterable[AnyRow]) -> Mapping[str, AnyRow]:
             raise ValueError(f"two rows for {row.method}")
         found[row.method] = row
     return found
+
+
+def table_of(api: Api, modules: Iterable[ModuleType]) -> Table:
+    """Collect the rows that stand in these modules. Raises ValueError where two rows have the same method."""
+    rows = [row for module in modules for row in vars(module).values()]
+    return Table(
+        api=api,
+        client_requests=by_method(row for row in rows if isinstance(row, ClientRequest)),
+        client_notifications=by_method(row for row in rows if isinstance(row, ClientNotification)),
+        server_notifications=by_method(row for row in rows if isinstance(row, ServerNotification)),
+        server_requests=by_method(row for row in rows if isinstance(row, ServerRequest)),
+    )

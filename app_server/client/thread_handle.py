@@ -17,6 +17,7 @@ from app_server.client.turn_handle import OutputModel, TurnHandle, TurnResult, p
 from protocol.structs import Json
 from protocol.v2 import thread_open, thread_store, thread_work
 from protocol.v2 import turn as wire
+from protocol.v2.fields import InThread
 from protocol.v2.thread import Thread
 
 M = TypeVar("M", bound=BaseModel)
@@ -147,9 +148,7 @@ class ThreadHandle:
     async def compact(self) -> TurnResult[None]:
         """Replace the model's history by a summary, which is a turn of its own. Cancelling this interrupts it."""
         coming = self._feed.next_turn()
-        await self._connection.request(
-            thread_work.THREAD_COMPACT_START, thread_work.ThreadCompactStartParams(thread_id=self.id)
-        )
+        await self._connection.request(thread_work.THREAD_COMPACT_START, InThread(thread_id=self.id))
         progress = await coming.wait()
         return await _whole(TurnHandle(self._connection, self.id, progress))
 
@@ -165,16 +164,12 @@ class ThreadHandle:
 
     async def archive(self) -> None:
         """End the thread and take it out of the list."""
-        await self._connection.request(
-            thread_store.THREAD_ARCHIVE, thread_store.ThreadArchiveParams(thread_id=self.id)
-        )
+        await self._connection.request(thread_store.THREAD_ARCHIVE, InThread(thread_id=self.id))
         self._feeds.drop(self.id)
 
     async def close(self) -> None:
         """Receive nothing more of the thread. It stays stored; a turn of it goes on."""
-        await self._connection.request(
-            thread_open.THREAD_UNSUBSCRIBE, thread_open.ThreadUnsubscribeParams(thread_id=self.id)
-        )
+        await self._connection.request(thread_open.THREAD_UNSUBSCRIBE, InThread(thread_id=self.id))
         self._feeds.drop(self.id)
 
 

@@ -11,7 +11,7 @@ from protocol.acp.session import NewSessionRequest, SessionConfigOption, Session
 from protocol.base import WireModel
 from protocol.ids import PathText
 from protocol.structs import Json, WireStruct
-from protocol.table import ClientRequest
+from protocol.table import ClientRequest, NoResult
 
 
 class AgentInitializeRequest(WireModel):
@@ -35,15 +35,7 @@ class AuthenticateRequest(WireModel):
     method_id: str
 
 
-class AuthenticateResponse(WireStruct):
-    pass
-
-
 class LogoutRequest(WireModel):
-    pass
-
-
-class LogoutResponse(WireStruct):
     pass
 
 
@@ -56,10 +48,10 @@ INITIALIZE: Final = ClientRequest(
 AUTHENTICATE: Final = ClientRequest(
     "authenticate",
     AuthenticateRequest,
-    AuthenticateResponse,
+    NoResult,
     "Logs in by one of the announced methods; answered when that is done.",
 )
-LOGOUT: Final = ClientRequest("logout", LogoutRequest, LogoutResponse, "Deletes the stored login.")
+LOGOUT: Final = ClientRequest("logout", LogoutRequest, NoResult, "Deletes the stored login.")
 
 
 class LoadSessionRequest(NewSessionRequest):
@@ -101,25 +93,13 @@ class CloseSessionRequest(WireModel):
     session_id: str
 
 
-class CloseSessionResponse(WireStruct):
-    pass
-
-
 class DeleteSessionRequest(WireModel):
     session_id: str
-
-
-class DeleteSessionResponse(WireStruct):
-    pass
 
 
 class SetSessionModeRequest(WireModel):
     session_id: str
     mode_id: str
-
-
-class SetSessionModeResponse(WireStruct):
-    pass
 
 
 class SetSessionConfigOptionRequest(WireModel):
@@ -158,21 +138,21 @@ LIST_SESSIONS: Final = ClientRequest(
 CLOSE_SESSION: Final = ClientRequest(
     "session/close",
     CloseSessionRequest,
-    CloseSessionResponse,
+    NoResult,
     "Ends a session, with the turn that runs; it stays stored.",
     ordered_by=_SESSION,
 )
 DELETE_SESSION: Final = ClientRequest(
     "session/delete",
     DeleteSessionRequest,
-    DeleteSessionResponse,
+    NoResult,
     "Takes a session out of the list. Succeeds where there is none.",
     ordered_by=_SESSION,
 )
 SET_MODE: Final = ClientRequest(
     "session/set_mode",
     SetSessionModeRequest,
-    SetSessionModeResponse,
+    NoResult,
     "Sets the mode; older clients know this way only.",
     ordered_by=_SESSION,
 )

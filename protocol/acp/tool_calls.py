@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from protocol.structs import Json, WireStruct, shown
-from protocol.table import ServerRequest
+from protocol.table import NoResult, ServerRequest
 
 
 class ToolKind(StrEnum):
@@ -128,10 +128,6 @@ class WriteTextFileRequest(WireStruct):
     content: str
 
 
-class WriteTextFileResponse(WireStruct):
-    pass
-
-
 REQUEST_PERMISSION: Final = ServerRequest(
     "session/request_permission",
     RequestPermissionRequest,
@@ -153,6 +149,6 @@ READ_TEXT_FILE: Final = ServerRequest(
 WRITE_TEXT_FILE: Final = ServerRequest(
     "fs/write_text_file",
     WriteTextFileRequest,
-    WriteTextFileResponse,
+    NoResult,
     "Puts a text into the editor, and saves it.",
 )

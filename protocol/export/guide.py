@@ -24,7 +24,10 @@ _HERE: Final = Path(__file__).parent
 INTRODUCTION: Final = _HERE / "introduction.md"
 
 EXAMPLES: Final[Mapping[str, Mapping[str, Json]]] = json.loads((_HERE / "examples.json").read_text("utf-8"))
-"""One exchange for every row of the table, by its kind and method: parameters, with the result of a request."""
+"""One exchange for every row of the table, by its kind and method: parameters, with the result of a request.
+
+The page has them in this order.
+"""
 
 RUNS: Final = _HERE / "runs.md"
 """Typical runs as diagrams, which `make diagrams` records from tests."""
@@ -59,10 +62,11 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
     yield _block(_line({"method": event_method("task_started"), "params": started}))
     yield RUNS.read_text(encoding="utf-8")
     yield "## Requests of the client\n"
-    for row in TABLE.client_requests.values():
+    for method, example in EXAMPLES["requests"].items():
+        row = TABLE.client_requests[method]
         yield f"### `{row.method}`\n\n{row.doc}{' An extension.' if row.extension else ''}"
         yield "Handled in the conversation's order.\n" if row.ordered_by else ""
-        yield _exchange(row.method, EXAMPLES["requests"][row.method], "→", "←")
+        yield _exchange(method, example, "→", "←")
         yield _fields(definitions, row.params, "Parameters")
         yield _fields(definitions, row.result, "Result")
     yield "## Notifications of the client\n"
@@ -70,15 +74,17 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
         yield f"### `{notification.method}`\n\n{notification.doc}\n"
         yield _block("→ " + _line({"method": notification.method}))
     yield f"## Requests of the server\n\n{_APPROVALS}"
-    for asked in TABLE.server_requests.values():
+    for method, example in EXAMPLES["server_requests"].items():
+        asked = TABLE.server_requests[method]
         yield f"### `{asked.method}`\n\n{asked.doc}{' An extension.' if asked.extension else ''}\n"
-        yield _exchange(asked.method, EXAMPLES["server_requests"][asked.method], "←", "→")
+        yield _exchange(method, example, "←", "→")
         yield _fields(definitions, asked.params, "Parameters")
         yield _fields(definitions, asked.result, "Result")
     yield "## Notifications of the server\n"
-    for sent in TABLE.server_notifications.values():
+    for method, example in EXAMPLES["notifications"].items():
+        sent = TABLE.server_notifications[method]
         yield f"### `{sent.method}`\n\n{sent.doc}\n"
-        yield _block("← " + _line({"method": sent.method, "params": EXAMPLES["notifications"][sent.method]}))
+        yield _block("← " + _line({"method": method, "params": example}))
         yield _fields(definitions, sent.params, "Parameters")
     yield "## Events\n"
     yield from _events(definitions)

@@ -30,16 +30,16 @@ _FILE_NAME: Final = re.compile(r"\w+")
 
 def schema_files() -> dict[str, str]:
     """Return every schema file of the conversation API: its text by its name."""
-    return _files_of(schemas.bundle())
+    return _files_of(schemas.bundle("AppServerProtocol", schemas.definitions()))
 
 
 def thread_schema_files(*, experimental: bool = False) -> dict[str, str]:
     """Return every schema file of the thread API; what is experimental is in a bundle of its own, or everywhere."""
-    whole = thread_schemas.bundle(experimental=True)
-    if experimental:
-        return _files_of(whole)
-    made = _files_of(thread_schemas.bundle(experimental=False))
-    return made | {EXPERIMENTAL_BUNDLE: _text(whole)}
+    stable, whole = (
+        schemas.bundle("AppServerThreadProtocol", thread_schemas.definitions(experimental=each))
+        for each in (False, True)
+    )
+    return _files_of(whole) if experimental else _files_of(stable) | {EXPERIMENTAL_BUNDLE: _text(whole)}
 
 
 def _files_of(whole: Schema) -> dict[str, str]:

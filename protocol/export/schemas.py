@@ -5,12 +5,14 @@ that code generated from either schema fits the other.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from protocol.base import ELSEWHERE
@@ -20,21 +22,31 @@ from protocol.ids import ConversationId
 from protocol.mcp import McpResult
 from protocol.policy import SandboxMode
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
-from protocol.structs import Json
-from protocol.table import NoParams
+from protocol.structs import Json, Written
+from protocol.table import AnyClientRequest, AnyServerNotification, AnyServerRequest, Table
 from protocol.v1.methods import TABLE
 from protocol.v1.ops import Submission
 from protocol.v1.setup import GitSha
 
-UNSERVED: Final[Mapping[str, Json]] = json.loads(Path(__file__).with_name("unserved.json").read_text("utf-8"))
+Schema = dict[str, Json]
+
+_FOLDER: Final = Path(__file__).parent
+
+UNSERVED: Final[Mapping[str, Json]] = json.loads((_FOLDER / "unserved.json").read_text("utf-8"))
 """What is published and never sent: methods of the thread API in the schema of conversations, and shapes and
 notifications of the thread API itself.
 """
 
+ENVELOPES: Final[Mapping[str, dict[str, Schema]]] = json.loads(
+    (_FOLDER / "envelopes.json").read_text("utf-8")
+)
+"""What every message is, whatever its method; and every event of a conversation."""
+
+ORDER: Final[Mapping[str, Sequence[str]]] = json.loads((_FOLDER / "order.json").read_text("utf-8"))
+"""The methods of each published API in the order in which they are published."""
+
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 REF: Final = "#/definitions/"
-
-Schema = dict[str, Json]
 
 _PUBLISHED_AS: Final = {
     "McpResult": "Result_of_CallToolResult_or_String",
@@ -48,6 +60,17 @@ _PUBLISHED_AS: Final = {
 """Names that are spelled differently in the code."""
 
 _NOT_PUBLISHED: Final = frozenset({"NoParams"})
+
+_OF_MANY: Final = frozenset({"InThread", "NoResult", "ShownThread"})
+"""Shapes that many methods have; each method publishes them under a name of its own."""
+
+_METHODS_NAMED: Final = {
+    "account/logout": "LogoutAccount",
+    "config/mcpServer/reload": "McpServerRefresh",
+    "removeConversationListener": "RemoveConversationSubscription",
+    "thread/name/set": "ThreadSetName",
+}
+"""Methods that are spelled differently in the names of their shapes."""
 
 _NAMED_SCALARS: Final[Mapping[str, Json]] = {"ConversationId": ConversationId, "GitSha": GitSha}
 
@@ -67,16 +90,16 @@ _EXTRA: Final[Mapping[str, Json]] = {
 @cache
 def definitions() -> Mapping[str, Schema]:
     """Return every published type by name, in alphabetical order."""
-    found = generated(_models(), _EXTRA)
+    found = generated({**shapes_of(TABLE), **_EXTRA})
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}
-    found |= envelopes() | _events() | _unions()
+    found |= ENVELOPES["all"] | ENVELOPES["conversations"] | unions(TABLE, *_unserved())
     # The members overlap: an image and a sound have the same fields, and other content has any.
     found["ContentBlock"]["anyOf"] = found["ContentBlock"].pop("oneOf")
     return {name: tidy(found[name]) for name in sorted(found)}
 
 
-def bundle() -> Schema:
-    return {"$schema": DRAFT, "title": "AppServerProtocol", "type": "object", "definitions": definitions()}
+def bundle(title: str, all_definitions: Mapping[str, Schema]) -> Schema:
+    return {"$schema": DRAFT, "title": title, "type": "object", "definitions": all_definitions}
 
 
 def alone(name: str, all_definitions: Mapping[str, Schema]) -> Schema:
@@ -109,86 +132,68 @@ def references(schema: Json) -> Iterator[str]:
             pass
 
 
-def _models() -> list[type[BaseModel]]:
-    models: list[type[BaseModel]] = [row.params for row in TABLE.server_notifications.values()]
-    for request in TABLE.client_requests.values():
-        models += [request.params, request.result]
-    for asked in TABLE.server_requests.values():
-        models += [asked.params, asked.result]
-    return models
+def shapes_of(table: Table) -> dict[str, Json]:
+    """Return the parameters and results of all methods by the names under which they are published."""
+    found = {params_name(row): row.params for row in table.server_notifications.values()}
+    for row in chain[AnyClientRequest | AnyServerRequest](
+        table.client_requests.values(), table.server_requests.values()
+    ):
+        found |= {params_name(row): row.params, result_name(row): row.result}
+    return found
 
 
-def generated(models: Iterable[type[BaseModel]], extra: Mapping[str, Json]) -> dict[str, Schema]:
+def generated(shapes: Mapping[str, Json]) -> dict[str, Schema]:
     """Return the definitions of these types and of all that they are made of, by their published names."""
-    adapters = {model.__name__: TypeAdapter(model) for model in models}
-    adapters |= {name: TypeAdapter(kind) for name, kind in extra.items()}
+    adapters = {name: TypeAdapter(kind) for name, kind in shapes.items()}
     generator = GenerateJsonSchema(by_alias=True, ref_template=REF + "{model}")
     _, made = generator.generate_definitions(
         [(name, "validation", adapter.core_schema) for name, adapter in adapters.items()]
     )
-    return {_published(str(name)): schema for name, schema in made.items() if name not in _NOT_PUBLISHED}
+    found = {_published(str(name)): schema for name, schema in made.items()}
+    for name, kind in shapes.items():
+        if getattr(kind, "__name__", None) in _OF_MANY:
+            found[name] = {key: each for key, each in made[kind.__name__].items() if key != "description"}
+    return {name: found[name] for name in found.keys() - _NOT_PUBLISHED - _OF_MANY}
 
 
-def envelopes() -> dict[str, Schema]:
-    """Return what every message is, whatever its method."""
-    any_value: Schema = {}
-    request_id: Schema = {"$ref": f"{REF}RequestId"}
-    text: Schema = {"type": "string"}
-    kinds = ("Request", "Notification", "Response", "Error")
+def _unserved() -> tuple[dict[str, Schema], dict[str, Schema]]:
+    """Return the requests and notifications of the thread API that the schema of conversations has too."""
+    doc, others = "Of the thread API; not served by this version.", UNSERVED["conversations"]
+    without = others["without_params"]
+    return (
+        {
+            name: call(name, "NoParams" if name in without else None, doc)
+            for name in others["client_requests"]
+        },
+        {name: call(name, None, doc, with_id=False) for name in others["server_notifications"]},
+    )
+
+
+def unions(
+    table: Table, more_requests: Mapping[str, Schema], more_notifications: Mapping[str, Schema]
+) -> dict[str, Schema]:
+    """Return the messages of an API by who sends them, with some by their method that are published only."""
+    sent = table.server_notifications.values()
+    calls: Mapping[str, Mapping[str, Schema]] = {
+        "ClientRequest": {**_calls(table.client_requests), **more_requests},
+        "ClientNotification": {
+            row.method: bare_call(row.method, row.doc) for row in table.client_notifications.values()
+        },
+        "ServerNotification": {
+            **{row.method: call(row.method, params_name(row), row.doc, with_id=False) for row in sent},
+            **more_notifications,
+        },
+        "ServerRequest": _calls(table.server_requests),
+    }
+    order = ORDER[table.api.value]
     return {
-        "RequestId": {"anyOf": [text, {"type": "integer", "format": "int64"}]},
-        "JSONRPCMessage": {"anyOf": [{"$ref": f"{REF}JSONRPC{kind}"} for kind in kinds]},
-        "JSONRPCRequest": _object({"id": request_id, "method": text, "params": any_value}, "id", "method"),
-        "JSONRPCNotification": _object({"method": text, "params": any_value}, "method"),
-        "JSONRPCResponse": _object({"id": request_id, "result": any_value}, "id", "result"),
-        "JSONRPCError": _object(
-            {"id": request_id, "error": {"$ref": f"{REF}JSONRPCErrorError"}}, "id", "error"
-        ),
-        "JSONRPCErrorError": _object(
-            {"code": {"type": "integer", "format": "int64"}, "data": any_value, "message": text},
-            "code",
-            "message",
-        ),
+        name: {"oneOf": [found[method] for method in sorted(found, key=order.index)]}
+        for name, found in calls.items()
     }
 
 
-def _events() -> dict[str, Schema]:
-    return {
-        "EventNotificationParams": _object(
-            {
-                "id": {"type": "string"},
-                "msg": {"$ref": f"{REF}EventMsg"},
-                "conversationId": {"$ref": f"{REF}ConversationId"},
-            },
-            "id",
-            "msg",
-            "conversationId",
-        )
-        | {"description": "Parameters of every `codex/event/*` notification."},
-        "Option<()>": {"type": "null"},
-    }
-
-
-def _unions() -> dict[str, Schema]:
-    not_served = "Of the thread API; not served by this version."
-    requests = [call(row.method, row.params, row.doc) for row in TABLE.client_requests.values()]
-    others = UNSERVED["conversations"]
-    requests += [
-        call(name, NoParams if name in others["without_params"] else None, not_served)
-        for name in others["client_requests"]
-    ]
-    notifications = [
-        call(row.method, row.params, row.doc, with_id=False) for row in TABLE.server_notifications.values()
-    ]
-    notifications += [call(name, None, not_served, with_id=False) for name in others["server_notifications"]]
-    of_client = [bare_call(row.method, row.doc) for row in TABLE.client_notifications.values()]
-    asked = [call(row.method, row.params, row.doc) for row in TABLE.server_requests.values()]
-    return {
-        "ClientRequest": {"oneOf": requests},
-        "ClientNotification": {"oneOf": of_client},
-        "ServerNotification": {"oneOf": notifications},
-        "ServerRequest": {"oneOf": asked},
-    }
+def _calls(rows: Mapping[str, AnyClientRequest] | Mapping[str, AnyServerRequest]) -> dict[str, Schema]:
+    return {method: call(method, params_name(row), row.doc) for method, row in rows.items()}
 
 
 def bare_call(method: str, doc: str) -> Schema:
@@ -196,22 +201,37 @@ def bare_call(method: str, doc: str) -> Schema:
     return _object({"method": {"type": "string", "const": method}}, "method") | {"description": doc}
 
 
-def call(method: str, params: type[BaseModel] | str | None, doc: str, *, with_id: bool = True) -> Schema:
-    """Return a message with that method; parameters, also named by their definition, may be anything if None."""
+def call(method: str, params: str | None, doc: str, *, with_id: bool = True) -> Schema:
+    """Return a message with that method; parameters, named by their definition, may be anything if None."""
     fields: Schema = {"id": {"$ref": f"{REF}RequestId"}} if with_id else {}
     fields["method"] = {"type": "string", "const": method}
     required = list(fields)
-    name = params if isinstance(params, str | None) else published_name(params)
-    if name in _NOT_PUBLISHED:
+    if params in _NOT_PUBLISHED:
         fields["params"] = {"type": "null"}
     else:
-        fields["params"] = {} if name is None else {"$ref": REF + name}
+        fields["params"] = {} if params is None else {"$ref": REF + params}
         required.append("params")
     return _object(fields, *required) | {"description": doc}
 
 
 def _object(properties: Schema, *required: str) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def params_name(row: AnyClientRequest | AnyServerNotification | AnyServerRequest) -> str:
+    return _name_at(row.method, row.params, "Params")
+
+
+def result_name(row: AnyClientRequest | AnyServerRequest) -> str:
+    return _name_at(row.method, row.result, "Response")
+
+
+def _name_at(method: str, shape: type[Written], role: str) -> str:
+    """Return the published name of a method's parameters or result."""
+    if shape.__name__ not in _OF_MANY:
+        return published_name(shape)
+    words = re.split("[/_]", method)
+    return _METHODS_NAMED.get(method, "".join(word[0].upper() + word[1:] for word in words)) + role
 
 
 def published_name(model: type[object]) -> str:

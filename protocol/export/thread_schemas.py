@@ -4,24 +4,21 @@ Pure, like `schemas`, from which all that both APIs share comes. Without `experi
 that a client has to ask for are left out, and so is every type that only they lead to.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 
-from pydantic import BaseModel
-
 from protocol.export.schemas import (
-    DRAFT,
+    ENVELOPES,
     UNSERVED,
     Schema,
-    bare_call,
     call,
-    envelopes,
     generated,
     references,
+    shapes_of,
     tidy,
+    unions,
 )
-from protocol.structs import Json
-from protocol.table import AnyClientRequest, Table
+from protocol.structs import Json, replace
 from protocol.v2.fields import EXPERIMENTAL
 from protocol.v2.methods import TABLE
 
@@ -29,52 +26,22 @@ from protocol.v2.methods import TABLE
 @cache
 def definitions(*, experimental: bool) -> Mapping[str, Schema]:
     """Return every published type by name, in alphabetical order."""
-    requests = [row for row in TABLE.client_requests.values() if experimental or not row.experimental]
-    models = list(_models(TABLE, requests))
-    found = {name: tidy(_fields(schema, experimental)) for name, schema in generated(models, {}).items()}
+    requests = TABLE.client_requests.items()
+    table = replace(
+        TABLE,
+        client_requests={method: row for method, row in requests if experimental or not row.experimental},
+    )
+    shapes = shapes_of(table)
+    found = {name: tidy(_fields(schema, experimental)) for name, schema in generated(shapes).items()}
     found |= UNSERVED["definitions"]
-    roots = envelopes() | _unions(TABLE, requests)
+    unsent = {
+        method: call(method, row["params"], row["doc"], with_id=False)
+        for method, row in UNSERVED["server_notifications"].items()
+    }
+    roots = ENVELOPES["all"] | unions(table, {}, unsent)
     found |= roots
-    wanted = _reachable(found, [*roots, *(model.__name__ for model in models)])
+    wanted = _reachable(found, [*roots, *shapes])
     return {name: found[name] for name in sorted(wanted)}
-
-
-def bundle(*, experimental: bool) -> Schema:
-    return {
-        "$schema": DRAFT,
-        "title": "AppServerThreadProtocol",
-        "type": "object",
-        "definitions": definitions(experimental=experimental),
-    }
-
-
-def _models(table: Table, requests: list[AnyClientRequest]) -> Iterator[type[BaseModel]]:
-    for request in requests:
-        yield from (request.params, request.result)
-    for row in table.server_notifications.values():
-        yield row.params
-    for asked in table.server_requests.values():
-        yield from (asked.params, asked.result)
-
-
-def _unions(table: Table, requests: list[AnyClientRequest]) -> dict[str, Schema]:
-    unsent = {row["behind"]: (method, row) for method, row in UNSERVED["server_notifications"].items()}
-    of_server = []
-    for sent in table.server_notifications.values():
-        of_server.append(call(sent.method, sent.params, sent.doc, with_id=False))
-        behind = sent.method
-        while behind in unsent:
-            behind, row = unsent[behind]
-            of_server.append(call(behind, row["params"], row["doc"], with_id=False))
-    of_client = [bare_call(row.method, row.doc) for row in table.client_notifications.values()]
-    return {
-        "ClientRequest": {"oneOf": [call(row.method, row.params, row.doc) for row in requests]},
-        "ClientNotification": {"oneOf": of_client},
-        "ServerNotification": {"oneOf": of_server},
-        "ServerRequest": {
-            "oneOf": [call(row.method, row.params, row.doc) for row in table.server_requests.values()]
-        },
-    }
 
 
 def _fields(schema: Json, experimental: bool) -> Json:

@@ -12,7 +12,7 @@ from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
 from protocol.responses import ResponseItem
 from protocol.rollout import SessionSource
 from protocol.structs import EngineStruct, Json, WireStruct
-from protocol.table import ClientRequest, ServerNotification
+from protocol.table import ClientRequest, NoResult, ServerNotification
 
 
 class NewConversationParams(WireModel):
@@ -122,10 +122,6 @@ class ArchiveConversationParams(WireModel):
     rollout_path: PathText
 
 
-class ArchiveConversationResponse(WireStruct):
-    pass
-
-
 class AddConversationListenerParams(WireModel):
     """Asks for the events of a conversation; with raw events also for each entry of the history."""
 
@@ -139,10 +135,6 @@ class AddConversationSubscriptionResponse(WireStruct):
 
 class RemoveConversationListenerParams(WireModel):
     subscription_id: UuidText
-
-
-class RemoveConversationSubscriptionResponse(WireStruct):
-    pass
 
 
 class SessionConfiguredNotification(WireStruct):
@@ -184,7 +176,7 @@ RESUME_CONVERSATION: Final = ClientRequest(
 ARCHIVE_CONVERSATION: Final = ClientRequest(
     "archiveConversation",
     ArchiveConversationParams,
-    ArchiveConversationResponse,
+    NoResult,
     "Ends a conversation if it is open and moves its file to the archive.",
     "conversationId",
 )
@@ -198,7 +190,7 @@ ADD_CONVERSATION_LISTENER: Final = ClientRequest(
 REMOVE_CONVERSATION_LISTENER: Final = ClientRequest(
     "removeConversationListener",
     RemoveConversationListenerParams,
-    RemoveConversationSubscriptionResponse,
+    NoResult,
     "Ends a subscription.",
 )
 SESSION_CONFIGURED: Final = ServerNotification(

@@ -13,7 +13,7 @@ from protocol.fields import Count, Flag, SandboxPolicy
 from protocol.ids import PathText
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
 from protocol.structs import EngineStruct, Json, WireStruct
-from protocol.table import ClientNotification, ClientRequest, NoParams, ServerNotification
+from protocol.table import ClientNotification, ClientRequest, NoParams, NoResult, ServerNotification
 
 
 def _object_or_none(value: Json) -> Json:
@@ -80,10 +80,6 @@ class LoginApiKeyParams(WireModel):
     api_key: str = Field(repr=False)
 
 
-class LoginApiKeyResponse(WireStruct):
-    pass
-
-
 class LoginChatGptResponse(WireStruct):
     """Where the user's browser goes, and the id that `loginChatGptComplete` will carry."""
 
@@ -93,14 +89,6 @@ class LoginChatGptResponse(WireStruct):
 
 class CancelLoginChatGptParams(WireModel):
     login_id: str
-
-
-class CancelLoginChatGptResponse(WireStruct):
-    pass
-
-
-class LogoutChatGptResponse(WireStruct):
-    pass
 
 
 class GetAuthStatusParams(WireModel):
@@ -182,10 +170,6 @@ class SetDefaultModelParams(WireModel):
 
     model: str | None = None
     reasoning_effort: ReasoningEffort | None = None
-
-
-class SetDefaultModelResponse(WireStruct):
-    pass
 
 
 class ReasoningEffortOption(WireStruct):
@@ -282,7 +266,7 @@ GIT_DIFF_TO_REMOTE: Final = ClientRequest(
 LOGIN_API_KEY: Final = ClientRequest(
     "loginApiKey",
     LoginApiKeyParams,
-    LoginApiKeyResponse,
+    NoResult,
     "Stores an API key. `authStatusChange` follows.",
 )
 LOGIN_CHAT_GPT: Final = ClientRequest(
@@ -294,13 +278,13 @@ LOGIN_CHAT_GPT: Final = ClientRequest(
 CANCEL_LOGIN_CHAT_GPT: Final = ClientRequest(
     "cancelLoginChatGpt",
     CancelLoginChatGptParams,
-    CancelLoginChatGptResponse,
+    NoResult,
     "Gives up a login through the browser.",
 )
 LOGOUT_CHAT_GPT: Final = ClientRequest(
     "logoutChatGpt",
     NoParams,
-    LogoutChatGptResponse,
+    NoResult,
     "Forgets the stored login, of whatever kind. `authStatusChange` follows.",
 )
 GET_AUTH_STATUS: Final = ClientRequest(
@@ -318,7 +302,7 @@ GET_USER_SAVED_CONFIG: Final = ClientRequest(
 SET_DEFAULT_MODEL: Final = ClientRequest(
     "setDefaultModel",
     SetDefaultModelParams,
-    SetDefaultModelResponse,
+    NoResult,
     "Writes model and effort into the user's configuration file.",
 )
 GET_USER_AGENT: Final = ClientRequest(

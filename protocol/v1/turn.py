@@ -21,7 +21,7 @@ from protocol.policy import (
     ReviewDecision,
 )
 from protocol.structs import Json, WireStruct
-from protocol.table import ClientRequest, ServerRequest
+from protocol.table import ClientRequest, NoResult, ServerRequest
 
 
 class TextData(EngineModel):
@@ -67,10 +67,6 @@ class SendUserMessageParams(WireModel):
     items: tuple[InputItem, ...]
 
 
-class SendUserMessageResponse(WireStruct):
-    pass
-
-
 class SendUserTurnParams(WireModel):
     """Says something and sets the conversation's settings for this turn and those after it."""
 
@@ -82,10 +78,6 @@ class SendUserTurnParams(WireModel):
     model: str
     effort: ReasoningEffort | None = None
     summary: ReasoningSummary
-
-
-class SendUserTurnResponse(WireStruct):
-    pass
 
 
 class InterruptConversationParams(WireModel):
@@ -170,14 +162,14 @@ class ElicitationRequestResponse(WireModel):
 SEND_USER_MESSAGE: Final = ClientRequest(
     "sendUserMessage",
     SendUserMessageParams,
-    SendUserMessageResponse,
+    NoResult,
     "Says something under the conversation's present settings. The turn's events come after the answer.",
     "conversationId",
 )
 SEND_USER_TURN: Final = ClientRequest(
     "sendUserTurn",
     SendUserTurnParams,
-    SendUserTurnResponse,
+    NoResult,
     "Says something and sets cwd, policies and model. The turn's events come after the answer.",
     "conversationId",
 )

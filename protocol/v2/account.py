@@ -8,7 +8,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import WireModel
 from protocol.fields import Flag
 from protocol.structs import WireStruct
-from protocol.table import ClientRequest, NoParams, ServerNotification
+from protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
 from protocol.v2.fields import WireUnion
 from protocol.v2.server import PlanType, RateLimitSnapshot
 
@@ -141,10 +141,6 @@ class CancelLoginAccountResponse(WireStruct):
     status: CancelLoginAccountStatus
 
 
-class LogoutAccountResponse(WireStruct):
-    pass
-
-
 class AccountLoginCompletedNotification(WireStruct):
     """A login succeeded or failed; `loginId` is null for a key."""
 
@@ -194,7 +190,7 @@ ACCOUNT_LOGIN_CANCEL: Final = ClientRequest(
 ACCOUNT_LOGOUT: Final = ClientRequest(
     "account/logout",
     NoParams,
-    LogoutAccountResponse,
+    NoResult,
     "Forgets the stored login. `account/updated` follows.",
 )
 ACCOUNT_RATE_LIMITS_READ: Final = ClientRequest(

@@ -10,7 +10,7 @@ from protocol.base import WireModel
 from protocol.fields import Count, Flag
 from protocol.ids import PathText
 from protocol.structs import Json, WireStruct
-from protocol.table import ClientRequest, ServerNotification
+from protocol.table import ClientRequest, NoResult, ServerNotification
 from protocol.v2.fields import Integer, Small, experimental
 from protocol.v2.settings import SANDBOX_TYPES, SandboxPolicy
 
@@ -60,25 +60,13 @@ class CommandExecWriteParams(WireModel):
     close_stdin: Flag = False
 
 
-class CommandExecWriteResponse(WireStruct):
-    pass
-
-
 class CommandExecResizeParams(WireModel):
     process_id: str
     size: CommandExecTerminalSize
 
 
-class CommandExecResizeResponse(WireStruct):
-    pass
-
-
 class CommandExecTerminateParams(WireModel):
     process_id: str
-
-
-class CommandExecTerminateResponse(WireStruct):
-    pass
 
 
 CommandExecOutputStream = TypeAliasType("CommandExecOutputStream", Literal["stdout", "stderr"])
@@ -102,19 +90,19 @@ COMMAND_EXEC: Final = ClientRequest(
 COMMAND_EXEC_WRITE: Final = ClientRequest(
     "command/exec/write",
     CommandExecWriteParams,
-    CommandExecWriteResponse,
+    NoResult,
     "Writes to the input of a command, or closes it.",
 )
 COMMAND_EXEC_RESIZE: Final = ClientRequest(
     "command/exec/resize",
     CommandExecResizeParams,
-    CommandExecResizeResponse,
+    NoResult,
     "Sets the size of a command's terminal.",
 )
 COMMAND_EXEC_TERMINATE: Final = ClientRequest(
     "command/exec/terminate",
     CommandExecTerminateParams,
-    CommandExecTerminateResponse,
+    NoResult,
     "Ends a command and all that it started.",
 )
 COMMAND_EXEC_OUTPUT_DELTA: Final = ServerNotification(

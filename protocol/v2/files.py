@@ -10,7 +10,7 @@ from protocol.base import WireModel
 from protocol.fields import Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.structs import EngineStruct, WireStruct
-from protocol.table import ClientRequest, ServerNotification
+from protocol.table import ClientRequest, NoResult, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf
 
 
@@ -27,17 +27,9 @@ class FsWriteFileParams(WireModel):
     data_base64: str
 
 
-class FsWriteFileResponse(WireStruct):
-    pass
-
-
 class FsCreateDirectoryParams(WireModel):
     path: AbsolutePath
     recursive: Flag | None = None
-
-
-class FsCreateDirectoryResponse(WireStruct):
-    pass
 
 
 class FsGetMetadataParams(WireModel):
@@ -74,18 +66,10 @@ class FsRemoveParams(WireModel):
     force: Flag | None = None
 
 
-class FsRemoveResponse(WireStruct):
-    pass
-
-
 class FsCopyParams(WireModel):
     source_path: AbsolutePath
     destination_path: AbsolutePath
     recursive: Flag = False
-
-
-class FsCopyResponse(WireStruct):
-    pass
 
 
 class FsWatchParams(WireModel):
@@ -99,10 +83,6 @@ class FsWatchResponse(WireStruct):
 
 class FsUnwatchParams(WireModel):
     watch_id: str
-
-
-class FsUnwatchResponse(WireStruct):
-    pass
 
 
 class FsChangedNotification(WireStruct):
@@ -143,25 +123,13 @@ class FuzzyFileSearchSessionStartParams(WireModel):
     roots: tuple[PathText, ...]
 
 
-class FuzzyFileSearchSessionStartResponse(WireStruct):
-    pass
-
-
 class FuzzyFileSearchSessionUpdateParams(WireModel):
     session_id: str
     query: str
 
 
-class FuzzyFileSearchSessionUpdateResponse(WireStruct):
-    pass
-
-
 class FuzzyFileSearchSessionStopParams(WireModel):
     session_id: str
-
-
-class FuzzyFileSearchSessionStopResponse(WireStruct):
-    pass
 
 
 class FuzzyFileSearchSessionUpdatedNotification(WireStruct):
@@ -196,14 +164,14 @@ FS_READ_FILE: Final = ClientRequest(
 FS_WRITE_FILE: Final = ClientRequest(
     "fs/writeFile",
     FsWriteFileParams,
-    FsWriteFileResponse,
+    NoResult,
     "Writes a file, whole.",
     ordered_by=_PATH,
 )
 FS_CREATE_DIRECTORY: Final = ClientRequest(
     "fs/createDirectory",
     FsCreateDirectoryParams,
-    FsCreateDirectoryResponse,
+    NoResult,
     "Makes a directory, by default with those above it.",
     ordered_by=_PATH,
 )
@@ -224,14 +192,14 @@ FS_READ_DIRECTORY: Final = ClientRequest(
 FS_REMOVE: Final = ClientRequest(
     "fs/remove",
     FsRemoveParams,
-    FsRemoveResponse,
+    NoResult,
     "Removes a file or, by default, a directory with all that is in it.",
     ordered_by=_PATH,
 )
 FS_COPY: Final = ClientRequest(
     "fs/copy",
     FsCopyParams,
-    FsCopyResponse,
+    NoResult,
     "Copies a file or, if asked to, a directory.",
     ordered_by="destinationPath",
 )
@@ -245,7 +213,7 @@ FS_WATCH: Final = ClientRequest(
 FS_UNWATCH: Final = ClientRequest(
     "fs/unwatch",
     FsUnwatchParams,
-    FsUnwatchResponse,
+    NoResult,
     "Ends a watch.",
     ordered_by=_WATCH,
 )
@@ -258,7 +226,7 @@ FUZZY_FILE_SEARCH: Final = ClientRequest(
 FUZZY_FILE_SEARCH_SESSION_START: Final = ClientRequest(
     "fuzzyFileSearch/sessionStart",
     FuzzyFileSearchSessionStartParams,
-    FuzzyFileSearchSessionStartResponse,
+    NoResult,
     "Begins a search whose query will change.",
     ordered_by=_SESSION,
     experimental=True,
@@ -266,7 +234,7 @@ FUZZY_FILE_SEARCH_SESSION_START: Final = ClientRequest(
 FUZZY_FILE_SEARCH_SESSION_UPDATE: Final = ClientRequest(
     "fuzzyFileSearch/sessionUpdate",
     FuzzyFileSearchSessionUpdateParams,
-    FuzzyFileSearchSessionUpdateResponse,
+    NoResult,
     "Changes the query. `fuzzyFileSearch/sessionUpdated` follows.",
     ordered_by=_SESSION,
     experimental=True,
@@ -274,7 +242,7 @@ FUZZY_FILE_SEARCH_SESSION_UPDATE: Final = ClientRequest(
 FUZZY_FILE_SEARCH_SESSION_STOP: Final = ClientRequest(
     "fuzzyFileSearch/sessionStop",
     FuzzyFileSearchSessionStopParams,
-    FuzzyFileSearchSessionStopResponse,
+    NoResult,
     "Ends the search.",
     ordered_by=_SESSION,
     experimental=True,

@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import WireModel
 from protocol.fields import Count
 from protocol.structs import Json, WireStruct, shown
-from protocol.table import ClientRequest, NoParams, ServerNotification
+from protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
 from protocol.v2.fields import Integer, InThread
 
 
@@ -150,10 +150,6 @@ class McpResourceReadResponse(WireStruct):
     origin_call_id: str | None = None
 
 
-class McpServerRefreshResponse(WireStruct):
-    pass
-
-
 class McpServerOauthLoginParams(WireModel):
     name: str
     thread_id: str | None = None
@@ -201,7 +197,7 @@ MCP_SERVER_OAUTH_LOGIN: Final = ClientRequest(
 CONFIG_MCP_SERVER_RELOAD: Final = ClientRequest(
     "config/mcpServer/reload",
     NoParams,
-    McpServerRefreshResponse,
+    NoResult,
     "Reads the configuration again and starts the servers of open threads anew.",
 )
 MCP_SERVER_OAUTH_LOGIN_COMPLETED: Final = ServerNotification(

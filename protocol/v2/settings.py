@@ -17,7 +17,7 @@ from protocol.fields import CleanText, Count, Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary, kebab, snake
 from protocol.structs import EngineStruct, Json, WireStruct
-from protocol.table import ClientRequest, ServerNotification
+from protocol.table import ClientRequest, NoResult, ServerNotification
 from protocol.v2.fields import IN_THREAD, AbsolutePathBuf, InThread, ReasoningEffort
 
 
@@ -246,10 +246,6 @@ class ThreadSettingsUpdateParams(InThread):
     personality: Personality | None = None
 
 
-class ThreadSettingsUpdateResponse(WireStruct):
-    pass
-
-
 class ThreadSettingsUpdatedNotification(WireStruct):
     thread_id: str
     thread_settings: ThreadSettings
@@ -271,7 +267,7 @@ COLLABORATION_MODE_LIST: Final = ClientRequest(
 THREAD_SETTINGS_UPDATE: Final = ClientRequest(
     "thread/settings/update",
     ThreadSettingsUpdateParams,
-    ThreadSettingsUpdateResponse,
+    NoResult,
     "Sets what the next turns work with.",
     ordered_by=IN_THREAD,
     experimental=True,

@@ -12,7 +12,7 @@ from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Count, Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.structs import WireStruct, shown
-from protocol.table import ClientRequest, NoParams, ServerNotification
+from protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString
 
 SkillScope = TypeAliasType("SkillScope", Literal["user", "repo", "system", "admin"])
@@ -67,10 +67,6 @@ class SkillsExtraRootsSetParams(WireModel):
     """Folders with further skills, for as long as this server runs; they replace those of before."""
 
     extra_roots: tuple[AbsolutePath, ...]
-
-
-class SkillsExtraRootsSetResponse(WireStruct):
-    pass
 
 
 class SkillsConfigWriteParams(WireModel):
@@ -167,7 +163,7 @@ SKILLS_LIST: Final = ClientRequest(
 SKILLS_EXTRA_ROOTS_SET: Final = ClientRequest(
     "skills/extraRoots/set",
     SkillsExtraRootsSetParams,
-    SkillsExtraRootsSetResponse,
+    NoResult,
     "Names further folders with skills.",
 )
 SKILLS_CONFIG_WRITE: Final = ClientRequest(

@@ -204,10 +204,6 @@ class ThreadForkResponse(OpenedThread):
     """The copy and the settings in force."""
 
 
-class ThreadUnsubscribeParams(WireModel):
-    thread_id: str
-
-
 ThreadUnsubscribeStatus = TypeAliasType(
     "ThreadUnsubscribeStatus", Literal["notLoaded", "notSubscribed", "unsubscribed"]
 )
@@ -241,7 +237,7 @@ THREAD_FORK: Final = ClientRequest(
 )
 THREAD_UNSUBSCRIBE: Final = ClientRequest(
     "thread/unsubscribe",
-    ThreadUnsubscribeParams,
+    InThread,
     ThreadUnsubscribeResponse,
     "Ends the subscription of this connection; the thread goes on.",
     ordered_by=IN_THREAD,

@@ -9,7 +9,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import WireModel
 from protocol.fields import CleanText, Count, Flag
 from protocol.structs import WireStruct
-from protocol.table import ClientRequest
+from protocol.table import ClientRequest, NoResult
 from protocol.v2.fields import IN_THREAD, InThread, SortDirection, experimental
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import Thread
@@ -109,7 +109,7 @@ class ThreadReadParams(InThread):
     include_turns: Flag = False
 
 
-class ThreadReadResponse(WireStruct):
+class ShownThread(WireStruct):
     thread: Thread
 
 
@@ -163,36 +163,8 @@ class ThreadItemsListResponse(WireStruct):
     backwards_cursor: str | None = None
 
 
-class ThreadArchiveParams(WireModel):
-    thread_id: str
-
-
-class ThreadArchiveResponse(WireStruct):
-    pass
-
-
-class ThreadUnarchiveParams(WireModel):
-    thread_id: str
-
-
-class ThreadUnarchiveResponse(WireStruct):
-    thread: Thread
-
-
-class ThreadDeleteParams(WireModel):
-    thread_id: str
-
-
-class ThreadDeleteResponse(WireStruct):
-    pass
-
-
 class ThreadSetNameParams(InThread):
     name: CleanText
-
-
-class ThreadSetNameResponse(WireStruct):
-    pass
 
 
 class ThreadMetadataGitInfoUpdateParams(WireModel):
@@ -203,10 +175,6 @@ class ThreadMetadataGitInfoUpdateParams(WireModel):
 
 class ThreadMetadataUpdateParams(InThread):
     git_info: ThreadMetadataGitInfoUpdateParams | None = None
-
-
-class ThreadMetadataUpdateResponse(WireStruct):
-    thread: Thread
 
 
 class ThreadRevertParams(InThread):
@@ -224,7 +192,7 @@ class ThreadRevertResponse(WireStruct):
 THREAD_READ: Final = ClientRequest(
     "thread/read",
     ThreadReadParams,
-    ThreadReadResponse,
+    ShownThread,
     "One thread, stored or open, without subscribing to it.",
 )
 THREAD_TURNS_LIST: Final = ClientRequest(
@@ -260,36 +228,36 @@ THREAD_LOADED_LIST: Final = ClientRequest(
 )
 THREAD_ARCHIVE: Final = ClientRequest(
     "thread/archive",
-    ThreadArchiveParams,
-    ThreadArchiveResponse,
+    InThread,
+    NoResult,
     "Ends a thread if it is open and moves its file to the archive.",
     ordered_by=IN_THREAD,
 )
 THREAD_UNARCHIVE: Final = ClientRequest(
     "thread/unarchive",
-    ThreadUnarchiveParams,
-    ThreadUnarchiveResponse,
+    InThread,
+    ShownThread,
     "Brings the file of a thread back from the archive. The thread is not opened.",
     ordered_by=IN_THREAD,
 )
 THREAD_DELETE: Final = ClientRequest(
     "thread/delete",
-    ThreadDeleteParams,
-    ThreadDeleteResponse,
+    InThread,
+    NoResult,
     "Ends a thread if it is open and deletes its file.",
     ordered_by=IN_THREAD,
 )
 THREAD_NAME_SET: Final = ClientRequest(
     "thread/name/set",
     ThreadSetNameParams,
-    ThreadSetNameResponse,
+    NoResult,
     "Gives a thread a name.",
     ordered_by=IN_THREAD,
 )
 THREAD_METADATA_UPDATE: Final = ClientRequest(
     "thread/metadata/update",
     ThreadMetadataUpdateParams,
-    ThreadMetadataUpdateResponse,
+    ShownThread,
     "Changes what is stored about a thread beside its turns.",
     ordered_by=IN_THREAD,
 )

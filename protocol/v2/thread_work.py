@@ -4,20 +4,11 @@ from typing import Final, Literal
 
 from typing_extensions import TypeAliasType
 
-from protocol.base import WireModel
 from protocol.fields import CleanText, Count
 from protocol.structs import Json, WireStruct
-from protocol.table import ClientRequest
+from protocol.table import ClientRequest, NoResult
 from protocol.v2.fields import IN_THREAD, Integer, InThread, LegacyAppPathString
 from protocol.v2.thread import ThreadGoal, ThreadGoalStatus
-
-
-class ThreadCompactStartParams(WireModel):
-    thread_id: str
-
-
-class ThreadCompactStartResponse(WireStruct):
-    pass
 
 
 class ThreadInjectItemsParams(InThread):
@@ -26,19 +17,11 @@ class ThreadInjectItemsParams(InThread):
     items: tuple[Json, ...]
 
 
-class ThreadInjectItemsResponse(WireStruct):
-    pass
-
-
 class ThreadShellCommandParams(InThread):
     """A command of the user; the model is sent its output."""
 
     command: CleanText
     timeout_ms: Integer | None = None
-
-
-class ThreadShellCommandResponse(WireStruct):
-    pass
 
 
 class ThreadBackgroundTerminal(WireStruct):
@@ -71,14 +54,6 @@ class ThreadBackgroundTerminalsTerminateResponse(WireStruct):
     terminated: bool
 
 
-class ThreadBackgroundTerminalsCleanParams(WireModel):
-    thread_id: str
-
-
-class ThreadBackgroundTerminalsCleanResponse(WireStruct):
-    pass
-
-
 ThreadGoalMutationOrigin = TypeAliasType("ThreadGoalMutationOrigin", Literal["user", "automatic"])
 
 
@@ -95,10 +70,6 @@ class ThreadGoalSetResponse(WireStruct):
     goal: ThreadGoal
 
 
-class ThreadGoalGetParams(WireModel):
-    thread_id: str
-
-
 class ThreadGoalGetResponse(WireStruct):
     goal: ThreadGoal | None = None
 
@@ -113,22 +84,22 @@ class ThreadGoalClearResponse(WireStruct):
 
 THREAD_COMPACT_START: Final = ClientRequest(
     "thread/compact/start",
-    ThreadCompactStartParams,
-    ThreadCompactStartResponse,
+    InThread,
+    NoResult,
     "Replaces the history by a summary, as a turn of its own.",
     ordered_by=IN_THREAD,
 )
 THREAD_INJECT_ITEMS: Final = ClientRequest(
     "thread/inject_items",
     ThreadInjectItemsParams,
-    ThreadInjectItemsResponse,
+    NoResult,
     "Puts items into the history; the model sees them with the next request.",
     ordered_by=IN_THREAD,
 )
 THREAD_SHELL_COMMAND: Final = ClientRequest(
     "thread/shellCommand",
     ThreadShellCommandParams,
-    ThreadShellCommandResponse,
+    NoResult,
     "Runs a command of the user, as a turn of its own or within the one that runs.",
     ordered_by=IN_THREAD,
 )
@@ -150,8 +121,8 @@ THREAD_BACKGROUND_TERMINALS_TERMINATE: Final = ClientRequest(
 )
 THREAD_BACKGROUND_TERMINALS_CLEAN: Final = ClientRequest(
     "thread/backgroundTerminals/clean",
-    ThreadBackgroundTerminalsCleanParams,
-    ThreadBackgroundTerminalsCleanResponse,
+    InThread,
+    NoResult,
     "Ends all of these commands.",
     ordered_by=IN_THREAD,
     experimental=True,
@@ -165,7 +136,7 @@ THREAD_GOAL_SET: Final = ClientRequest(
 )
 THREAD_GOAL_GET: Final = ClientRequest(
     "thread/goal/get",
-    ThreadGoalGetParams,
+    InThread,
     ThreadGoalGetResponse,
     "The goal of a thread.",
     ordered_by=IN_THREAD,

@@ -13,7 +13,7 @@ from protocol.fields import CleanText
 from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
 from protocol.structs import Json, WireStruct, requires
-from protocol.table import ClientRequest, ServerNotification
+from protocol.table import ClientRequest, NoResult, ServerNotification
 from protocol.v2.fields import IN_THREAD, InThread, ReasoningEffort, experimental
 from protocol.v2.item_parts import UserInput
 from protocol.v2.items import ThreadItem
@@ -117,10 +117,6 @@ class TurnInterruptParams(WireModel):
     turn_id: str = ""
 
 
-class TurnInterruptResponse(WireStruct):
-    pass
-
-
 class TurnStartedNotification(WireStruct):
     thread_id: str
     turn: Turn
@@ -219,7 +215,7 @@ TURN_STEER: Final = ClientRequest(
 TURN_INTERRUPT: Final = ClientRequest(
     "turn/interrupt",
     TurnInterruptParams,
-    TurnInterruptResponse,
+    NoResult,
     "Ends a turn. Answered at once; `turn/completed` follows.",
     ordered_by=IN_THREAD,
 )

@@ -12,6 +12,7 @@ from jsonschema import Draft7Validator
 
 from protocol.base import Model
 from protocol.export.guide import EXAMPLES
+from protocol.export.schemas import params_name, result_name
 from protocol.structs import Json
 from protocol.v1.methods import TABLE
 from protocol.v1.ops import OPERATIONS, Op
@@ -100,7 +101,7 @@ def test_each_method_answers_its_example(method: str, place: Place) -> None:
             pytest.skip(f"the port of the login is taken: {answer['error']['message']}")
         place.server.call("cancelLoginChatGpt", {"loginId": answer["result"]["loginId"]})
     assert "result" in answer, answer
-    assert fits(TABLE.client_requests[method].result.__name__, answer["result"]) == []
+    assert fits(result_name(TABLE.client_requests[method]), answer["result"]) == []
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def test_each_broken_field_is_named(method: str, place: Place) -> None:
         if (method, broken.field) in LENIENT:
             continue
         params = broken.spoil(good)
-        if not fits(TABLE.client_requests[method].params.__name__, params):
+        if not fits(params_name(TABLE.client_requests[method]), params):
             continue  # such as one of two ways to name a conversation
         error = place.server.ask(method, params).get("error")
         wrong += [f"{broken}: {problem}" for problem in complaints(error, broken.field)]

@@ -9,6 +9,7 @@ from typing import Protocol
 from jsonschema import Draft7Validator
 
 from protocol.events.msg import EVENTS
+from protocol.export.schemas import params_name, result_name
 from protocol.reading import read
 from protocol.structs import Json
 from protocol.table import Api, Table
@@ -61,7 +62,7 @@ def departures(message: Json, log: Sequence[Entry]) -> list[str]:
             return (
                 [f"no server request {method}"]
                 if asked is None
-                else fits(asked.params.__name__, rest["params"], table.api)
+                else fits(params_name(asked), rest["params"], table.api)
             )
         case {"method": str(method)} if method in UNPUBLISHED:
             return []
@@ -74,9 +75,7 @@ def departures(message: Json, log: Sequence[Entry]) -> list[str]:
             asked_for = _method_of(id, log) or ""
             table = _table(asked_for)
             row = table.client_requests.get(asked_for)
-            return (
-                ["an answer to no request"] if row is None else fits(row.result.__name__, result, table.api)
-            )
+            return ["an answer to no request"] if row is None else fits(result_name(row), result, table.api)
         case {"id": _, "error": {"code": int(), "message": str()} as error}:
             return [] if error.keys() <= ERROR_KEYS and message.keys() == {"id", "error"} else ["odd error"]
     return ["no message of the protocol"]
@@ -86,7 +85,7 @@ def _notification(method: str, params: Json) -> list[str]:
     if not method.startswith(EVENT_PREFIX):
         table = _table(method)
         row = table.server_notifications.get(method)
-        return [f"no notification {method}"] if row is None else fits(row.params.__name__, params, table.api)
+        return [f"no notification {method}"] if row is None else fits(params_name(row), params, table.api)
     event = params["msg"]
     if params.keys() != {"id", "msg", "conversationId"}:
         return [f"an event has the fields {sorted(params)}"]

@@ -22,8 +22,7 @@ from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_request
-from protocol.base import WireModel
-from protocol.table import ClientRequest, NoParams
+from protocol.table import ClientRequest, NoParams, NoResult
 from protocol.v2 import account as wire
 from protocol.v2.server import PlanType
 from protocol.validation import unknown_method
@@ -177,10 +176,6 @@ OF_AN_ACCOUNT: Final = {
     "account/sendAddCreditsNudgeEmail": "notify workspace owner",
 }
 """What only the provider's own service knows, which is not asked here whoever is logged in."""
-
-
-class NoResult(WireModel):
-    """Of a method that is always refused."""
 
 
 Refusal = Callable[[Accounts, NoParams], Awaitable[NoResult]]

@@ -23,14 +23,14 @@ PAGE_BYTES = 48 * 1024
 Row = TypeVar("Row")
 
 
-async def thread_read(context: ReadingContext, params: wire.ThreadReadParams) -> wire.ThreadReadResponse:
+async def thread_read(context: ReadingContext, params: wire.ThreadReadParams) -> wire.ShownThread:
     thread = await context.find(params.thread_id)
     turns: tuple[Turn, ...] = ()
     if params.include_turns:
         _require_turns(thread, "includeTurns")
         turns = await context.read(thread, lambda history: whole_turns(history.all_turns()))
     status = thread_status(context.live.status(thread.id))
-    return wire.ThreadReadResponse(thread=thread_view(await context.summary(thread), status, turns))
+    return wire.ShownThread(thread=thread_view(await context.summary(thread), status, turns))
 
 
 async def thread_turns_list(

@@ -22,6 +22,7 @@ from app_server.rpc.errors import internal_error, invalid_request
 from protocol.ids import ConversationId
 from protocol.structs import replace
 from protocol.v2 import thread_store as wire
+from protocol.v2.fields import InThread
 from protocol.v2.thread import (
     THREAD_ARCHIVED,
     THREAD_DELETED,
@@ -43,7 +44,7 @@ MOST_NAME = 4096
 GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repository_url"}
 
 
-async def thread_archive(context: ThreadContext, params: wire.ThreadArchiveParams) -> AsyncIterator[None]:
+async def thread_archive(context: ThreadContext, params: InThread) -> AsyncIterator[None]:
     id = parse_thread_id(params.thread_id)
     rollout = await _stored(context, id)
     with _failures(id, "archive"):
@@ -54,9 +55,7 @@ async def thread_archive(context: ThreadContext, params: wire.ThreadArchiveParam
     context.notifier.notify(THREAD_ARCHIVED, ThreadArchivedNotification(thread_id=id))
 
 
-async def thread_unarchive(
-    context: ThreadContext, params: wire.ThreadUnarchiveParams
-) -> AsyncIterator[wire.ThreadUnarchiveResponse]:
+async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIterator[wire.ShownThread]:
     id = parse_thread_id(params.thread_id)
     rollout = await context.reading.stored.find_archived(id)
     if rollout is None:
@@ -64,11 +63,11 @@ async def thread_unarchive(
     with _failures(id, "unarchive"):
         path = await context.reading.stored.unarchive(rollout)
         thread = await _shown(context, FoundThread(id, path, None))
-    yield wire.ThreadUnarchiveResponse(thread=thread)
+    yield wire.ShownThread(thread=thread)
     context.notifier.notify(THREAD_UNARCHIVED, ThreadUnarchivedNotification(thread_id=id))
 
 
-async def thread_delete(context: ThreadContext, params: wire.ThreadDeleteParams) -> AsyncIterator[None]:
+async def thread_delete(context: ThreadContext, params: InThread) -> AsyncIterator[None]:
     id = parse_thread_id(params.thread_id)
     if _is_ephemeral(context, id):
         raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
@@ -96,7 +95,7 @@ async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNamePara
 
 async def thread_metadata_update(
     context: ThreadContext, params: wire.ThreadMetadataUpdateParams
-) -> wire.ThreadMetadataUpdateResponse:
+) -> wire.ShownThread:
     id, update = parse_thread_id(params.thread_id), params.git_info
     if update is None:
         raise invalid_request("thread metadata update must include at least one field", "invalid_params")
@@ -109,7 +108,7 @@ async def thread_metadata_update(
     before = (await context.reading.summary(thread)).git or Revision(None, None, None)
     with _failures(id, "change"):
         await context.reading.stored.set_revision(id, replace(before, **changes))
-    return wire.ThreadMetadataUpdateResponse(thread=await _shown(context, thread))
+    return wire.ShownThread(thread=await _shown(context, thread))
 
 
 def _is_ephemeral(context: ThreadContext, id: ConversationId) -> bool:

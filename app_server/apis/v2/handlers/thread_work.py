@@ -35,6 +35,7 @@ from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2 import thread_work as wire
 from protocol.v2 import turn
+from protocol.v2.fields import InThread
 from protocol.v2.settings import (
     THREAD_SETTINGS_UPDATE,
     ThreadSettingsUpdateParams,
@@ -42,7 +43,7 @@ from protocol.v2.settings import (
 from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 
-async def thread_compact_start(context: ThreadContext, params: wire.ThreadCompactStartParams) -> None:
+async def thread_compact_start(context: ThreadContext, params: InThread) -> None:
     """Begin a turn that compacts; it ends the one that runs."""
     live = loaded(context, params.thread_id)
     live.subscriptions.preferred = context.make_adapter
@@ -146,7 +147,7 @@ async def terminals_terminate(
     return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.kill_terminals({number}))
 
 
-async def terminals_clean(context: ThreadContext, params: wire.ThreadBackgroundTerminalsCleanParams) -> None:
+async def terminals_clean(context: ThreadContext, params: InThread) -> None:
     loaded(context, params.thread_id).session.kill_terminals()
 
 
@@ -181,9 +182,7 @@ async def thread_goal_set(
     return wire.ThreadGoalSetResponse(goal=shown_goal(live.id, goal))
 
 
-async def thread_goal_get(
-    context: ThreadContext, params: wire.ThreadGoalGetParams
-) -> wire.ThreadGoalGetResponse:
+async def thread_goal_get(context: ThreadContext, params: InThread) -> wire.ThreadGoalGetResponse:
     """Show the goal of a thread, also of one that is stored only."""
     thread_id = parse_thread_id(params.thread_id)
     live = context.conversations.find(thread_id)

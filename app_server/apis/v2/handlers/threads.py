@@ -34,6 +34,7 @@ from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId
 from protocol.structs import Json
 from protocol.v2 import thread as wire
+from protocol.v2.fields import InThread
 from protocol.v2.thread_open import (
     THREAD_RESUME,
     THREAD_START,
@@ -42,7 +43,6 @@ from protocol.v2.thread_open import (
     ThreadResumeResponse,
     ThreadStartParams,
     ThreadStartResponse,
-    ThreadUnsubscribeParams,
     ThreadUnsubscribeResponse,
     ThreadUnsubscribeStatus,
 )
@@ -95,7 +95,7 @@ async def thread_resume(
 
 
 async def thread_unsubscribe(
-    context: ThreadContext, params: ThreadUnsubscribeParams
+    context: ThreadContext, params: InThread
 ) -> AsyncIterator[ThreadUnsubscribeResponse]:
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
