@@ -62,6 +62,8 @@ class RequestAnswerer:
     ) -> None:
         """Start a task that answers. `failed` receives a handler's exception."""
         id, method, params = asked
+        if id in self._open:
+            return  # asked again, since its thread was opened again: the handler that runs answers it
         try:
             request = parse_request(method, params, item)
         except ValidationError as error:
@@ -75,18 +77,19 @@ class RequestAnswerer:
         elif handler is None:
             responder.respond(id, request.decline().result)
         else:
-            self._open[id] = anyio.CancelScope()
-            self._group.start_soon(self._handle, id, request, responder, handler, failed)
+            scope = self._open[id] = anyio.CancelScope()
+            self._group.start_soon(self._handle, id, scope, request, responder, handler, failed)
 
     async def _handle(
         self,
         id: RequestId,
+        scope: anyio.CancelScope,
         request: ApprovalRequest,
         responder: Responder,
         handler: ApprovalHandler,
         failed: Callable[[HandlerFailed], None],
     ) -> None:
-        with self._open[id]:
+        with scope:
             try:
                 reply = reply_of(request, await call_handler(handler, request))
             except Exception as error:

@@ -69,7 +69,8 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
     record, model = world.record, world.model
     known: dict[str, _Known] = {}
     last: dict[str, Json] = {}
-    ran, own, forks = list(world.commands.ran), list(record.own_commands_done), list(record.forks)
+    ran, own = list(world.commands.ran), list(record.own_commands_done)
+    forks = sorted(record.forks, key=lambda fork: fork.after_requests)
     for n, request in sorted(enumerate(model.requests), key=lambda each: each[1].number):
         while forks and forks[0].after_requests <= request.number:
             fork = forks.pop(0)
@@ -90,10 +91,18 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
         last[request.thread] = request.body
         before = known.get(request.thread)
         if request.is_compaction:
-            if before is not None:
-                before.summarised |= before.done
-                before.done.clear()
-                before.late.clear()
+            # A copy that is being made has what was there before the summary, or the summary.
+            being_made = [
+                known[fork.child]
+                for fork in record.forks
+                if fork.parent == request.thread
+                and fork.child in known
+                and request.number < fork.before_requests
+            ]
+            for each in [*([before] if before is not None else []), *being_made]:
+                each.summarised |= each.done
+                each.done.clear()
+                each.late.clear()
             # A command may have ended before the request, and the client have been told of it after.
             own = [
                 each

@@ -86,6 +86,9 @@ class Forked:
     child: str
     parent: str
     after_requests: int
+    """So many were begun when the copy was asked for."""
+    before_requests: int
+    """And so many when it was there."""
 
 
 @dataclass(slots=True)
@@ -113,8 +116,6 @@ class Record:
     """A person changed the policy or the sandbox."""
     turn_ends: dict[tuple[str, str], str] = field(default_factory=dict)
     """The status with which each turn of a thread was told to have ended."""
-    failed_writes_before: int = 0
-    """Until the first client had opened its threads."""
     threads: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     """Threads that were archived or deleted."""
@@ -213,12 +214,13 @@ class Person:
         self._changed = anyio.Event()
 
     async def write(self, message: Json) -> None:
-        if self.closed or self.leaving or self.dead:
-            raise Gone
         async with self._writing:  # the log has the order of the wire
+            if self.closed or self.leaving or self.dead:
+                raise Gone
             self.log.append(Logged(True, message))
             try:
-                await self.wire.write(json.dumps(message).encode() + b"\n")
+                with anyio.CancelScope(shield=True):  # what is in the log was sent
+                    await self.wire.write(json.dumps(message).encode() + b"\n")
             except TransportClosed:
                 raise Gone from None
 
@@ -226,9 +228,9 @@ class Person:
         """Return the whole answer. Raises Gone."""
         self._next_id += 1
         id = self._next_id
-        await self.write(self._message({"id": id, "method": method, "params": params}))
         self.asking += 1
         try:
+            await self.write(self._message({"id": id, "method": method, "params": params}))
             await self.until(lambda: id in self._answers)
         finally:
             self.asking -= 1
@@ -372,7 +374,6 @@ class Person:
             for _ in range(self.habits.threads):
                 thread = await self.open()
                 self.record.threads.append(thread)
-                self.record.failed_writes_before = self.world.model.seen.get("write failed", 0)
                 self.go_on(thread)
         except Gone:
             return
@@ -582,7 +583,7 @@ class ThreadPerson(Person):
                 if "result" in answer:
                     child = answer["result"]["thread"]["id"]
                     self.record.threads.append(child)
-                    self.record.forks.append(Forked(child, thread, before))
+                    self.record.forks.append(Forked(child, thread, before, self.world.model.begun))
                     if thread in self.record.reverted:
                         self.record.reverted.add(child)
             case "archive":
@@ -631,7 +632,8 @@ class ConversationPerson(Person):
 
     def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
-        self._begun: dict[str, int] = {}
+        self._running: set[tuple[str, str]] = set()
+        """Conversations, and the ids of their operations."""
         self._ended: dict[str, list[str]] = {}
         self._said: dict[str, str] = {}
         """The words, and where they were said."""
@@ -648,8 +650,9 @@ class ConversationPerson(Person):
         if kind in ("task_complete", "turn_aborted"):
             status = "completed" if kind == "task_complete" else "interrupted"
             self._ended.setdefault(params["conversationId"], []).append(status)
+            self._running.discard((params["conversationId"], params["id"]))
         elif kind == "task_started":
-            self._begun[params["conversationId"]] = self._begun.get(params["conversationId"], 0) + 1
+            self._running.add((params["conversationId"], params["id"]))
         if kind in ("error", "turn_aborted"):
             self._troubled.add(params["conversationId"])
 
@@ -689,7 +692,7 @@ class ConversationPerson(Person):
                 self.record.words[word] = "completed"
 
     def busy(self) -> bool:
-        return any(count > len(self._ended.get(id, ())) for id, count in self._begun.items())
+        return bool(self._running)
 
     async def history(self, thread: str) -> list[str] | None:
         answer = await self.ask("resumeConversation", {"conversationId": thread})

@@ -24,6 +24,10 @@ class Writers:
         self._openings = itertools.count()
         self.synced: dict[int, int] = {}
         """By the inode: how much of a file a loss of power leaves."""
+        self._failing: dict[str, int] = {}
+        """By path: how often writing has failed since it worked."""
+        self.longest_failure = 0
+        """How often writing one file has failed in a row, at most."""
 
     def new(self) -> "Writer":
         return Writer(self, next(self._servers))
@@ -34,6 +38,10 @@ class Writers:
         if last != server and opening < by:
             self.problems.append(f"two servers write {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
         self._writes[inode] = server, max(by, opening)
+
+    def tried(self, path: str, *, worked: bool) -> None:
+        self._failing[path] = 0 if worked else self._failing.get(path, 0) + 1
+        self.longest_failure = max(self.longest_failure, self._failing[path])
 
     def opening(self) -> int:
         return next(self._openings)
@@ -48,6 +56,10 @@ class Writer:
 
     def opened(self, fd: int) -> None:
         self._opened[fd] = self._writers.opening()
+
+    def tried(self, path: str, *, worked: bool) -> None:
+        """Note how an attempt to open or to write a file went."""
+        self._writers.tried(path, worked=worked)
 
     def synced(self, fd: int) -> None:
         status = os.fstat(fd)
@@ -86,14 +98,24 @@ def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls
             os.utime(fd, (machinery.now(), machinery.now()))
 
     def open_(path: Path, flags: int, mode: int) -> int:
-        fail("open")
-        fd = os.open(path, flags, mode)
+        try:
+            fail("open")
+            fd = os.open(path, flags, mode)
+        except OSError:
+            writer.tried(str(path), worked=False)
+            raise
         stamp(fd)
         writer.opened(fd)
         return fd
 
     def write(fd: int, data: memoryview) -> int:
-        fail("write")
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        try:
+            fail("write")
+        except OSError:
+            writer.tried(path, worked=False)
+            raise
+        writer.tried(path, worked=True)
         machinery.wait(draws.seconds("slow disk", *habits.slow_disk) if model.faults else 0.0)
         part = data
         if model.faults and len(data) > 1 and draws.chance("short write", habits.disk_faults):

@@ -88,8 +88,9 @@ class SimModel:
     """By mark."""
     begun: int = 0
     """Requests, also those that never came here."""
-    first_tries: dict[bytes, int] = field(default_factory=dict)
-    """By what was sent: the number of the first request with it. It is not made anew where it is sent again."""
+    first_tries: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    """By thread: what was sent last, and the number of the request that was the first with it. It is not made anew
+    where it is sent again."""
     terminals: set[str] = field(default_factory=set)
     """The calls of commands that may go on after their turn."""
     servers: int = 0
@@ -250,7 +251,13 @@ class SimHttp:
     async def send(self, request: HttpRequest) -> AsyncIterator["SimResponse"]:
         model = self._model
         draws, habits = model.draws, model.habits
-        number = model.first_tries.setdefault(request.body or b"", model.begun)
+        data = request.body or b"{}"
+        body = json.loads(data)
+        thread = str(body.get("prompt_cache_key"))
+        before, number = model.first_tries.get(thread, (b"", 0))
+        if before != data:
+            number = model.begun
+            model.first_tries[thread] = data, number
         model.begun += 1
         await anyio.sleep(draws.seconds("connect", *habits.network_delays))
         fault = draws.pick("fault of a request", habits.request_faults) if model.faults else "none"
@@ -262,7 +269,6 @@ class SimHttp:
             case "late":
                 await anyio.sleep(request.header_seconds)
                 raise HttpFailure(Fault.HEADERS_LATE, "no headers")
-        body = json.loads(request.body or b"{}")
         if request.method == "GET":
             yield SimResponse(self, 200, b'{"models": [], "data": []}', "none", request.idle_seconds)
             return

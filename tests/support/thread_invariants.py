@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app_server.apis.v2.turns import shown_turn
-from app_server.core.rollout.disk import open_for_reading
-from app_server.core.rollout.lines import counting_lines
-from app_server.core.rollout.record import read_record
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.turn_events import StoredTurns
+from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.core.rollout.turn_pages import open_history
 from app_server.inspector.rules.order import (
     RPC_RULES_OF_THE_END,
     OrderChecker,
@@ -60,12 +58,8 @@ def stored_otherwise(received: Sequence[Json], rollouts: Sequence[Path]) -> list
 
 def stored_items(thread: str, path: Path) -> dict[tuple[str, str], Json]:
     """What a later server shows of the thread, by the ids of turn and item."""
-    turns = StoredTurns(thread)
-    with open(open_for_reading(path), "rb") as file:
-        for raw in counting_lines(file.fileno()):
-            if (record := read_record(raw.data)) is not None:
-                turns.take(raw.number, record)
-    shown = (shown_turn(turn, TurnItemsView.FULL).to_value() for turn in turns.finish().turns)
+    with open_history(path, thread, TurnIndexes()) as history:
+        shown = [shown_turn(turn, TurnItemsView.FULL).to_value() for turn in history.all_turns()]
     return {(turn["id"], item["id"]): item for turn in shown for item in turn["items"]}
 
 

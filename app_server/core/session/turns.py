@@ -72,10 +72,11 @@ class TurnControl:
     def interrupt(self, id: str, turn_id: str | None) -> None:
         """End the turn that runs or one that is to come; None or "" for whichever is first. Does not wait for it."""
         current = self.current_id
-        if current is None:
-            raise commands.NoActiveTurn("no active turn to interrupt")
-        if turn_id and turn_id != current and all(each.turn_id != turn_id for each in self._turns_to_come()):
-            raise commands.OtherTurnActive(turn_id, current)
+        if not turn_id or (turn_id != current and all(each.turn_id != turn_id for each in self._to_come())):
+            if current is None:
+                raise commands.NoActiveTurn("no active turn to interrupt")
+            if turn_id:
+                raise commands.OtherTurnActive(turn_id, current)
         self._queue.submit(id, commands.Interrupt(turn_id or current))
 
     def _to_come(self) -> list[PendingOperation]:
@@ -89,7 +90,9 @@ class TurnControl:
         ]
 
     def _turns_to_come(self) -> list[PendingOperation]:
-        return [pending for pending in self._to_come() if isinstance(pending.command, commands.BEGINS_TURN)]
+        """Return what begins a turn, without what was interrupted while it waited."""
+        to_come = (pending for pending in self._to_come() if not pending.interrupted)
+        return [pending for pending in to_come if isinstance(pending.command, commands.BEGINS_TURN)]
 
     def _joinable(self, *, named: bool) -> list[ActiveTask | PendingOperation]:
         """Return the turns that take words now, in their order: those that nothing ends before words said now."""
@@ -102,6 +105,8 @@ class TurnControl:
                 turns = [active]
         for pending in self._to_come():
             match pending.command:
+                case _ if pending.interrupted:
+                    pass  # it was interrupted before these words were said
                 case commands.StartTurn():
                     turns.append(pending)
                 case commands.Compact() | commands.Review() if named:
