@@ -4,10 +4,10 @@ A row says what goes in and what comes out, and what orders requests: those whos
 conversation are served one after another, the others on their own. Schemas, documentation and routers derive from rows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import ModuleType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -38,6 +38,7 @@ P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
 S = TypeVar("S", bound=Written)
 A = TypeVar("A", bound=Written)
+Fields = ParamSpec("Fields")
 
 
 class ClientRequest(Struct, Generic[P, R], frozen=True):
@@ -65,12 +66,17 @@ class ClientNotification(Struct, frozen=True):
     doc: str
 
 
-class ServerNotification(Struct, Generic[S], frozen=True):
+class ServerNotification(Struct, Generic[Fields, S], frozen=True):
     """A notification of the server, besides the events of conversations."""
 
     method: str
-    params: type[S]
+    make: Callable[Fields, S]
+    """Makes the parameters of their fields: it is their class."""
     doc: str
+
+    @property
+    def params(self) -> type[S]:
+        return cast("type[S]", self.make)
 
 
 class ServerRequest(Struct, Generic[S, A], frozen=True):
@@ -84,7 +90,7 @@ class ServerRequest(Struct, Generic[S, A], frozen=True):
 
 
 AnyClientRequest = ClientRequest[Json, Json]
-AnyServerNotification = ServerNotification[Json]
+AnyServerNotification = ServerNotification[..., Json]
 AnyServerRequest = ServerRequest[Json, Json]
 
 

@@ -9,7 +9,7 @@ kept in order.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -23,17 +23,19 @@ from protocol.base import WireModel
 from protocol.jsonrpc import Request
 from protocol.names import INITIALIZE
 from protocol.structs import Json, Written
-from protocol.table import AnyClientRequest, ClientRequest, by_method
+from protocol.table import AnyClientRequest, ClientRequest, NoResult, by_method
 from protocol.validation import describe_validation_error, unknown_method
 
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
 
-Handler = Callable[[C, P], Awaitable[R | None] | AsyncIterator[R | None]]
-"""Returns the result; None where a result of the method says nothing. A handler with effects that must not overtake the
-response yields the result, once. What stands behind the `yield` runs when the response was written, before the next
-request of the same conversation.
+Result = TypeVar("Result")
+
+Handler = Callable[[C, P], Awaitable[Result] | AsyncIterator[Result]]
+"""Returns the result; nothing where the row has none. A handler with effects that must not overtake the response yields
+the result, once: what stands behind the `yield` runs when the response was written, before the next request of the same
+conversation.
 """
 
 
@@ -56,17 +58,26 @@ class Route(Struct, frozen=True):
         return id.lower() if isinstance(id, str) else None
 
 
-def route(row: ClientRequest[P, R], handler: Handler[C, P, R], context: C) -> Route:
-    def written(result: R | None) -> bytes:
-        return (row.result() if result is None else result).to_json()
+@overload
+def route(row: ClientRequest[P, NoResult], handler: Handler[C, P, None], context: C) -> Route: ...
 
+
+@overload
+def route(row: ClientRequest[P, R], handler: Handler[C, P, R], context: C) -> Route: ...
+
+
+def route(row: ClientRequest[P, R], handler: Handler[C, P, R | None], context: C) -> Route:
     async def handle(params: P) -> RpcReply:
         answering = handler(context, params)
         if isinstance(answering, AsyncIterator):
-            return RpcReply(written(await anext(answering)), lambda: anext(answering, None))
-        return RpcReply(written(await answering))
+            return RpcReply(_written(await anext(answering)), lambda: anext(answering, None))
+        return RpcReply(_written(await answering))
 
     return Route(row, handle)
+
+
+def _written(result: Written | None) -> bytes:
+    return (NoResult() if result is None else result).to_json()
 
 
 FindRoute = Callable[[str], Route | None]

@@ -21,6 +21,7 @@ from app_server.machine import Machine
 from app_server.rpc.errors import invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.structs import Json
+from protocol.table import Fields, S, ServerNotification
 
 if TYPE_CHECKING:
     from app_server.core.mcp.mcp_manager import McpManager
@@ -94,6 +95,9 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     background: TaskGroup
     """For tasks that last until the client has left."""
     machine: Machine
+
+    def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
+        self.outgoing.notify(row.method, row.make(*args, **fields).to_json())
 
 
 def require_client_rights(config: UserSettings, method: str) -> None:

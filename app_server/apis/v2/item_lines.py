@@ -15,8 +15,8 @@ from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine import events, items
-from protocol.structs import Written, replace
-from protocol.table import AnyServerNotification
+from protocol.structs import replace
+from protocol.table import Fields, S, ServerNotification
 from protocol.v2 import item_events as wire
 
 
@@ -34,9 +34,9 @@ class NotificationLines:
         lines, self._lines = self._lines, []
         return lines
 
-    def add(self, row: AnyServerNotification, params: Written) -> None:
+    def add(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         if row.method not in self._opted_out:
-            self.add_raw(row.method, params.to_json())
+            self.add_raw(row.method, row.make(*args, **fields).to_json())
 
     def add_raw(self, method: str, params: bytes) -> None:
         if method not in self._opted_out:
@@ -142,13 +142,13 @@ class ItemLines:
 
     def _begin(self, turn_id: str, item: items.Item, at_ms: int) -> ShownItem:
         opened = self._open.begin(turn_id, item, at_ms, lambda _: {})
-        started = wire.ItemStartedNotification(
+        self._lines.add(
+            wire.ITEM_STARTED,
             item=thread_item(kept_item(opened.item), at_ms, None),
             thread_id=self._thread_id,
             turn_id=turn_id,
             started_at_ms=at_ms,
         )
-        self._lines.add(wire.ITEM_STARTED, started)
         return opened
 
     def _end(self, opened: ShownItem, event: events.ItemCompleted) -> events.ItemCompleted:
@@ -156,13 +156,13 @@ class ItemLines:
             self._output(opened, text)
         self._open.end(opened)
         event = replace(event, item=replace(kept_item(event.item), id=opened.item.id))
-        completed = wire.ItemCompletedNotification(
+        self._lines.add(
+            wire.ITEM_COMPLETED,
             item=thread_item(event.item, event.started_at_ms, event.at_ms),
             thread_id=self._thread_id,
             turn_id=opened.turn_id,
             completed_at_ms=event.at_ms,
         )
-        self._lines.add(wire.ITEM_COMPLETED, completed)
         return event
 
     # --- between
@@ -194,25 +194,25 @@ class ItemLines:
     def _summary_part(self, turn_id: str, event: events.ReasoningSummaryPart) -> None:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
-            part = wire.ReasoningSummaryPartAddedNotification(
+            self._lines.add(
+                wire.ITEM_REASONING_SUMMARY_PART_ADDED,
                 thread_id=self._thread_id,
                 turn_id=turn_id,
                 item_id=opened.item.id,
                 summary_index=event.index,
             )
-            self._lines.add(wire.ITEM_REASONING_SUMMARY_PART_ADDED, part)
 
     def _typed(self, turn_id: str, event: events.TerminalInput) -> None:
         opened = self._open.latest(turn_id, event.item_id)
         if opened is not None:
-            typed = wire.TerminalInteractionNotification(
+            self._lines.add(
+                wire.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION,
                 thread_id=self._thread_id,
                 turn_id=opened.turn_id,
                 item_id=opened.item.id,
                 process_id=event.process_id,
                 stdin=event.text,
             )
-            self._lines.add(wire.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION, typed)
 
 
 def _goes_on(item: items.Item) -> bool:

@@ -26,21 +26,11 @@ from protocol.v2.server import (
     ACCOUNT_RATE_LIMITS_UPDATED,
     DEPRECATION_NOTICE,
     WARNING,
-    AccountRateLimitsUpdatedNotification,
-    DeprecationNoticeNotification,
     RateLimitSnapshot,
     RateLimitWindow,
-    WarningNotification,
 )
-from protocol.v2.settings import THREAD_SETTINGS_UPDATED, ThreadSettingsUpdatedNotification
-from protocol.v2.turn import (
-    TURN_DIFF_UPDATED,
-    TURN_PLAN_UPDATED,
-    TurnDiffUpdatedNotification,
-    TurnPlanStep,
-    TurnPlanStepStatus,
-    TurnPlanUpdatedNotification,
-)
+from protocol.v2.settings import THREAD_SETTINGS_UPDATED
+from protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
 
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
@@ -159,8 +149,7 @@ class ThreadNews:
                 # The error of a turn that fails comes with its end: this one ends nothing.
                 self._warn(event.message)
             case notices.DeprecationNoticeEvent():
-                notice = DeprecationNoticeNotification(summary=event.summary, details=event.details)
-                self._lines.add(DEPRECATION_NOTICE, notice)
+                self._lines.add(DEPRECATION_NOTICE, summary=event.summary, details=event.details)
             case notices.UndoCompletedEvent():
                 if not event.success and event.message is not None:
                     self._warn(event.message)
@@ -179,59 +168,54 @@ class ThreadNews:
 
     def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
         if isinstance(event, GoalCleared):
-            cleared = wire.ThreadGoalClearedNotification(thread_id=self._thread_id)
-            self._lines.add(wire.THREAD_GOAL_CLEARED, cleared)
+            self._lines.add(wire.THREAD_GOAL_CLEARED, thread_id=self._thread_id)
         else:
             shown = shown_goal(self._thread_id, event.goal)
-            updated = wire.ThreadGoalUpdatedNotification(
-                thread_id=self._thread_id, turn_id=turn_id, goal=shown
-            )
-            self._lines.add(wire.THREAD_GOAL_UPDATED, updated)
+            self._lines.add(wire.THREAD_GOAL_UPDATED, thread_id=self._thread_id, turn_id=turn_id, goal=shown)
 
     def settings(self, event: SettingsChanged) -> None:
         shown = shown_settings(event.settings, event.model_provider)
-        updated = ThreadSettingsUpdatedNotification(thread_id=self._thread_id, thread_settings=shown)
-        self._lines.add(THREAD_SETTINGS_UPDATED, updated)
+        self._lines.add(THREAD_SETTINGS_UPDATED, thread_id=self._thread_id, thread_settings=shown)
 
     def server_state(self, event: McpServerStateChanged) -> None:
         reason = (
             wire.McpServerStartupFailureReason.REAUTHENTICATION_REQUIRED if event.login_required else None
         )
-        update = wire.McpServerStatusUpdatedNotification(
+        self._lines.add(
+            wire.MCP_SERVER_STARTUP_STATUS_UPDATED,
             thread_id=self._thread_id,
             name=event.server,
             status=wire.McpServerStartupState(event.state.value),
             error=event.error,
             failure_reason=reason,
         )
-        self._lines.add(wire.MCP_SERVER_STARTUP_STATUS_UPDATED, update)
 
     def _warn(self, message: str) -> None:
         if self._once.warned(message):
             return
-        self._lines.add(WARNING, WarningNotification(thread_id=self._thread_id, message=message))
+        self._lines.add(WARNING, thread_id=self._thread_id, message=message)
 
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:
             self._usage = event.info
-            usage = wire.ThreadTokenUsageUpdatedNotification(
-                thread_id=self._thread_id, turn_id=turn_id, token_usage=token_usage(event.info)
+            self._lines.add(
+                wire.THREAD_TOKEN_USAGE_UPDATED,
+                thread_id=self._thread_id,
+                turn_id=turn_id,
+                token_usage=token_usage(event.info),
             )
-            self._lines.add(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
         if event.rate_limits is None:
             return
         limits = rate_limits(event.rate_limits)
         if self._once.limits.learn(limits, subscribed=self.subscribed):
-            update = AccountRateLimitsUpdatedNotification(rate_limits=limits)
-            self._lines.add(ACCOUNT_RATE_LIMITS_UPDATED, update)
+            self._lines.add(ACCOUNT_RATE_LIMITS_UPDATED, rate_limits=limits)
 
     def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
         if turn_id is not None and event.unified_diff != self._diff:
             self._diff = event.unified_diff
-            diff = TurnDiffUpdatedNotification(
-                thread_id=self._thread_id, turn_id=turn_id, diff=event.unified_diff
+            self._lines.add(
+                TURN_DIFF_UPDATED, thread_id=self._thread_id, turn_id=turn_id, diff=event.unified_diff
             )
-            self._lines.add(TURN_DIFF_UPDATED, diff)
 
     def _plan(self, turn_id: str | None, event: PlanUpdateEvent) -> None:
         if turn_id is None:
@@ -239,7 +223,10 @@ class ThreadNews:
         steps = tuple(
             TurnPlanStep(step=each.step, status=TurnPlanStepStatus[each.status.name]) for each in event.plan
         )
-        plan = TurnPlanUpdatedNotification(
-            thread_id=self._thread_id, turn_id=turn_id, explanation=event.explanation, plan=steps
+        self._lines.add(
+            TURN_PLAN_UPDATED,
+            thread_id=self._thread_id,
+            turn_id=turn_id,
+            explanation=event.explanation,
+            plan=steps,
         )
-        self._lines.add(TURN_PLAN_UPDATED, plan)

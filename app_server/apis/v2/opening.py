@@ -21,11 +21,7 @@ from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.rpc.errors import invalid_request
 from protocol.engine.questions import ClientTool
 from protocol.engine.settings import Settings
-from protocol.policy import (
-    MAX_EFFORT_LENGTH,
-    SandboxPolicy,
-    WorkspaceWrite,
-)
+from protocol.policy import MAX_EFFORT_LENGTH, SandboxPolicy, WorkspaceWrite
 from protocol.rollout import TurnContextItem
 from protocol.structs import Json, replace
 from protocol.v2 import thread_open as wire

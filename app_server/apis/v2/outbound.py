@@ -30,7 +30,7 @@ from protocol.events.turn import TokenCountEvent
 from protocol.structs import replace
 from protocol.v2 import item_events as wire
 from protocol.v2 import server, turn
-from protocol.v2.thread import THREAD_STATUS_CHANGED, ThreadStatusChangedNotification
+from protocol.v2.thread import THREAD_STATUS_CHANGED
 
 Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
 """Questions have a way of their own; the others say what is shown already."""
@@ -113,13 +113,11 @@ class ThreadAdapter:
         return _QUESTION.get()(self._thread_id, event, item, self._lines.now_ms())
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
-        resolved = wire.ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)
-        self._lines.add(wire.SERVER_REQUEST_RESOLVED, resolved)
+        self._lines.add(wire.SERVER_REQUEST_RESOLVED, thread_id=self._thread_id, request_id=request_id)
         return self._lines.take()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
-        changed = ThreadStatusChangedNotification(thread_id=self._thread_id, status=thread_status(status))
-        self._lines.add(THREAD_STATUS_CHANGED, changed)
+        self._lines.add(THREAD_STATUS_CHANGED, thread_id=self._thread_id, status=thread_status(status))
         return self._lines.take()
 
     def continues_elsewhere(self) -> None:
@@ -175,8 +173,7 @@ class ThreadAdapter:
         self._fold.apply(events.SessionEvent("", turn_id, event))
         self._news.turn_started()
         shown = shown_turn(self._fold.last, turn.TurnItemsView.NOT_LOADED)
-        started = turn.TurnStartedNotification(thread_id=self._thread_id, turn=shown)
-        self._lines.add(turn.TURN_STARTED, started)
+        self._lines.add(turn.TURN_STARTED, thread_id=self._thread_id, turn=shown)
 
     def _turn_ended(self, turn_id: str, event: events.TurnEnded) -> None:
         if not self._is_running(turn_id):
@@ -192,12 +189,10 @@ class ThreadAdapter:
             self._error(turn_id, turn_error(error), will_retry=False)
         self._fold.apply(events.SessionEvent("", turn_id, event))
         shown = ended_turn(self._fold.last)
-        completed = turn.TurnCompletedNotification(thread_id=self._thread_id, turn=shown)
-        self._lines.add(turn.TURN_COMPLETED, completed)
+        self._lines.add(turn.TURN_COMPLETED, thread_id=self._thread_id, turn=shown)
         self._fold = TurnFold()
 
     def _error(self, turn_id: str, error: server.TurnError, *, will_retry: bool) -> None:
-        failed = server.ErrorNotification(
-            error=error, will_retry=will_retry, thread_id=self._thread_id, turn_id=turn_id
+        self._lines.add(
+            server.ERROR, error=error, will_retry=will_retry, thread_id=self._thread_id, turn_id=turn_id
         )
-        self._lines.add(server.ERROR, failed)

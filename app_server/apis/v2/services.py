@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
-from protocol.structs import Written
-from protocol.table import AnyServerNotification
+from protocol.table import Fields, S, ServerNotification
 from protocol.v2 import server as wire
 
 if TYPE_CHECKING:
@@ -60,13 +58,13 @@ class ThreadNotifier(Struct, frozen=True):
     now: Callable[[], float]
     """Seconds since 1970."""
 
-    def notify(self, row: AnyServerNotification, params: Written) -> None:
+    def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         """Send the notification unless the client opted out of it."""
         if row.method in self.client.opted_out:
             return
         head = f'{{"method":{json.dumps(row.method)},"params":'.encode()
-        line = head + params.to_json() + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode()
-        self.outgoing.send(line)
+        params = row.make(*args, **fields).to_json()
+        self.outgoing.send(head + params + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode())
 
 
 class ConfigWarnings:
@@ -81,36 +79,24 @@ class ConfigWarnings:
         try:
             warnings = source.load().notices.warnings
         except ConfigError as error:
-            self._notifier.notify(wire.CONFIG_WARNING, _of_error(error))
+            text = "The configuration cannot be used; threads cannot begin until it is corrected."
+            self._notify(text, error.position, str(error))
             return
         for warning in warnings:
             self._sent.add(str(warning))
-            self._notifier.notify(wire.CONFIG_WARNING, _of_warning(warning))
+            self._notify(warning.text, warning.place)
 
     def sent(self, warning: str) -> bool:
         return warning in self._sent
 
-
-def _of_warning(warning: SettingsWarning) -> wire.ConfigWarningNotification:
-    place = warning.place
-    return wire.ConfigWarningNotification(
-        summary=warning.text,
-        path=None if place is None else place.path,
-        range=None if place is None else _range(place),
-    )
-
-
-def _of_error(error: ConfigError) -> wire.ConfigWarningNotification:
-    position = error.position
-    return wire.ConfigWarningNotification(
-        summary="The configuration cannot be used; threads cannot begin until it is corrected.",
-        details=str(error),
-        path=None if position is None else position.path,
-        range=None if position is None else _range(position),
-    )
-
-
-def _range(position: FilePosition) -> wire.TextRange:
-    """Return where the value begins; nothing here knows where it ends."""
-    at = wire.TextPosition(line=position.line, column=position.column)
-    return wire.TextRange(start=at, end=at)
+    def _notify(self, summary: str, place: FilePosition | None, details: str | None = None) -> None:
+        at = None if place is None else wire.TextPosition(line=place.line, column=place.column)
+        self._notifier.notify(
+            wire.CONFIG_WARNING,
+            summary=summary,
+            details=details,
+            path=None if place is None else place.path,
+            range=None
+            if at is None
+            else wire.TextRange(start=at, end=at),  # nothing here knows where it ends
+        )

@@ -82,7 +82,8 @@ async def _notify_configured(
 ) -> None:
     facts = live.session.facts
     log_id, count = await facts.history_metadata()
-    notification = wire.SessionConfiguredNotification(
+    services.notify(
+        wire.SESSION_CONFIGURED,
         session_id=opened.session.id,
         model=facts.config.model.name,
         reasoning_effort=known_effort(facts.config.model.effort),
@@ -91,7 +92,6 @@ async def _notify_configured(
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
-    services.outgoing.notify(wire.SESSION_CONFIGURED.method, notification.to_json())
 
 
 async def list_stored(

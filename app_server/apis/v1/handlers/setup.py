@@ -20,8 +20,7 @@ from protocol.v1 import setup as wire
 
 
 def _notify_status(services: ServerServices, method: AuthMethod | None) -> None:
-    changed = wire.AuthStatusChangeNotification(auth_method=_mode(method))
-    services.outgoing.notify(wire.AUTH_STATUS_CHANGE.method, changed.to_json())
+    services.notify(wire.AUTH_STATUS_CHANGE, auth_method=_mode(method))
 
 
 async def login_api_key(services: ServerServices, params: wire.LoginApiKeyParams) -> AsyncIterator[None]:
@@ -36,10 +35,9 @@ async def login_chat_gpt(
     login = await services.accounts.open_login()
 
     def ended(outcome: LoginOutcome) -> None:
-        done = wire.LoginChatGptCompleteNotification(
-            login_id=login.id, success=outcome.success, error=outcome.error
+        services.notify(
+            wire.LOGIN_CHAT_GPT_COMPLETE, login_id=login.id, success=outcome.success, error=outcome.error
         )
-        services.outgoing.notify(wire.LOGIN_CHAT_GPT_COMPLETE.method, done.to_json())
         if outcome.success:
             _notify_status(services, AuthMethod.CHATGPT)
 

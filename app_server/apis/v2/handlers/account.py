@@ -89,10 +89,9 @@ class LoginContext(Struct, frozen=True):
     notifier: ThreadNotifier
 
     def completed(self, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None) -> None:
-        ended = wire.AccountLoginCompletedNotification(
-            login_id=login_id, success=outcome.success, error=outcome.error
+        self.notifier.notify(
+            wire.ACCOUNT_LOGIN_COMPLETED, login_id=login_id, success=outcome.success, error=outcome.error
         )
-        self.notifier.notify(wire.ACCOUNT_LOGIN_COMPLETED, ended)
         if outcome.success:
             self.updated(method)
 
@@ -105,11 +104,11 @@ class LoginContext(Struct, frozen=True):
     def updated(self, method: AuthMethod | None) -> None:
         """Send how the user is logged in now."""
         claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
-        changed = wire.AccountUpdatedNotification(
+        self.notifier.notify(
+            wire.ACCOUNT_UPDATED,
             auth_mode=None if method is None else MODES[method],
             plan_type=None if claims is None else plan_type(claims.plan_type),
         )
-        self.notifier.notify(wire.ACCOUNT_UPDATED, changed)
 
 
 async def account_login_start(
@@ -178,7 +177,7 @@ OF_AN_ACCOUNT: Final = {
 """What only the provider's own service knows, which is not asked here whoever is logged in."""
 
 
-Refusal = Callable[[Accounts, NoParams], Awaitable[NoResult]]
+Refusal = Callable[[Accounts, NoParams], Awaitable[None]]
 
 
 def _row(method: str) -> ClientRequest[NoParams, NoResult]:
@@ -190,7 +189,7 @@ async def _refuse_import(accounts: Accounts, params: NoParams) -> NoResult:
 
 
 def _refuse_account(purpose: str) -> Refusal:
-    async def refuse(accounts: Accounts, params: NoParams) -> NoResult:
+    async def refuse(accounts: Accounts, params: NoParams) -> None:
         raise login_required(purpose, accounts.method())
 
     return refuse

@@ -11,7 +11,7 @@ import binascii
 import codecs
 import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import anyio
@@ -28,7 +28,6 @@ from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize
 from app_server.core.exec.streams import InputClosed, InputFull
 from app_server.core.host import Host, WantedCommand
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
-from app_server.rpc.outgoing import Outgoing
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2 import commands as wire
 
@@ -137,14 +136,8 @@ class KeptOutput:
 class StreamedOutput:
     """Output as notifications, no faster than the client reads. After the cap the rest is dropped."""
 
-    def __init__(
-        self,
-        id: str,
-        cap: int | None,
-        outgoing: Outgoing,
-        notify: Callable[[wire.CommandExecOutputDeltaNotification], None],
-    ) -> None:
-        self._id, self._outgoing, self._notify = id, outgoing, notify
+    def __init__(self, id: str, cap: int | None, notifier: ThreadNotifier) -> None:
+        self._id, self._notifier = id, notifier
         self._left: dict[Stream, int | None] = dict.fromkeys(Stream, cap)
         self._ended: set[Stream] = set()
 
@@ -158,14 +151,13 @@ class StreamedOutput:
             self._left[stream] = left - len(chunk)
         if reached:
             self._ended.add(stream)
-        await self._outgoing.wait_for_capacity()
-        self._notify(
-            wire.CommandExecOutputDeltaNotification(
-                process_id=self._id,
-                stream=_STREAMS[stream],
-                delta_base64=base64.b64encode(chunk).decode(),
-                cap_reached=reached,
-            )
+        await self._notifier.outgoing.wait_for_capacity()
+        self._notifier.notify(
+            wire.COMMAND_EXEC_OUTPUT_DELTA,
+            process_id=self._id,
+            stream=_STREAMS[stream],
+            delta_base64=base64.b64encode(chunk).decode(),
+            cap_reached=reached,
         )
 
 
@@ -176,7 +168,6 @@ NO_PROGRAM = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EN
 
 class ClientCommandContext(Struct, frozen=True):
     host: Host
-    outgoing: Outgoing
     notifier: ThreadNotifier
     processes: ClientProcesses
 
@@ -238,16 +229,13 @@ async def _run(
     size = _size(params.size) if params.size else USUAL_SIZE
     command = await context.host.open(spec, stdin=process.stdin, terminal=size if process.terminal else None)
     process.opened(command)
-    cap = DEFAULT_CAP if params.output_bytes_cap is None else params.output_bytes_cap
-    kept = KeptOutput(None if params.disable_output_cap else cap)
+    cap = params.output_bytes_cap
+    if cap is None and not params.disable_output_cap:
+        cap = DEFAULT_CAP
+    kept = KeptOutput(cap)
     take = kept.take
     if params.process_id is not None and (params.stream_stdout_stderr or params.tty):
-        take = StreamedOutput(
-            params.process_id,
-            None if params.disable_output_cap else cap,
-            context.outgoing,
-            lambda delta: context.notifier.notify(wire.COMMAND_EXEC_OUTPUT_DELTA, delta),
-        ).take
+        take = StreamedOutput(params.process_id, cap, context.notifier).take
     try:
         code = await context.host.follow(command, take, spec.timeout_ms)
     except LaunchError as error:
@@ -332,8 +320,7 @@ def _not_spawned(error: LaunchError) -> RpcError:
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
-    server = services.server
-    commands = ClientCommandContext(server.host, server.outgoing, services.notifier, ClientProcesses())
+    commands = ClientCommandContext(services.server.host, services.notifier, ClientProcesses())
     return (
         route(wire.COMMAND_EXEC, command_exec, commands),
         route(wire.COMMAND_EXEC_WRITE, command_exec_write, commands),

@@ -284,8 +284,7 @@ def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResul
 def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
         await services.outgoing.wait_for_capacity()
-        changed = wire.FsChangedNotification(watch_id=watch_id, changed_paths=tuple(paths))
-        notifier.notify(wire.FS_CHANGED, changed)
+        notifier.notify(wire.FS_CHANGED, watch_id=watch_id, changed_paths=tuple(paths))
 
     watcher = FileWatcher(notify_changed, services.background)
     files = ClientFileContext(services.config, services.outgoing, watcher)
@@ -305,12 +304,13 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
 def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
         await services.outgoing.wait_for_capacity()
-        updated = wire.FuzzyFileSearchSessionUpdatedNotification(
-            session_id=session_id, query=query, files=shown_matches(found)
+        notifier.notify(
+            wire.FUZZY_FILE_SEARCH_SESSION_UPDATED,
+            session_id=session_id,
+            query=query,
+            files=shown_matches(found),
         )
-        notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_UPDATED, updated)
-        completed = wire.FuzzyFileSearchSessionCompletedNotification(session_id=session_id)
-        notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_COMPLETED, completed)
+        notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_COMPLETED, session_id=session_id)
 
     sessions = SearchSessions(services.host.search, services.background, notify_found)
     search = FileSearchContext(services.host.search, sessions)

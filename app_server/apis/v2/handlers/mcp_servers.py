@@ -212,14 +212,14 @@ async def mcp_server_oauth_login(
         raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
 
     def ended(outcome: LoginOutcome) -> None:
-        completed = wire.McpServerOauthLoginCompletedNotification(
+        context.notifier.notify(
+            wire.MCP_SERVER_OAUTH_LOGIN_COMPLETED,
             name=params.name,
             thread_id=params.thread_id,
             login_id=login.id,
             success=outcome.success,
             error=outcome.error,
         )
-        context.notifier.notify(wire.MCP_SERVER_OAUTH_LOGIN_COMPLETED, completed)
 
     yield wire.McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
     context.accounts.await_in_background(login, ended, seconds)

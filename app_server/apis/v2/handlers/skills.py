@@ -41,7 +41,7 @@ class SkillsContext(Struct, frozen=True):
     notifier: ThreadNotifier
 
     def announce_change(self) -> None:
-        self.notifier.notify(wire.SKILLS_CHANGED, wire.SkillsChangedNotification())
+        self.notifier.notify(wire.SKILLS_CHANGED)
 
 
 async def skills_list(context: SkillsContext, params: wire.SkillsListParams) -> wire.SkillsListResponse:

@@ -31,11 +31,6 @@ from protocol.v2.thread import (
     THREAD_UNARCHIVED,
     NotLoadedThreadStatus,
     Thread,
-    ThreadArchivedNotification,
-    ThreadDeletedNotification,
-    ThreadNameUpdatedNotification,
-    ThreadStatusChangedNotification,
-    ThreadUnarchivedNotification,
 )
 
 MOST_NAME = 4096
@@ -52,7 +47,7 @@ async def thread_archive(context: ThreadContext, params: InThread) -> AsyncItera
         await _end(context, id, rollout)
         await context.reading.stored.archive(id, rollout)
     yield
-    context.notifier.notify(THREAD_ARCHIVED, ThreadArchivedNotification(thread_id=id))
+    context.notifier.notify(THREAD_ARCHIVED, thread_id=id)
 
 
 async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIterator[wire.ShownThread]:
@@ -64,7 +59,7 @@ async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIte
         path = await context.reading.stored.unarchive(rollout)
         thread = await _shown(context, FoundThread(id, path, None))
     yield wire.ShownThread(thread=thread)
-    context.notifier.notify(THREAD_UNARCHIVED, ThreadUnarchivedNotification(thread_id=id))
+    context.notifier.notify(THREAD_UNARCHIVED, thread_id=id)
 
 
 async def thread_delete(context: ThreadContext, params: InThread) -> AsyncIterator[None]:
@@ -76,7 +71,7 @@ async def thread_delete(context: ThreadContext, params: InThread) -> AsyncIterat
         await _end(context, id, rollout)
         await context.reading.stored.delete(id, rollout)
     yield
-    context.notifier.notify(THREAD_DELETED, ThreadDeletedNotification(thread_id=id))
+    context.notifier.notify(THREAD_DELETED, thread_id=id)
 
 
 async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNameParams) -> AsyncIterator[None]:
@@ -89,8 +84,7 @@ async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNamePara
     with _failures(id, "name"):
         await context.reading.stored.set_name(id, name)
     yield
-    named = ThreadNameUpdatedNotification(thread_id=id, thread_name=name)
-    context.notifier.notify(THREAD_NAME_UPDATED, named)
+    context.notifier.notify(THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
 
 
 async def thread_metadata_update(
@@ -121,8 +115,7 @@ async def _end(context: ThreadContext, id: ConversationId, rollout: Path) -> Non
     if context.conversations.find(id) is None:
         await context.reading.stored.require_unused(rollout)
     elif await context.conversations.shut_down(id):
-        status = ThreadStatusChangedNotification(thread_id=id, status=NotLoadedThreadStatus())
-        context.notifier.notify(THREAD_STATUS_CHANGED, status)
+        context.notifier.notify(THREAD_STATUS_CHANGED, thread_id=id, status=NotLoadedThreadStatus())
 
 
 def _git_changes(update: wire.ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:

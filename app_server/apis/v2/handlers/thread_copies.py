@@ -61,13 +61,11 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
         thread = await shown_thread(context, live, turns)
         response = ThreadForkResponse(thread=thread, **settings_in_force(live))
-        usage = await usage_so_far(context, live, stored)
+        tell_usage = await usage_so_far(context, live, stored)
         yield response
-        started = wire.ThreadStartedNotification(thread=replace(thread, turns=()))
-        context.notifier.notify(wire.THREAD_STARTED, started)
+        context.notifier.notify(wire.THREAD_STARTED, thread=replace(thread, turns=()))
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
-    if usage is not None:
-        context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
+    tell_usage()
 
 
 async def thread_revert(
@@ -97,7 +95,7 @@ async def thread_revert(
             turns_backwards_cursor=turns,
             items_backwards_cursor=items,
         )
-        context.notifier.notify(wire.THREAD_REVERTED, wire.ThreadRevertedNotification(thread_id=live.id))
+        context.notifier.notify(wire.THREAD_REVERTED, thread_id=live.id)
         if was_subscribed:
             live.subscribe(SUBSCRIPTION, context.make_adapter, raw=raw)
 
@@ -163,8 +161,7 @@ async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | N
 
 
 def _notify_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
-    changed = wire.ThreadStatusChangedNotification(thread_id=id, status=thread_status(status))
-    context.notifier.notify(wire.THREAD_STATUS_CHANGED, changed)
+    context.notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=thread_status(status))
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

@@ -22,24 +22,14 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.errors import RolloutNotFound
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.session import review_texts
-from app_server.core.session.commands import (
-    FORGOTTEN_MS,
-    AddItems,
-    ChangeSettings,
-    Compact,
-    Review,
-    RunShell,
-)
+from app_server.core.session.commands import FORGOTTEN_MS, AddItems, ChangeSettings, Compact, Review, RunShell
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2 import thread_work as wire
 from protocol.v2 import turn
 from protocol.v2.fields import InThread
-from protocol.v2.settings import (
-    THREAD_SETTINGS_UPDATE,
-    ThreadSettingsUpdateParams,
-)
+from protocol.v2.settings import THREAD_SETTINGS_UPDATE, ThreadSettingsUpdateParams
 from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,7 @@ async def thread_start(
         live.unloads = True
         thread = await shown_thread(context, live)
         yield ThreadStartResponse(thread=thread, **settings_in_force(live))
-        context.notifier.notify(wire.THREAD_STARTED, wire.ThreadStartedNotification(thread=thread))
+        context.notifier.notify(wire.THREAD_STARTED, thread=thread)
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
 
 
@@ -83,15 +83,13 @@ async def thread_resume(
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **settings_in_force(live),
         )
-        usage = await usage_so_far(context, live, stored)
+        tell_usage = await usage_so_far(context, live, stored)
         yield response
         # What is open is asked again, and whatever happens from here on is sent.
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
-    if usage is not None:
-        context.notifier.notify(wire.THREAD_TOKEN_USAGE_UPDATED, usage)
+    tell_usage()
     if (goal := live.session.facts.goal) is not None:
-        updated = wire.ThreadGoalUpdatedNotification(thread_id=live.id, goal=shown_goal(live.id, goal))
-        context.notifier.notify(wire.THREAD_GOAL_UPDATED, updated)
+        context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
 
 
 async def thread_unsubscribe(
@@ -157,9 +155,7 @@ async def _reopen(
     finally:
         live.unloads = True
     status = thread_status(live.status)
-    context.notifier.notify(
-        wire.THREAD_STATUS_CHANGED, wire.ThreadStatusChangedNotification(thread_id=live.id, status=status)
-    )
+    context.notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
     return live, turns
 
 
@@ -182,24 +178,30 @@ def settings_errors() -> Iterator[None]:
 
 async def usage_so_far(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None
-) -> wire.ThreadTokenUsageUpdatedNotification | None:
-    """Return what a thread that was there before cost, under its last turn; None where that is not known. `stored`: the
-    turns, where they were read already.
+) -> Callable[[], None]:
+    """Return what tells the client how much a thread that was there before has used, under its last turn, where that
+    is known. `stored`: the turns, where they were read already.
     """
     usage = live.session.facts.usage
-    if usage is None or live.rollout_path is None:
-        return None
-    if stored is not None and context.reading.live.running_turn(live.id) is None:
-        turns = stored[-1:]
-    else:
-        newest = PageRequest(limit=1, newest_first=True)
-        thread = await context.reading.find(live.id)
-        turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
-    if not turns:
-        return None
-    return wire.ThreadTokenUsageUpdatedNotification(
-        thread_id=live.id, turn_id=turns[0].id, token_usage=token_usage(usage)
-    )
+    turns: Sequence[TurnRecord] = ()
+    if usage is not None and live.rollout_path is not None:
+        if stored is not None and context.reading.live.running_turn(live.id) is None:
+            turns = stored[-1:]
+        else:
+            newest = PageRequest(limit=1, newest_first=True)
+            thread = await context.reading.find(live.id)
+            turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
+
+    def tell() -> None:
+        if usage is not None and turns:
+            context.notifier.notify(
+                wire.THREAD_TOKEN_USAGE_UPDATED,
+                thread_id=live.id,
+                turn_id=turns[0].id,
+                token_usage=token_usage(usage),
+            )
+
+    return tell
 
 
 async def shown_thread(
@@ -274,11 +276,8 @@ def _idle_unloader(
     """Start to end threads that nobody uses, in the background."""
 
     def closed(thread_id: str) -> None:
-        notifier.notify(wire.THREAD_CLOSED, wire.ThreadClosedNotification(thread_id=thread_id))
-        status = wire.ThreadStatusChangedNotification(
-            thread_id=thread_id, status=wire.NotLoadedThreadStatus()
-        )
-        notifier.notify(wire.THREAD_STATUS_CHANGED, status)
+        notifier.notify(wire.THREAD_CLOSED, thread_id=thread_id)
+        notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=thread_id, status=wire.NotLoadedThreadStatus())
 
     unloader = IdleUnloader(conversations, clock, closed)
     conversations.wait_for_room = unloader.wait_for_room
