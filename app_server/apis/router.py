@@ -18,7 +18,7 @@ from app_server.apis.errors import initialize_of_another_protocol, of_another_pr
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
-from app_server.rpc.errors import RpcError, invalid_request
+from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from protocol.base import WireModel
 from protocol.jsonrpc import Request
 from protocol.names import INITIALIZE
@@ -154,4 +154,4 @@ def _parse(row: AnyClientRequest, raw: Json) -> Json:
         message, field = describe_validation_error(error)
         if row.method == INITIALIZE:
             message += initialize_of_another_protocol(raw, acp=False)
-        raise invalid_request(message, "invalid_params", field or None) from None
+        raise invalid_field(message, field or None) from None

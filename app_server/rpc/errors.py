@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
+from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, OVERLOADED
 
 if TYPE_CHECKING:
     from protocol.structs import Json
@@ -20,7 +20,21 @@ class RpcError(Exception):
 
 def invalid_request(message: str, kind: str = "invalid_request", field: str | None = None) -> RpcError:
     """Refuse a request that cannot be served as sent; codex 0.58 uses -32600 for all of these."""
-    return RpcError(INVALID_REQUEST, message, {"kind": kind, **({"field": field} if field else {})})
+    return RpcError(INVALID_REQUEST, message, _about(kind, field))
+
+
+def invalid_field(message: str, field: str | None = None) -> RpcError:
+    """Refuse a request because of a parameter, with the same code."""
+    return invalid_request(message, "invalid_params", field)
+
+
+def invalid_params(message: str, field: str | None = None, kind: str = "invalid_params") -> RpcError:
+    """Refuse a request because of a parameter with the code that JSON-RPC has for it, where clients expect that one."""
+    return RpcError(INVALID_PARAMS, message, _about(kind, field))
+
+
+def _about(kind: str, field: str | None) -> Json:
+    return {"kind": kind, **({"field": field} if field else {})}
 
 
 def not_found(what: str, name: str) -> RpcError:

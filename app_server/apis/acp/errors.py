@@ -14,7 +14,7 @@ from app_server.core.errors import (
 )
 from app_server.rpc.errors import RpcError
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
 METHOD_NOT_FOUND: Final = -32601
 AUTH_REQUIRED: Final = -32000
@@ -27,11 +27,6 @@ UNAUTHORIZED: Final = 401
 def unknown_method(method: str) -> RpcError:
     text = f"Method not found: {method[:200]}{of_another_protocol(method, acp=True)}"
     return RpcError(METHOD_NOT_FOUND, text, {"kind": "unknown_method"})
-
-
-def invalid_params(message: str, field: str | None = None) -> RpcError:
-    data = {"kind": "invalid_params", **({"field": field} if field else {})}
-    return RpcError(INVALID_PARAMS, message, data)
 
 
 def not_initialized() -> RpcError:

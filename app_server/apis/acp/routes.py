@@ -15,13 +15,7 @@ import anyio
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app_server.apis.acp.errors import (
-    invalid_params,
-    not_initialized,
-    request_cancelled,
-    to_acp_error,
-    unknown_method,
-)
+from app_server.apis.acp.errors import not_initialized, request_cancelled, to_acp_error, unknown_method
 from app_server.apis.acp.handlers import prompts, sessions
 from app_server.apis.acp.handlers.sessions import AcpServices
 from app_server.apis.acp.session import Sessions
@@ -30,7 +24,7 @@ from app_server.apis.router import FindRoute, Route, RouteFamilies, route
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
-from app_server.rpc.errors import RpcError
+from app_server.rpc.errors import RpcError, invalid_params
 from protocol.acp.prompt import CANCEL, CANCEL_REQUEST, PROMPT, STEERING
 from protocol.acp.session import NEW_SESSION
 from protocol.jsonrpc import Request, RequestId

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from app_server.core.auth.home_login import AuthMethod
-from app_server.rpc.errors import RpcError, invalid_request
+from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.ids import ConversationId, parse_conversation_id
 from protocol.v2 import server as wire
@@ -69,7 +69,7 @@ def parse_thread_id(text: str, field: str = "threadId") -> ConversationId:
     """Read the id of a thread. Raises RpcError."""
     parsed = parse_conversation_id(text)
     if parsed is None:
-        raise invalid_request(f"invalid thread id: {text[:100]!r} is no UUID", "invalid_params", field)
+        raise invalid_field(f"invalid thread id: {text[:100]!r} is no UUID", field)
     return parsed
 
 
@@ -115,4 +115,4 @@ def page_by_position(
 
 
 def invalid_cursor(cursor: str) -> RpcError:
-    return invalid_request(f"invalid cursor: {cursor[:100]}", "invalid_params", "cursor")
+    return invalid_field(f"invalid cursor: {cursor[:100]}", "cursor")

@@ -16,7 +16,7 @@ from app_server.core.session.review_texts import findings_block
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import invalid_field
 from protocol import items as inputs
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
@@ -44,7 +44,7 @@ def response_items(given: Sequence[Json], field: str) -> tuple[ResponseItem, ...
     where an item is invalid, or there is none.
     """
     if not given:
-        raise invalid_request(f"{field} must not be empty", "invalid_params", field)
+        raise invalid_field(f"{field} must not be empty", field)
     return tuple(_response_item(raw, field, n) for n, raw in enumerate(given))
 
 
@@ -54,7 +54,7 @@ def _response_item(raw: Json, field: str, n: int) -> ResponseItem:
     except ValidationError as error:
         problem = describe_validation_error(error)[0].removeprefix(PREFIX)
         text = f"{field}[{n}] is not a valid response item: {problem}"
-        raise invalid_request(text, "invalid_params", f"{field}.{n}") from error
+        raise invalid_field(text, f"{field}.{n}") from error
 
 
 def shown_inputs(items: Sequence[inputs.SentInput]) -> tuple[parts.UserInput, ...]:

@@ -24,7 +24,7 @@ from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
 from app_server.identity import UserAgent
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import invalid_field
 from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import replace
@@ -125,7 +125,7 @@ class ReadingContext(Struct, frozen=True):
         try:
             return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
         except InvalidCursor as error:
-            raise invalid_request(str(error), "invalid_params", "cursor") from None
+            raise invalid_field(str(error), "cursor") from None
 
     async def summary(self, thread: FoundThread) -> ThreadSummary:
         """Summarise the stored thread; a loaded one shows its current model and directory."""

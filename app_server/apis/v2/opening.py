@@ -18,7 +18,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import invalid_field
 from protocol.engine.questions import ClientTool
 from protocol.engine.settings import Settings
 from protocol.policy import MAX_EFFORT_LENGTH, SandboxPolicy, WorkspaceWrite
@@ -145,7 +145,7 @@ def _tools(spec: wire.DynamicToolSpec) -> Iterator[ClientTool]:
         case wire.NamespaceDynamicToolSpec():
             if not spec.tools:
                 text = f"dynamic tool namespace must contain at least one tool: {spec.name[:128]}"
-                raise invalid_request(text, "invalid_params", "dynamicTools")
+                raise invalid_field(text, "dynamicTools")
             for tool in spec.tools:
                 yield _tool(tool, spec.name)
 

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import invalid_field
 from protocol import policy as engine
 from protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
@@ -42,16 +42,12 @@ def profile_mode(name: str, *, beside: str, given: object) -> SandboxMode:
     Raises RpcError where both are given, or the name is unknown.
     """
     if given is not None:
-        raise invalid_request(
-            f"`permissions` cannot be combined with `{beside}`", "invalid_params", "permissions"
-        )
+        raise invalid_field(f"`permissions` cannot be combined with `{beside}`", "permissions")
     mode = PERMISSION_PROFILES.get(name)
     if mode is None:
         names = ", ".join(PERMISSION_PROFILES)
-        raise invalid_request(
-            f"unknown permission profile `{name[:100]}`, expected one of {names}",
-            "invalid_params",
-            "permissions",
+        raise invalid_field(
+            f"unknown permission profile `{name[:100]}`, expected one of {names}", "permissions"
         )
     return mode
 
@@ -216,11 +212,7 @@ def settings_change(
 def _effort(word: str, field: str) -> str:
     """Check the length only: models define their own efforts."""
     if not 1 <= len(word) <= engine.MAX_EFFORT_LENGTH:
-        raise invalid_request(
-            f"a reasoning effort must have 1 to {engine.MAX_EFFORT_LENGTH} characters",
-            "invalid_params",
-            field,
-        )
+        raise invalid_field(f"a reasoning effort must have 1 to {engine.MAX_EFFORT_LENGTH} characters", field)
     return word
 
 

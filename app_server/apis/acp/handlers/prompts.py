@@ -12,7 +12,6 @@ from app_server.apis.acp.commands import (
     PromptCommand,
     review_request,
 )
-from app_server.apis.acp.errors import invalid_params
 from app_server.apis.acp.handlers.sessions import AcpServices
 from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_inputs, first_text
 from app_server.apis.acp.session import AcpSession
@@ -21,6 +20,7 @@ from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command, Compact, ListTools, Review, Undo
 from app_server.core.turn.items import UserWords
+from app_server.rpc.errors import invalid_params
 from protocol.acp.prompt import (
     ContentBlock,
     PromptRequest,

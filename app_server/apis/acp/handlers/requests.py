@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import anyio
 
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields
-from app_server.apis.acp.errors import invalid_params, login_needed, session_not_found
+from app_server.apis.acp.errors import login_needed, session_not_found
 from app_server.apis.acp.handlers.sessions import AcpServices, follow, open_session, planned
 from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
@@ -26,6 +26,7 @@ from app_server.core.opening import StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.rollout.stored_items import StoredItems
 from app_server.core.threads import run_in_thread
+from app_server.rpc.errors import invalid_params
 from protocol.acp.requests import (
     AUTHENTICATE,
     CLOSE_SESSION,

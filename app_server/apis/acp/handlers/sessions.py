@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app_server.apis.acp.client import auth_methods, parse_client
 from app_server.apis.acp.commands import CommandList
-from app_server.apis.acp.errors import invalid_params, login_needed
+from app_server.apis.acp.errors import login_needed
 from app_server.apis.acp.inbound import UnsupportedServer, merged_servers
 from app_server.apis.acp.options import (
     LOCAL_PROVIDERS,
@@ -27,6 +27,7 @@ from app_server.core.config.types import Config
 from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
 from app_server.core.opening import NewConversation, Origin
 from app_server.core.rollout.turn_fold import ItemIds
+from app_server.rpc.errors import invalid_params
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.session import NewSessionRequest, NewSessionResponse
 from protocol.acp.tool_calls import READ_TEXT_FILE, WRITE_TEXT_FILE, ReadTextFileRequest, WriteTextFileRequest

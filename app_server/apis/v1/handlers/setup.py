@@ -13,7 +13,7 @@ from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import LaunchError
 from app_server.core.host import WantedCommand
 from app_server.identity import platform_os
-from app_server.rpc.errors import internal_error, invalid_request, not_found
+from app_server.rpc.errors import internal_error, invalid_field, invalid_request, not_found
 from protocol.reading import read
 from protocol.table import NoParams
 from protocol.v1 import setup as wire
@@ -142,7 +142,7 @@ async def exec_one_off_command(
 ) -> wire.ExecOneOffCommandResponse:
     """Run a command, under the configured policy by default. After a time-out the exit code is 124."""
     if not params.command:
-        raise invalid_request("command must not be empty", "invalid_params", "command")
+        raise invalid_field("command must not be empty", "command")
     wanted = WantedCommand(
         argv=params.command,
         cwd=params.cwd,

@@ -21,7 +21,7 @@ from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
-from app_server.rpc.errors import RpcError, invalid_request
+from app_server.rpc.errors import RpcError, invalid_field
 from protocol.table import ClientRequest, NoParams, NoResult
 from protocol.v2 import account as wire
 from protocol.v2.server import PlanType
@@ -153,8 +153,7 @@ async def account_login_cancel(
     try:
         UUID(params.login_id)
     except ValueError:
-        message = f"invalid login id: {params.login_id[:100]}"
-        raise invalid_request(message, "invalid_params", "loginId") from None
+        raise invalid_field(f"invalid login id: {params.login_id[:100]}", "loginId") from None
     found = context.accounts.cancel(params.login_id)
     return wire.CancelLoginAccountResponse(status="canceled" if found else "notFound")
 

@@ -27,8 +27,14 @@ from app_server.core.exec.command import Stream
 from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize
 from app_server.core.exec.streams import InputClosed, InputFull
 from app_server.core.host import Host, WantedCommand
-from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
-from protocol.jsonrpc import INVALID_PARAMS
+from app_server.rpc.errors import (
+    RpcError,
+    internal_error,
+    invalid_field,
+    invalid_params,
+    invalid_request,
+    overloaded,
+)
 from protocol.v2 import commands as wire
 
 MOST = 512
@@ -191,11 +197,11 @@ async def command_exec(
 
 async def command_exec_write(context: ClientCommandContext, params: wire.CommandExecWriteParams) -> None:
     if params.delta_base64 is None and not params.close_stdin:
-        raise _invalid("command/exec/write requires deltaBase64 or closeStdin")
+        raise invalid_params("command/exec/write requires deltaBase64 or closeStdin")
     try:
         data = binascii.a2b_base64(params.delta_base64 or "", strict_mode=True)
     except ValueError as error:
-        raise _invalid(f"invalid deltaBase64: {error}", "deltaBase64") from error
+        raise invalid_params(f"invalid deltaBase64: {error}", "deltaBase64") from error
     if not context.processes.get(params.process_id).stdin:
         raise invalid_request("stdin streaming is not enabled for this command/exec", "no_stdin")
     command = await context.processes.started(params.process_id)
@@ -268,46 +274,38 @@ def _profile(params: wire.CommandExecParams) -> RequestOverrides:
         return RequestOverrides()
     mode = PERMISSION_PROFILES.get(params.permission_profile)
     if mode is None:
-        raise invalid_request(
-            f"invalid permission profile: {params.permission_profile[:100]}", "invalid_params"
-        )
+        raise invalid_field(f"invalid permission profile: {params.permission_profile[:100]}")
     return RequestOverrides(sandbox=mode)
 
 
 def _check(params: wire.CommandExecParams) -> None:
     if not params.command:
-        raise invalid_request("command must not be empty", "invalid_params", "command")
+        raise invalid_field("command must not be empty", "command")
     streams = params.tty or params.stream_stdin or params.stream_stdout_stderr
     if streams and params.process_id is None:
-        raise invalid_request(
-            "command/exec tty or streaming requires a client-supplied processId",
-            "invalid_params",
-            "processId",
-        )
+        raise invalid_field("command/exec tty or streaming requires a client-supplied processId", "processId")
     if params.timeout_ms is not None and params.timeout_ms < 0:
-        raise _invalid(f"command/exec timeoutMs must be non-negative, got {params.timeout_ms}", "timeoutMs")
+        raise invalid_params(
+            f"command/exec timeoutMs must be non-negative, got {params.timeout_ms}", "timeoutMs"
+        )
     if params.timeout_ms is not None and params.disable_timeout:
-        raise _invalid("command/exec cannot set both timeoutMs and disableTimeout", "timeoutMs")
+        raise invalid_params("command/exec cannot set both timeoutMs and disableTimeout", "timeoutMs")
     if params.output_bytes_cap is not None and params.disable_output_cap:
-        raise _invalid("command/exec cannot set both outputBytesCap and disableOutputCap", "outputBytesCap")
+        raise invalid_params(
+            "command/exec cannot set both outputBytesCap and disableOutputCap", "outputBytesCap"
+        )
     if params.size is not None:
         if not params.tty:
-            raise _invalid("command/exec size requires tty: true", "size")
+            raise invalid_params("command/exec size requires tty: true", "size")
         _size(params.size)
     if params.sandbox_policy is not None and params.permission_profile is not None:
-        raise invalid_request(
-            "`permissionProfile` cannot be combined with `sandboxPolicy`", "invalid_params", "sandboxPolicy"
-        )
+        raise invalid_field("`permissionProfile` cannot be combined with `sandboxPolicy`", "sandboxPolicy")
 
 
 def _size(size: wire.CommandExecTerminalSize) -> TerminalSize:
     if not size.rows or not size.cols:
-        raise _invalid("command/exec size rows and cols must be greater than 0", "size")
+        raise invalid_params("command/exec size rows and cols must be greater than 0", "size")
     return TerminalSize(size.rows, size.cols)
-
-
-def _invalid(text: str, field: str | None = None) -> RpcError:
-    return RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", **({"field": field} if field else {})})
 
 
 def _not_spawned(error: LaunchError) -> RpcError:

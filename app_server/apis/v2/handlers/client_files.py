@@ -31,7 +31,7 @@ from app_server.core.client_files.watching import FileWatcher
 from app_server.core.config.settings import UserSettings
 from app_server.core.files.search import FileMatch, FileSearch
 from app_server.core.threads import run_in_thread
-from app_server.rpc.errors import RpcError, internal_error, invalid_request
+from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.v2 import files as wire
 
@@ -243,7 +243,7 @@ async def session_start(
     """Begin a session; its first notification has no query and no files."""
     id = params.session_id
     if not id:
-        raise invalid_request("sessionId must not be empty", "invalid_params", "sessionId")
+        raise invalid_field("sessionId must not be empty", "sessionId")
     if not params.roots:
         raise internal_error(
             "failed to start fuzzy file search session: at least one search directory is required", "no_roots"

@@ -29,7 +29,7 @@ from app_server.core.errors import AuthError
 from app_server.core.mcp.faults import McpFailure
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.requests import ConnectionState, ServerStatus, running, server_statuses
-from app_server.rpc.errors import RpcError, internal_error, invalid_request
+from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
 from protocol import mcp as engine
 from protocol.reading import read
 from protocol.structs import Json, replace
@@ -245,14 +245,14 @@ def _seconds(wanted: int | None) -> float:
         return LIMIT_SECONDS
     if not 1 <= wanted <= LONGEST_SECONDS:
         message = f"timeoutSecs must be between 1 and {LONGEST_SECONDS:.0f}, not {wanted}"
-        raise invalid_request(message, "invalid_params", "timeoutSecs")
+        raise invalid_field(message, "timeoutSecs")
     return float(wanted)
 
 
 def _check_scopes(scopes: tuple[str, ...] | None) -> None:
     if scopes is not None and (len(scopes) > MOST_SCOPES or not all(map(_SCOPE.fullmatch, scopes))):
         message = f"scopes must be at most {MOST_SCOPES} words without spaces, quotes and backslashes"
-        raise invalid_request(message, "invalid_params", "scopes")
+        raise invalid_field(message, "scopes")
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

@@ -20,7 +20,7 @@ from app_server.core.config.types import OPENAI, Config, ProviderConfig, Request
 from app_server.core.errors import CoreError
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel
 from app_server.masking import masked_text
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import invalid_field
 from protocol.policy import ReasoningEffort
 from protocol.v2 import models as wire
 
@@ -151,8 +151,7 @@ async def model_list(context: ModelContext, params: wire.ModelListParams) -> wir
     """List the models; none is hidden, so `includeHidden` changes nothing."""
     models, cursor = await context.offered(params.model_provider), params.cursor
     if cursor and cursor.isascii() and cursor.isdigit() and (len(cursor) > 9 or int(cursor) > len(models)):
-        text = f"cursor {cursor[:100]} exceeds total models {len(models)}"
-        raise invalid_request(text, "invalid_params", "cursor")
+        raise invalid_field(f"cursor {cursor[:100]} exceeds total models {len(models)}", "cursor")
     page, next_cursor = page_by_position(models, cursor, params.limit)
     shown = tuple(_model(model, default=model is models[0]) for model in page)
     return wire.ModelListResponse(data=shown, next_cursor=next_cursor)

@@ -17,9 +17,8 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError
 from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
-from app_server.rpc.errors import RpcError, invalid_request
+from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
 from protocol.base import WireModel
-from protocol.jsonrpc import INVALID_PARAMS
 from protocol.structs import Written
 from protocol.v2 import skills as wire
 
@@ -48,7 +47,7 @@ async def skills_list(context: SkillsContext, params: wire.SkillsListParams) -> 
     """Read from the disk each time, so there is nothing for `forceReload` to do."""
     cwds = params.cwds or (str(context.config.cwd),)
     if len(cwds) > MAX_DIRECTORIES:
-        raise invalid_request(f"at most {MAX_DIRECTORIES} directories at once", "invalid_params", "cwds")
+        raise invalid_field(f"at most {MAX_DIRECTORIES} directories at once", "cwds")
     entries = []
     for cwd in cwds:
         found = await context.catalog.list(context.config.cwd / cwd)
@@ -60,7 +59,7 @@ async def skills_extra_roots_set(
     context: SkillsContext, params: wire.SkillsExtraRootsSetParams
 ) -> AsyncIterator[None]:
     if len(params.extra_roots) > MAX_EXTRA_ROOTS:
-        raise invalid_request(f"at most {MAX_EXTRA_ROOTS} folders", "invalid_params", "extraRoots")
+        raise invalid_field(f"at most {MAX_EXTRA_ROOTS} folders", "extraRoots")
     context.catalog.set_extra_roots(params.extra_roots)
     yield
     context.announce_change()
@@ -71,8 +70,7 @@ async def skills_config_write(
 ) -> AsyncIterator[wire.SkillsConfigWriteResponse]:
     name = params.name.strip() if params.name is not None else None
     if (name is None) is (params.path is None) or name == "":
-        text = "skills/config/write requires exactly one of path or name"
-        raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "name"})
+        raise invalid_params("skills/config/write requires exactly one of path or name", "name")
     try:
         await context.config.file.switch_skill(name, params.path, enabled=params.enabled)
     except ConfigError as error:

@@ -18,7 +18,7 @@ from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
 from app_server.core.git.repository import Revision
-from app_server.rpc.errors import internal_error, invalid_request
+from app_server.rpc.errors import internal_error, invalid_field, invalid_request
 from protocol.ids import ConversationId
 from protocol.structs import replace
 from protocol.v2 import thread_store as wire
@@ -77,7 +77,7 @@ async def thread_delete(context: ThreadContext, params: InThread) -> AsyncIterat
 async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNameParams) -> AsyncIterator[None]:
     id, name = parse_thread_id(params.thread_id), params.name.strip()
     if not name:
-        raise invalid_request("thread name must not be empty", "invalid_params", "name")
+        raise invalid_field("thread name must not be empty", "name")
     _require_short(name, "name", "thread name")
     _require_stored(context, id)
     await _stored(context, id)
@@ -92,7 +92,7 @@ async def thread_metadata_update(
 ) -> wire.ShownThread:
     id, update = parse_thread_id(params.thread_id), params.git_info
     if update is None:
-        raise invalid_request("thread metadata update must include at least one field", "invalid_params")
+        raise invalid_field("thread metadata update must include at least one field")
     changes = _git_changes(update)
     _require_stored(context, id)
     await _stored(context, id, archived=True)
@@ -129,17 +129,17 @@ def _git_changes(update: wire.ThreadMetadataGitInfoUpdateParams) -> dict[str, st
         if value is not None:
             value = value.strip()
             if not value:
-                raise invalid_request(f"{shown} must not be empty", "invalid_params", shown)
+                raise invalid_field(f"{shown} must not be empty", shown)
             _require_short(value, shown, shown)
         changes[stored] = value
     if not changes:
-        raise invalid_request("gitInfo must include at least one field", "invalid_params", "gitInfo")
+        raise invalid_field("gitInfo must include at least one field", "gitInfo")
     return changes
 
 
 def _require_short(text: str, field: str, what: str) -> None:
     if len(text) > MOST_NAME:
-        raise invalid_request(f"{what} must be at most {MOST_NAME} characters long", "invalid_params", field)
+        raise invalid_field(f"{what} must be at most {MOST_NAME} characters long", field)
 
 
 def _require_stored(context: ThreadContext, id: ConversationId) -> None:

@@ -31,7 +31,7 @@ from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.pages import PageRequest, TurnCut, TurnNotFound
 from app_server.core.rollout.rollout_names import parse_rollout_name
 from app_server.core.threads import run_in_thread
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.ids import ConversationId
 from protocol.v2 import thread as wire
 from protocol.v2.thread_open import THREAD_FORK, ThreadForkParams, ThreadForkResponse
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> AsyncIterator[ThreadForkResponse]:
     """Copy a thread with its name, and its turns under their ids; one that runs is interrupted there."""
     if params.before_turn_id is not None and params.last_turn_id is not None:
-        raise invalid_request("`beforeTurnId` cannot be combined with `lastTurnId`", "invalid_params")
+        raise invalid_field("`beforeTurnId` cannot be combined with `lastTurnId`")
     if params.ephemeral and not params.exclude_turns:
         raise invalid_request("ephemeral thread/fork requires `excludeTurns: true`", "ephemeral")
     id, path = await _source(context, params)

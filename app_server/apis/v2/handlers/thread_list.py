@@ -15,9 +15,8 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.real_path import real_path
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.threads import run_in_thread
-from app_server.rpc.errors import RpcError, invalid_request
+from app_server.rpc.errors import invalid_field, invalid_params
 from protocol.ids import sound_path
-from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2 import thread_store as wire
 from protocol.v2.thread import Thread
 
@@ -50,10 +49,9 @@ async def thread_list(
     context: ReadingContext, params: wire.ThreadListParams
 ) -> AsyncIterator[wire.ThreadListResponse]:
     if params.sort_key == "section_position":
-        raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
+        raise invalid_field("threads have no sections to sort by", "sortKey")
     if params.originators:
-        text = "originator filtering is not supported: leave `originators` out"
-        raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "originators"})
+        raise invalid_params("originator filtering is not supported: leave `originators` out", "originators")
     if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
         yield wire.ThreadListResponse(data=())  # no thread here begins others
         return
@@ -76,7 +74,7 @@ async def thread_list(
     try:
         page = await context.stored.list(request)
     except InvalidCursor as error:
-        raise invalid_request(str(error), "invalid_params", "cursor") from None
+        raise invalid_field(str(error), "cursor") from None
     yield wire.ThreadListResponse(
         data=tuple(_view(context, each) for each in page.rows),
         next_cursor=page.next_cursor,
@@ -103,7 +101,7 @@ async def _cwds(config: UserSettings, params: wire.ThreadListParams) -> frozense
     try:
         named = tuple(map(sound_path, named))
     except ValueError as error:
-        raise invalid_request(f"invalid cwd: {error}", "invalid_params", "cwd") from None
+        raise invalid_field(f"invalid cwd: {error}", "cwd") from None
     base = str(config.cwd)
 
     def resolve() -> frozenset[str]:
@@ -117,7 +115,7 @@ def _excluded(params: wire.ThreadListParams) -> frozenset[str]:
     ids = params.excluded_thread_ids or ()
     if len(ids) > MOST_EXCLUDED:
         message = f"at most {MOST_EXCLUDED} threads can be excluded, not {len(ids)}"
-        raise invalid_request(message, "invalid_params", "excludedThreadIds")
+        raise invalid_field(message, "excludedThreadIds")
     return frozenset(parse_thread_id(each, "excludedThreadIds") for each in ids)
 
 
@@ -129,10 +127,10 @@ async def thread_search(
 ) -> AsyncIterator[wire.ThreadSearchResponse]:
     term = params.search_term
     if not term.strip():
-        raise invalid_request("thread/search requires search_term", "invalid_params", "searchTerm")
+        raise invalid_field("thread/search requires search_term", "searchTerm")
     if len(term) > MOST_CHARACTERS:
         message = f"searchTerm has {len(term)} characters, of at most {MOST_CHARACTERS}"
-        raise invalid_request(message, "invalid_params", "searchTerm")
+        raise invalid_field(message, "searchTerm")
     request = ListRequest(
         filter=ThreadFilter(
             sources=list_sources(params.source_kinds),
@@ -147,7 +145,7 @@ async def thread_search(
     try:
         page = await context.stored.search(request, term, context.live.loaded())
     except InvalidCursor as error:
-        raise invalid_request(str(error), "invalid_params", "cursor") from None
+        raise invalid_field(str(error), "cursor") from None
     yield wire.ThreadSearchResponse(
         data=tuple(
             wire.ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.rows

@@ -23,9 +23,8 @@ from app_server.core.errors import RolloutNotFound
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.session import review_texts
 from app_server.core.session.commands import FORGOTTEN_MS, AddItems, ChangeSettings, Compact, Review, RunShell
-from app_server.rpc.errors import RpcError, invalid_request
+from app_server.rpc.errors import RpcError, invalid_field, invalid_params, invalid_request
 from protocol.events.review import ReviewRequest
-from protocol.jsonrpc import INVALID_PARAMS
 from protocol.v2 import thread_work as wire
 from protocol.v2 import turn
 from protocol.v2.fields import InThread
@@ -49,11 +48,11 @@ async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellC
     live = loaded(context, params.thread_id)
     require_client_rights(context.config, "thread/shellCommand")
     if not params.command.strip():
-        raise invalid_request("command must not be empty", "invalid_params", "command")
+        raise invalid_field("command must not be empty", "command")
     timeout = FORGOTTEN_MS if params.timeout_ms is None else params.timeout_ms
     if timeout < 0:
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
-        raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "timeoutMs"})
+        raise invalid_params(text, "timeoutMs")
     live.subscriptions.preferred = context.make_adapter
     live.session.do(RunShell(params.command.strip(), timeout))
 
@@ -95,7 +94,7 @@ async def _review_request(context: ThreadContext, target: turn.ReviewTarget, cwd
 def _required_text(text: str, field: str) -> str:
     text = text.strip()
     if not text:
-        raise invalid_request(f"{field} must not be empty", "invalid_params", f"target.{field}")
+        raise invalid_field(f"{field} must not be empty", f"target.{field}")
     return text
 
 
@@ -148,7 +147,7 @@ def _number(text: str, problem: str, field: str) -> int:
 
 
 def _not_a_number(problem: str, field: str) -> RpcError:
-    return invalid_request(f"{problem}: expected a number", "invalid_params", field)
+    return invalid_field(f"{problem}: expected a number", field)
 
 
 async def thread_goal_set(
@@ -165,7 +164,7 @@ async def thread_goal_set(
     try:
         goal = live.session.set_goal(change)
     except GoalRefused as error:
-        raise invalid_request(str(error), "invalid_params", error.field) from error
+        raise invalid_field(str(error), error.field) from error
     except NoGoal as error:
         text = f"cannot update goal for thread {live.id}: {error}"
         raise invalid_request(text, "no_goal", "objective") from error

@@ -29,7 +29,7 @@ from app_server.core.opening import GivenHistory, NewConversation, Origin, Store
 from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.threads import run_in_thread
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId
 from protocol.structs import Json
@@ -126,11 +126,11 @@ def _require_joinable(context: ThreadContext, live: LiveConversation, params: Th
         raise rollout_not_found(live.id)
     if params.history is not None:
         text = f"cannot resume thread {live.id} with history while it is already running"
-        raise invalid_request(text, "invalid_params", "history")
+        raise invalid_field(text, "history")
     named = params.path and os.path.realpath(context.config.home / params.path)
     if named and named != os.path.realpath(live.rollout_path):
         text = f"cannot resume running thread {live.id} with stale path: requested `{params.path}`"
-        raise invalid_request(f"{text}, active `{live.rollout_path}`", "invalid_params", "path")
+        raise invalid_field(f"{text}, active `{live.rollout_path}`", "path")
 
 
 async def _reopen(

@@ -12,7 +12,7 @@ from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
-from app_server.rpc.errors import RpcError, invalid_request
+from app_server.rpc.errors import RpcError, invalid_field, invalid_params, invalid_request
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.structs import Json
 from protocol.v2 import turn as wire
@@ -29,8 +29,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     try:
         await session.check_schema(params.output_schema)
     except CoreError as error:
-        data = {"kind": "invalid_output_schema", "field": "outputSchema"}
-        raise RpcError(INVALID_PARAMS, str(error), data) from error
+        raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
     items = _inputs(params.input)
     words = None
     if items:
@@ -47,9 +46,9 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
 async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wire.TurnSteerResponse:
     session = loaded(context, params.thread_id).session
     if not params.expected_turn_id:
-        raise invalid_request("expectedTurnId must not be empty", "invalid_params", "expectedTurnId")
+        raise invalid_field("expectedTurnId must not be empty", "expectedTurnId")
     if not params.input:
-        raise invalid_request("input must not be empty", "invalid_params", "input")
+        raise invalid_field("input must not be empty", "input")
     _check_length(params.input)
     words = await session.words(_inputs(params.input), params.client_user_message_id)
     try:
@@ -84,7 +83,7 @@ def _inputs(items: tuple[UserInput, ...]) -> tuple[Json, ...]:
     try:
         return user_inputs(items)
     except UnsupportedInput as error:
-        raise RpcError(INVALID_PARAMS, str(error), {"kind": "unsupported_input", "field": "input"}) from error
+        raise invalid_params(str(error), "input", "unsupported_input") from error
 
 
 def _check_length(items: tuple[UserInput, ...]) -> None:
