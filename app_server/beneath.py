@@ -197,10 +197,6 @@ class Beneath:
         folder, last = self._place(name)
         os.rmdir(last, dir_fd=folder)
 
-    def make_folder(self, name: str | bytes) -> None:
-        """Make the folder at `name` and those above it, where they are missing."""
-        self._enter(_parts(name), create=True)
-
     def _place(self, name: str | bytes, *, create: bool = False) -> tuple[int, bytes]:
         """Return the descriptor of the folder that holds `name`, and its last component."""
         parts = _parts(name)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import Credentials, read_auth
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig, RequestOverrides
+from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.diagnostics.machine import (
     check_credentials_file,
     check_disk,
@@ -83,13 +83,7 @@ async def _guarded(name: str, run: Callable[[], Awaitable[list[Check]]]) -> list
 
 def _load(settings: ServerSettings) -> Config | ConfigError:
     try:
-        return load_config(
-            settings.home,
-            cwd=settings.cwd,
-            cli=settings.cli,
-            request=RequestOverrides(),
-            env=settings.environment,
-        )
+        return load_config(settings)
     except ConfigError as error:
         return error
 

@@ -62,7 +62,7 @@ _HEADERS = ("authorization", "proxy-authorization", "cookie", "set-cookie")
 """Their values have spaces."""
 
 _MARKERS = (
-    *(
+    *[
         "sk-",
         "pk-",
         "rk-",
@@ -76,7 +76,7 @@ _MARKERS = (
         "AKIA",
         "AIza",
         "eyJ",
-    ),
+    ],
     "PRIVATE KEY",
 )
 """One of them is in every text that has one of the values above."""

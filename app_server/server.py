@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import Struct
 
 from app_server.apis.router import FindRoute, MethodRouter
 from app_server.apis.services import Handshake, ServerServices
@@ -25,7 +23,7 @@ from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import env_api_key
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import CliOverrides, Config
+from app_server.core.config.types import Config, SettingsPlace
 from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import Git
@@ -120,13 +118,9 @@ GRACE_SECONDS = 1.5
 """Time for conversations to shut down; clients wait two seconds before they kill the process."""
 
 
-class ServerSettings(Struct, frozen=True, kw_only=True):
+class ServerSettings(SettingsPlace, frozen=True, kw_only=True):
     """The settings from the command line and the environment."""
 
-    home: Path
-    cwd: Path
-    environment: Mapping[str, str]
-    cli: CliOverrides = CliOverrides()
     limits: Limits = Limits()
     acp: bool = False
     """The client speaks the Agent Client Protocol, and nothing else."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 
 from app_server.apis.acp.client import auth_methods, initialize_result, parse_client
-from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import ConfigError
 from app_server.identity import EarlyInitialize
 from app_server.startup.handshake import AnsweredInitialize, InitializeResponder
 from app_server.startup.launch import Launch
-from app_server.startup.overrides import settings_of_request
+from app_server.startup.overrides import launched_settings
 from protocol.jsonrpc import Message, Request, dump_response
 from protocol.names import INITIALIZE, with_version
 
@@ -30,7 +29,7 @@ def acp_responder(launch: Launch) -> InitializeResponder:
         if type(version) is not int or not 0 <= version < MAX_VERSION:
             return None
         try:
-            needs_login = settings_of_request(launch, RequestOverrides()).provider.requires_openai_auth
+            needs_login = launched_settings(launch).provider.requires_openai_auth
         except ConfigError:
             needs_login = False  # a session says what is wrong with the settings
         except Exception:  # the full server then reports the error

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.config.types import CliOverrides, Config, SettingsPlace
 from app_server.startup.launch import Launch
 from protocol.policy import AskForApproval
 
 
-def settings_of_request(launch: Launch, request: RequestOverrides) -> Config:
-    """As the full server loads them. Raises ConfigError."""
-    return load_config(
-        launch.home,
-        cwd=launch.cwd,
-        cli=cli_overrides(launch),
-        request=request,
-        env=launch.environment,
-    )
+def launched_settings(launch: Launch) -> Config:
+    """Load the settings of a conversation that asks for nothing. Raises ConfigError."""
+    cli, environment = cli_overrides(launch), launch.environment
+    return load_config(SettingsPlace(home=launch.home, cwd=launch.cwd, cli=cli, environment=environment))
 
 
 def cli_overrides(launch: Launch) -> CliOverrides:

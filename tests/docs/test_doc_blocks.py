@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.core.config.types import SettingsPlace
 from app_server.demo.scripted_model import (
     EVENT_STREAM,
     LAST_CHUNK,
@@ -100,7 +100,7 @@ def test_what_another_test_runs_is_named_there() -> None:
 @pytest.mark.parametrize("block", of("toml"), ids=str)
 def test_a_configuration_can_be_used_as_it_stands(block: Block, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(block.text, encoding="utf-8")
-    config = load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
+    config = load_config(SettingsPlace(home=tmp_path, cwd=tmp_path))
     assert [str(each) for each in config.notices.warnings] == []
     assert config.notices.old_names == ()
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.core.config.types import SettingsPlace
 from app_server.core.errors import ConfigError, ConversationError, ModelError
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.model.prompt import Completed, ModelEvent
@@ -188,9 +188,7 @@ def test_a_spoiled_configuration_is_used_or_refused_by_name(folder: Path, data: 
     (folder / "config.toml").write_bytes(data)
     refused: ConfigError | None = None
     try:
-        config = load_config(
-            folder, cwd=folder, cli=CliOverrides(), request=RequestOverrides(), env={"HOME": "/h"}
-        )
+        config = load_config(SettingsPlace(home=folder, cwd=folder, environment={"HOME": "/h"}))
     except ConfigError as error:
         refused = error
     assert len(str(refused)) < 3000 if refused is not None else config.model

@@ -16,24 +16,12 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from app_server.core.config.fence import (
-    check_permissions,
-    check_settings,
-    client_fence,
-    is_fenced,
-    require_working_directory,
-)
+from app_server.core.config import fence
 from app_server.core.config.layers import combine, key_in_file
 from app_server.core.config.resolve import resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import CONFIG_FILE, place_in_file, places_in_file, read_config_file
-from app_server.core.config.types import (
-    CliOverrides,
-    Config,
-    RequestOverrides,
-    SettingsPlace,
-    SettingsWarning,
-)
+from app_server.core.config.types import Config, RequestOverrides, SettingsPlace, SettingsWarning
 from app_server.core.lazy import Lazy
 from protocol.policy import roots_beside, with_roots
 from protocol.structs import replace
@@ -42,40 +30,34 @@ if TYPE_CHECKING:
     from app_server.core.config.settings_file import SettingsFile
     from protocol.structs import Json
 
+NOTHING_ASKED = RequestOverrides()
 NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})
 
 
 def load_config(
-    home: Path,
-    *,
-    cwd: Path,
-    cli: CliOverrides,
-    request: RequestOverrides,
-    env: Mapping[str, str],
+    user: SettingsPlace,
+    request: RequestOverrides = NOTHING_ASKED,
     switches: Mapping[str, bool] = NO_SWITCHES,
 ) -> Config:
-    """Return the configuration of a new conversation. `cwd` is the server's; the request may name another.
-
-    `switches` are features by their current names, and count less than every setting.
+    """Return the configuration of a new conversation. `switches` are features by their current names, and count less
+    than every setting.
 
     Raises ConfigError with a complete text: `failed to load configuration: …` for a broken file and
     `error deriving config: …` for an invalid setting, with its position if it is in the file; BeyondClientRights where
     the user's own settings leave a client less than the request asks for.
     """
-    file = read_config_file(home)
-
-    user = SettingsPlace(home=home, cwd=cwd, cli=cli, environment=env)
+    file = read_config_file(user.home)
 
     def load(given: RequestOverrides) -> Config:
         return _load(user, file, switches, given)
 
-    if not is_fenced(file, cli):
+    if not fence.is_fenced(file, user.cli):
         return load(request)
-    check_settings(request.settings)
+    fence.check_settings(request.settings)
     config, own = load(request), load(RequestOverrides(cwd=request.cwd))
-    fence = client_fence(own, cwd)
-    check_permissions(fence, config.permissions, str(config.cwd))
-    return replace(config, fence=fence)
+    most = fence.client_fence(own, user.cwd)
+    fence.check_permissions(most, config.permissions, str(config.cwd))
+    return replace(config, fence=most)
 
 
 def _load(
@@ -94,7 +76,7 @@ def _load(
         raise derive_error("the settings are nested too deeply") from error
     notices = replace(config.notices, warnings=_placed(user, config, file, request))
     granular = config.permissions.granular if request.approval_policy is None else request.granular
-    require_working_directory(str(where), request.workspace_roots)
+    fence.require_working_directory(str(where), request.workspace_roots)
     roots = roots_beside(str(where), request.workspace_roots or ())
     chosen = replace(
         config.permissions,
@@ -150,14 +132,7 @@ class UserSettings(SettingsPlace, frozen=True, kw_only=True):
 
     def load(self, request: RequestOverrides | None = None) -> Config:
         """Return the current configuration. Raises ConfigError."""
-        return load_config(
-            self.home,
-            cwd=self.cwd,
-            cli=self.cli,
-            request=request or RequestOverrides(),
-            env=self.environment,
-            switches=self.switches,
-        )
+        return load_config(self, request or NOTHING_ASKED, self.switches)
 
     @property
     def file(self) -> SettingsFile:

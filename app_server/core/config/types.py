@@ -354,8 +354,8 @@ class SettingsPlace(Discreet, frozen=True, kw_only=True):
     home: Path
     cwd: Path
     """The server's own working directory, for conversations that name none."""
-    cli: CliOverrides
-    environment: Mapping[str, str]
+    cli: CliOverrides = CliOverrides()
+    environment: Mapping[str, str] = NO_ENTRIES
 
 
 class LayerKind(StrEnum):

@@ -17,15 +17,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-from msgspec import Struct
-
+from app_server.core.config import effective
 from app_server.core.config.edit import SettingEdit, UnsafeEdit, edited, same_settings
-from app_server.core.config.effective import (
-    effective_settings,
-    settings_version,
-    shown_value,
-    with_credentials,
-)
 from app_server.core.config.fence import OPEN, is_fenced
 from app_server.core.config.key_path import value_at
 from app_server.core.config.layers import combine
@@ -68,14 +61,12 @@ Change = Callable[[Mapping[str, Json]], Mapping[str, Json]]
 """The new settings for the present ones. It may raise, which leaves the file alone, and may be called again."""
 
 
-class Rewritten(Struct, frozen=True):
-    before: Mapping[str, Json]
-    after: Mapping[str, Json]
-
-
-def rewrite_config(home: Path, change: Change) -> Rewritten:
-    """Change the file. Raises ConfigError, with the file as it was, where it cannot be changed."""
-    _make_folder(home)
+def rewrite_config(home: Path, change: Change) -> Mapping[str, Json]:
+    """Change the file; return what it says then. Raises ConfigError where it cannot be changed, and stays as it was."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_change(home / CONFIG_FILE, describe(error)) from error
     with _only_writer(home):
         path = _real_file(home / CONFIG_FILE)
         for _ in range(MOST_ATTEMPTS):
@@ -83,11 +74,11 @@ def rewrite_config(home: Path, change: Change) -> Rewritten:
             before = parse_toml(data or b"", path)
             after = change(before)
             if same_settings(before, after):
-                return Rewritten(before, before)
+                return before
             new = _new_content(path, data or b"", before, after)
             if read_config_bytes(path) == data:
                 _replace(path, new)
-                return Rewritten(before, after)
+                return after
     raise _cannot_change(path, "another program keeps changing it")
 
 
@@ -153,13 +144,6 @@ def _locked(folder: int) -> bool:
     return True
 
 
-def _make_folder(home: Path) -> None:
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cannot_change(home / CONFIG_FILE, describe(error)) from error
-
-
 def _real_file(path: Path) -> Path:
     """Return the target of a link at `path`, so that the edit keeps the link."""
     if not path.is_symlink():
@@ -195,16 +179,16 @@ def write_settings(
     """Make all edits or none. Raises VersionConflict, InvalidSettings or ConfigError."""
 
     def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
-        if expected_version not in (None, settings_version(settings)):
+        if expected_version not in (None, effective.settings_version(settings)):
             raise VersionConflict(
                 "Configuration was modified since last read. Fetch latest version and retry."
             )
-        after = edited(settings, edits, with_credentials)
+        after = edited(settings, edits, effective.with_credentials)
         _check(place, settings, after, edits)
         return after
 
-    written = rewrite_config(place.home, change).after
-    return WriteOutcome(settings_version(written), _overridden(written, place.cli, edits))
+    written = rewrite_config(place.home, change)
+    return WriteOutcome(effective.settings_version(written), _overridden(written, place.cli, edits))
 
 
 def _check(
@@ -226,7 +210,7 @@ def _check(
     problem = _problem(place, after, place.cli)
     if problem is None and _problem(place, before, CliOverrides()) is None:
         problem = _problem(place, after, CliOverrides())
-    for profile in _profiles(edits):
+    for profile in (edit.key[1] for edit in edits if edit.key[0] == "profiles" and len(edit.key) > 1):
         if problem is None and isinstance(value_at(after, ("profiles", profile)), Mapping):
             problem = _problem(place, after, CliOverrides(profile=profile))
     if problem is not None:
@@ -254,23 +238,18 @@ def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:
     return {place: table for place, table in tables.items() if table is not None}
 
 
-def _profiles(edits: Sequence[SettingEdit]) -> list[str]:
-    """Return the profiles that are edited one by one."""
-    return [edit.key[1] for edit in edits if edit.key[0] == "profiles" and len(edit.key) > 1]
-
-
 def _overridden(
     settings: Mapping[str, Json], cli: CliOverrides, edits: Sequence[SettingEdit]
 ) -> Overridden | None:
     """Return the first edit whose value is not the one that counts."""
-    effective = effective_settings(settings, cli)
+    in_force = effective.effective_settings(settings, cli)
     for edit in edits:
-        counts = value_at(effective.settings, edit.key)
+        counts = value_at(in_force.settings, edit.key)
         if counts == value_at(settings, edit.key):
             continue
-        for layer in effective.layers:
+        for layer in in_force.layers:
             if layer.kind is not LayerKind.USER and value_at(layer.settings, edit.key) is not None:
-                return Overridden(edit.key, layer, shown_value(counts, edit.key))
+                return Overridden(edit.key, layer, effective.shown_value(counts, edit.key))
     return None
 
 
@@ -279,7 +258,8 @@ def write_skill_switch(home: Path, switch: SkillSwitch) -> None:
 
     def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
         kept = [entry for entry in switch_entries(settings) if not _is_about(entry, switch)]
-        return _with_entries(settings, kept if switch.enabled else [*kept, _entry(switch)])
+        named = {"name": switch.name} if switch.path is None else {"path": switch.path}
+        return _with_entries(settings, kept if switch.enabled else [*kept, {**named, "enabled": False}])
 
     rewrite_config(home, change)
 
@@ -295,14 +275,11 @@ def _with_entries(before: Mapping[str, Json], entries: Sequence[Mapping[str, Jso
     return rest | ({"skills": skills} if skills else {})
 
 
-def _entry(switch: SkillSwitch) -> dict[str, Json]:
-    named = {"name": switch.name} if switch.path is None else {"path": switch.path}
-    return {**named, "enabled": switch.enabled}
-
-
 def _is_about(entry: Json, switch: SkillSwitch) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    if switch.path is not None:
-        return entry.get("path") == switch.path
-    return entry.get("path") is None and entry.get("name") == switch.name
+    match entry:
+        case {"path": path}:
+            return bool(path == switch.path)
+        case {"name": name}:
+            return switch.path is None and bool(name == switch.name)
+        case _:
+            return False

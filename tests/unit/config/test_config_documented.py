@@ -17,7 +17,7 @@ from app_server.core.config.settings_file import load_saved_config
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
 from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES
 from app_server.core.config.trust import trust_of
-from app_server.core.config.types import CliOverrides, PermissionSettings, RequestOverrides
+from app_server.core.config.types import CliOverrides, PermissionSettings, RequestOverrides, SettingsPlace
 from app_server.core.config.write import write_skill_switch
 from app_server.core.errors import ConfigError
 from app_server.settings_reference import main, page, schema
@@ -156,7 +156,7 @@ def load(
     request: RequestOverrides = RequestOverrides(),  # noqa: B008 - frozen
 ) -> PermissionSettings:
     (home / "config.toml").write_text(text)
-    return load_config(home, cwd=home, cli=cli, request=request, env={}).permissions
+    return load_config(SettingsPlace(home=home, cwd=home, cli=cli), request).permissions
 
 
 @pytest.mark.parametrize(
@@ -327,6 +327,6 @@ def test_odd_git_files_are_no_worktrees(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("level", "writes"), [("trusted", True), ("untrusted", False)])
 def test_only_a_trusted_folder_may_be_written_to_by_default(tmp_path: Path, level: str, writes: bool) -> None:
     (tmp_path / "config.toml").write_text(f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n")
-    config = load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
+    config = load_config(SettingsPlace(home=tmp_path, cwd=tmp_path))
     assert config.permissions.approval_policy is AskForApproval.ON_REQUEST
     assert isinstance(config.permissions.sandbox_policy, WorkspaceWrite if writes else ReadOnly)

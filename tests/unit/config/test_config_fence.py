@@ -40,13 +40,9 @@ def load(
 ) -> Config:
     (home / "config.toml").write_text(text)
     (home / "ws").mkdir(exist_ok=True)
-    return load_config(
-        home,
-        cwd=home / "ws",
-        cli=cli or CliOverrides(),
-        request=request or RequestOverrides(),
-        env={"OPENAI_API_KEY": "sk-x"},
-    )
+    environment = {"OPENAI_API_KEY": "sk-x"}
+    place = SettingsPlace(home=home, cwd=home / "ws", cli=cli or CliOverrides(), environment=environment)
+    return load_config(place, request or RequestOverrides())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from app_server.core.config.safe_file import UnreadableFileError, read_regular_f
 from app_server.core.config.settings import load_config
 from app_server.core.config.settings_file import load_saved_config
 from app_server.core.config.toml_file import read_config_file
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
 from app_server.core.errors import ConfigError
 from protocol.structs import Json
 
@@ -114,7 +114,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
 
 def load(home: Path, config_map: dict[str, Json] | None = None) -> Config:
     request = RequestOverrides(settings=config_map or {})
-    return load_config(home, cwd=home, cli=CliOverrides(), request=request, env={})
+    return load_config(SettingsPlace(home=home, cwd=home), request)
 
 
 def assert_config_or_error(home: Path, config_map: dict[str, Json]) -> None:
@@ -273,7 +273,7 @@ def problem(home: Path, text: str, cli: CliOverrides | None = None, **request: J
     (home / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load_config(
-            home, cwd=home, cli=cli or CliOverrides(), request=RequestOverrides(settings=request), env={}
+            SettingsPlace(home=home, cwd=home, cli=cli or CliOverrides()), RequestOverrides(settings=request)
         )
     return str(caught.value).replace(str(home), "HOME")
 

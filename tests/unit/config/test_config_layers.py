@@ -7,7 +7,7 @@ import pytest
 from app_server.core.config.effective import effective_settings, settings_version
 from app_server.core.config.layers import combine, merge, toml_value
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, LayerKind, RequestOverrides
+from app_server.core.config.types import CliOverrides, Config, LayerKind, RequestOverrides, SettingsPlace
 from app_server.core.errors import ConfigError
 from protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
 from protocol.structs import Json
@@ -18,7 +18,7 @@ def load(
 ) -> Config:
     (home / "config.toml").write_text(text)
     return load_config(
-        home, cwd=home, cli=cli or CliOverrides(), request=request or RequestOverrides(), env={}
+        SettingsPlace(home=home, cwd=home, cli=cli or CliOverrides()), request or RequestOverrides()
     )
 
 

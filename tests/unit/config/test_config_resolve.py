@@ -15,6 +15,7 @@ from app_server.core.config.types import (
     OtelExporter,
     OtelProtocol,
     RequestOverrides,
+    SettingsPlace,
     WireApi,
 )
 from app_server.core.errors import ConfigError
@@ -24,7 +25,7 @@ from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None) -> Config:
     (home / "config.toml").write_text(text)
     request = RequestOverrides(cwd=cwd)
-    return load_config(home, cwd=home / "ws", cli=CliOverrides(), request=request, env=env or {})
+    return load_config(SettingsPlace(home=home, cwd=home / "ws", environment=env or {}), request)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> N
 
 def test_a_warning_about_the_command_line_has_no_place(tmp_path: Path) -> None:
     cli = CliOverrides(settings=(("mdoel", "x"),))
-    config = load_config(tmp_path, cwd=tmp_path, cli=cli, request=RequestOverrides(), env={})
+    config = load_config(SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli))
     assert [str(each) for each in config.notices.warnings] == [
         "unknown setting `mdoel` is ignored; did you mean `model`?"
     ]
@@ -159,7 +160,7 @@ def test_a_home_that_is_no_folder_is_told(below: str, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="cannot be written: it is not a folder; make it writable, or set CODEX_HOME"
     ):
-        load_config(home, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
+        load_config(SettingsPlace(home=home, cwd=tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +347,7 @@ def test_no_link_in_a_workspace_chooses_the_instructions(tmp_path: Path, key: st
 
     def read(path: Path) -> Config:
         (home / "config.toml").write_text(f"{key} = '{path}'\n")
-        return load_config(home, cwd=workspace, cli=CliOverrides(), request=RequestOverrides(), env={})
+        return load_config(SettingsPlace(home=home, cwd=workspace))
 
     with pytest.raises(ConfigError, match=r"base\.md cannot be read"):
         read(workspace / "base.md")

@@ -13,11 +13,10 @@ from app_server.core import remedies
 from app_server.core.auth.home_login import AuthMethod, Credentials, StoredAuth, Tokens
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
-    CliOverrides,
     Config,
     McpServerConfig,
     McpStdioTransport,
-    RequestOverrides,
+    SettingsPlace,
 )
 from app_server.core.diagnostics.machine import (
     FreeSpace,
@@ -64,7 +63,7 @@ LOGIN = Credentials("token", None, AuthMethod.CHATGPT)
 
 def load(home: Path, text: str, env: Mapping[str, str] | None = None) -> Config:
     (home / "config.toml").write_text(text)
-    return load_config(home, cwd=home, cli=CliOverrides(), request=RequestOverrides(), env=env or {})
+    return load_config(SettingsPlace(home=home, cwd=home, environment=env or {}))
 
 
 # --- settings
@@ -383,7 +382,7 @@ def parts(check: Check) -> Problem:
 
 def checked(home: Path, text: str, answer: ModelList | ModelsUnknown | None, **env: str) -> Check:
     (home / "config.toml").write_text(text)
-    config: Config = load_config(home, cwd=home, cli=CliOverrides(), request=RequestOverrides(), env=env)
+    config: Config = load_config(SettingsPlace(home=home, cwd=home, environment=env))
     return check_provider(config, config.provider, env, None, answer)
 
 

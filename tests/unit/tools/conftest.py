@@ -13,7 +13,7 @@ from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.core.config.types import SettingsPlace
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.probing import MachineSandbox
@@ -145,9 +145,7 @@ def scene(tmp_path: Path) -> MakeScene:
         policy = sandbox or WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
         said: list[EventMsg] = []
         broker, runner = ApprovalBroker(), ScriptedRunner(tmp_path / "home")
-        config = load_config(
-            tmp_path / "home", cwd=tmp_path / "ws", cli=CliOverrides(), request=RequestOverrides(), env={}
-        )
+        config = load_config(SettingsPlace(home=tmp_path / "home", cwd=tmp_path / "ws"))
 
         adapter = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.config.types import Config, SettingsPlace
 from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.files.model_reads import (
     LINE_BYTES,
@@ -359,7 +359,7 @@ FILES = ["grep_files", "read_file", "list_dir"]
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    return load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
+    return load_config(SettingsPlace(home=tmp_path, cwd=tmp_path))
 
 
 def offered(config: Config, model: str = "some-model", *features: str) -> list[str]:
