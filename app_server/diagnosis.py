@@ -147,7 +147,7 @@ class _Configured(Struct, frozen=True):
     async def _providers(self) -> list[Check]:
         environment = self.settings.environment
         auth = auth_manager(self.settings)
-        auth.follow(self.config.login)
+        auth.settings = self.config.login
         providers = checked_providers(self.config, environment)
         try:
             login = await self._login(auth)

@@ -15,17 +15,9 @@ from pathlib import Path
 from msgspec import NODEFAULT
 from msgspec.structs import fields
 
+from app_server.core.config import table
 from app_server.core.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
 from app_server.core.config.settings_reader import Node, known_settings
-from app_server.core.config.table import (
-    NO_EFFECT,
-    OF_OTHERS,
-    SETTINGS,
-    SWITCHES,
-    Setting,
-    SettingsPart,
-    is_placeholder,
-)
 from protocol.structs import Json
 
 INTRODUCTION = """\
@@ -54,8 +46,8 @@ def page() -> str:
 
 def _sections() -> Iterator[str]:
     title = None
-    for part, settings in SETTINGS.items():
-        if part.title in (NO_EFFECT, OF_OTHERS, SWITCHES):
+    for part, settings in table.SETTINGS.items():
+        if part.title in (table.NO_EFFECT, table.OF_OTHERS, table.SWITCHES):
             continue
         if part.title != title:
             if title is not None:
@@ -83,7 +75,7 @@ def _features() -> Iterator[str]:
             yield f"| `{old}` | `{present}` |"
 
 
-def default_of(part: SettingsPart, name: str, setting: Setting) -> Json:
+def default_of(part: table.SettingsPart, name: str, setting: table.Setting) -> Json:
     """Return the default of a setting: that of its field, or its own. None for what has none to show."""
     if setting.required or setting.to is None or part.of is None:
         return setting.default
@@ -127,8 +119,8 @@ def _schema_of(name: str, node: Node) -> dict[str, Json]:
 
 def _table_schema(node: Node) -> dict[str, Json]:
     below = {name: _schema_of(name, each) for name, each in node.below.items()}
-    known = {name: each for name, each in below.items() if not is_placeholder(name)}
-    chosen = [each for name, each in below.items() if is_placeholder(name)]
+    known = {name: each for name, each in below.items() if not table.is_placeholder(name)}
+    chosen = [each for name, each in below.items() if table.is_placeholder(name)]
     required = [name for name, each in node.below.items() if each.setting and each.setting.required]
     return {
         "type": "object",

@@ -63,7 +63,7 @@ class Accounts:
     def needs_login(self) -> bool:
         """Return whether the configured provider wants a login. Raises ConfigError."""
         config = self._settings.load()
-        self._auth.follow(config.login)
+        self._auth.settings = config.login
         return config.provider.requires_openai_auth
 
     async def status(self, *, include_token: bool = False, refresh: bool = False) -> AuthStatus:

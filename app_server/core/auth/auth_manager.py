@@ -9,25 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from copy import copy
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.core.auth.home_login import (
-    AuthMethod,
-    Credentials,
-    HomeLogin,
-    IdClaims,
-    StoredAuth,
-    Tokens,
-    delete_auth,
-    of_tokens,
-    read_auth,
-    read_id_token,
-    require_login_allowed,
-    write_auth,
-)
+from app_server.core.auth import home_login
+from app_server.core.auth.home_login import AuthMethod, Credentials, StoredAuth, Tokens, credentials_of
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
@@ -64,8 +53,9 @@ class AuthManager:
         env_api_key: str | None = None,
     ) -> None:
         self.home = home
-        self._issuer = issuer
-        self._login = HomeLogin(home=home, clock=clock, env_api_key=env_api_key)
+        self.settings = LoginSettings()
+        """Which logins the user allows."""
+        self._clock, self._issuer, self._env_api_key = clock, issuer, env_api_key
         self._renewal = anyio.Lock()
 
     @property
@@ -73,20 +63,11 @@ class AuthManager:
         """Return who gives logins; most servers never ask it."""
         return self._issuer.get()
 
-    @property
-    def settings(self) -> LoginSettings:
-        """Return which logins count."""
-        return self._login.settings
-
     def under(self, settings: LoginSettings) -> AuthManager:
         """Return the same logins, as far as these settings allow them."""
         other = copy(self)
-        other.follow(settings)
+        other.settings = settings
         return other
-
-    def follow(self, settings: LoginSettings) -> None:
-        """Allow the logins that the current settings allow."""
-        self._login = replace(self._login, settings=settings)
 
     async def status(
         self, *, requires_openai_auth: bool, include_token: bool = False, refresh: bool = False
@@ -100,7 +81,7 @@ class AuthManager:
             credentials = await self.credentials()
         except AuthError as error:
             logger.warning("the login could not be renewed: %s", error)
-            credentials = self._login.usable_now()
+            credentials = self.stored_credentials()
         if credentials is None:
             return AuthStatus(None, None, requires_openai_auth=True)
         token = credentials.bearer if include_token else None
@@ -108,15 +89,15 @@ class AuthManager:
 
     async def credentials(self) -> Credentials | None:
         """Return valid credentials, refreshed if they expire soon; None without a login."""
-        stored = self._login.read()
-        if stored.api_key is None and stored.tokens is not None and self._login.is_ending(stored):
+        stored = self._read()
+        if home_login.is_ending(stored, self._now()):
             try:
-                return await self.refresh(of_tokens(stored.tokens))
+                return await self.refresh(credentials_of(stored))
             except AuthError:
                 # The issuer may be unreachable while the token is still valid.
-                if self._login.has_ended(stored.tokens):
+                if home_login.has_ended(stored, self._now()):
                     raise
-        return self._login.credentials_of(stored)
+        return credentials_of(stored)
 
     async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
         """Return new credentials after the provider rejected some; None without a refreshable login.
@@ -124,7 +105,7 @@ class AuthManager:
         With `refused`, stored credentials that differ from it are returned without a refresh: another task or process
         has refreshed them. Raises AuthError if the refresh fails.
         """
-        before = refused or self._login.credentials_of(self._login.read())
+        before = refused or credentials_of(self._read())
         async with self._renewal:
             # Shielded: new tokens from the issuer must be stored, or the login is lost.
             with anyio.move_on_after(REFRESH_SECONDS, shield=True):
@@ -138,41 +119,38 @@ class AuthManager:
 
     def stored_credentials(self) -> Credentials | None:
         """Return stored credentials that can be used as they are, without any request."""
-        return self._login.usable_now()
+        stored = self._read()
+        return None if home_login.has_ended(stored, self._now()) else credentials_of(stored)
 
-    def identity(self) -> IdClaims | None:
+    def identity(self) -> home_login.IdClaims | None:
         """Return the claims of a ChatGPT login; None for API keys and without a login."""
-        stored = self._login.read()
+        stored = self._read()
         if stored.api_key is not None or stored.tokens is None:
             return None
-        claims = read_id_token(stored.tokens.id_token)
+        claims = home_login.read_id_token(stored.tokens.id_token)
         return replace(claims, account_id=stored.tokens.account_id or claims.account_id)
 
     def login_with_api_key(self, api_key: str) -> None:
         """Replace the stored login by an API key. Raises AuthError."""
-        require_login_allowed(self.settings, AuthMethod.API_KEY)
+        home_login.require_login_allowed(self.settings, AuthMethod.API_KEY)
         key = api_key.strip()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise AuthError("that is not an API key")
-        write_auth(self.home, StoredAuth(api_key=key))
+        home_login.write_auth(self.home, StoredAuth(api_key=key))
 
     def store_login(self, tokens: Tokens, api_key: str | None) -> None:
         """Store the result of a browser login. Raises AuthError if its workspace is not allowed."""
-        require_login_allowed(self.settings, AuthMethod.CHATGPT)
-        account = read_id_token(tokens.id_token).account_id
-        if not self._login.is_allowed_workspace(tokens):
+        home_login.require_login_allowed(self.settings, AuthMethod.CHATGPT)
+        if not home_login.is_allowed_workspace(self.settings, tokens):
             raise AuthError("the login is for a workspace that `forced_chatgpt_workspace_id` does not allow")
-        auth = StoredAuth(
-            api_key=api_key,
-            tokens=replace(tokens, account_id=tokens.account_id or account),
-            last_refresh=self._login.now(),
-        )
-        write_auth(self.home, auth)
+        tokens = replace(tokens, account_id=home_login.account_of(tokens))
+        auth = StoredAuth(api_key=api_key, tokens=tokens, last_refresh=self._now())
+        home_login.write_auth(self.home, auth)
 
     async def logout(self) -> bool:
         """Delete the login, then revoke it at the issuer if possible. Return whether there was one."""
-        stored = read_auth(self.home)
-        was_there = delete_auth(self.home)
+        stored = home_login.read_auth(self.home)
+        was_there = home_login.delete_auth(self.home)
         if stored is not None and stored.tokens is not None and stored.tokens.refresh_token:
             with anyio.move_on_after(REVOKE_SECONDS):
                 try:
@@ -182,8 +160,8 @@ class AuthManager:
         return was_there
 
     async def _renew(self, before: Credentials | None) -> Credentials | None:
-        stored = self._login.read()
-        now = self._login.credentials_of(stored)
+        stored = self._read()
+        now = credentials_of(stored)
         if now is not None and before is not None and now.bearer != before.bearer:
             return now
         if stored.api_key is not None or stored.tokens is None or not stored.tokens.refresh_token:
@@ -192,13 +170,19 @@ class AuthManager:
             tokens = await self.issuer.refresh(stored.tokens)
         except AuthError:
             # A refresh token is valid once: another process may just have used it and stored the next one.
-            current = self._login.credentials_of(self._login.read())
+            current = credentials_of(self._read())
             if now is not None and current is not None and current.bearer != now.bearer:
                 return current
             raise
-        written = read_auth(self.home)
+        written = home_login.read_auth(self.home)
         if written is None or written.tokens != stored.tokens:
             # A logout or login during the refresh takes precedence.
-            return self._login.credentials_of(self._login.read())
-        write_auth(self.home, replace(written, tokens=tokens, last_refresh=self._login.now()))
-        return of_tokens(tokens)
+            return credentials_of(self._read())
+        home_login.write_auth(self.home, replace(written, tokens=tokens, last_refresh=self._now()))
+        return credentials_of(StoredAuth(tokens=tokens))
+
+    def _read(self) -> StoredAuth:
+        return home_login.stored_login(self.home, self.settings, self._env_api_key)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)

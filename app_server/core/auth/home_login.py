@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -222,66 +222,52 @@ def require_login_allowed(settings: LoginSettings, method: AuthMethod) -> None:
     raise AuthError(f"{this} login is turned off by `forced_login_method`; use {other} login.")
 
 
-class HomeLogin(Discreet, frozen=True, kw_only=True):
-    """The login of one home. `clock` gives seconds since the epoch."""
-
-    HIDDEN = ("env_api_key",)
-    home: Path
-    clock: Callable[[], float]
-    env_api_key: str | None = None
-    settings: LoginSettings = LoginSettings()
-    """Which logins the user allows."""
-
-    def read(self) -> StoredAuth:
-        """Return the stored login if allowed, else an API key from the environment."""
-        stored = read_auth(self.home) or StoredAuth()
-        keys = login_allowed(self.settings, AuthMethod.API_KEY)
-        chatgpt = login_allowed(self.settings, AuthMethod.CHATGPT)
-        if not keys:
-            stored = replace(stored, api_key=None)
-        if not chatgpt or not self.is_allowed_workspace(stored.tokens):
-            stored = replace(stored, tokens=None)
-        if keys and stored.api_key is None and stored.tokens is None:
-            return StoredAuth(api_key=self.env_api_key)
-        return stored
-
-    def is_allowed_workspace(self, tokens: Tokens | None) -> bool:
-        if tokens is None or self.settings.workspace_id is None:
-            return True
-        return (tokens.account_id or read_id_token(tokens.id_token).account_id) == self.settings.workspace_id
-
-    def usable_now(self) -> Credentials | None:
-        """Return the credentials if they are valid without a refresh."""
-        stored = self.read()
-        if stored.api_key is None and stored.tokens is not None and self.has_ended(stored.tokens):
-            return None
-        return self.credentials_of(stored)
-
-    def credentials_of(self, stored: StoredAuth) -> Credentials | None:
-        if stored.api_key is not None:
-            return Credentials(stored.api_key, None, AuthMethod.API_KEY)
-        return None if stored.tokens is None else of_tokens(stored.tokens)
-
-    def is_ending(self, stored: StoredAuth) -> bool:
-        """Return whether its tokens are to be refreshed before they are used."""
-        if stored.tokens is None:
-            return False
-        end = expires_at(stored.tokens.access_token)
-        if end is not None:
-            return end - EXPIRY_MARGIN_SECONDS <= self.clock()
-        return stored.last_refresh is None or self.now() - stored.last_refresh >= REFRESH_INTERVAL
-
-    def has_ended(self, tokens: Tokens) -> bool:
-        end = expires_at(tokens.access_token)
-        return end is not None and end <= self.clock()
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.clock(), UTC)
+def stored_login(home: Path, settings: LoginSettings, env_api_key: str | None) -> StoredAuth:
+    """Return the stored login if the settings allow it, else an API key from the environment."""
+    stored = read_auth(home) or StoredAuth()
+    keys = login_allowed(settings, AuthMethod.API_KEY)
+    if not keys:
+        stored = replace(stored, api_key=None)
+    if not login_allowed(settings, AuthMethod.CHATGPT) or not is_allowed_workspace(settings, stored.tokens):
+        stored = replace(stored, tokens=None)
+    if keys and stored.api_key is None and stored.tokens is None:
+        return StoredAuth(api_key=env_api_key)
+    return stored
 
 
-def of_tokens(tokens: Tokens) -> Credentials:
-    account = tokens.account_id or read_id_token(tokens.id_token).account_id
-    return Credentials(tokens.access_token, account, AuthMethod.CHATGPT)
+def is_allowed_workspace(settings: LoginSettings, tokens: Tokens | None) -> bool:
+    wanted = settings.workspace_id
+    return tokens is None or wanted is None or account_of(tokens) == wanted
+
+
+def account_of(tokens: Tokens) -> str | None:
+    return tokens.account_id or read_id_token(tokens.id_token).account_id
+
+
+def credentials_of(stored: StoredAuth) -> Credentials | None:
+    if stored.api_key is not None:
+        return Credentials(stored.api_key, None, AuthMethod.API_KEY)
+    if stored.tokens is not None:
+        return Credentials(stored.tokens.access_token, account_of(stored.tokens), AuthMethod.CHATGPT)
+    return None
+
+
+def is_ending(stored: StoredAuth, now: datetime) -> bool:
+    """Return whether its tokens are to be refreshed before they are used."""
+    if stored.tokens is None or stored.api_key is not None:
+        return False
+    end = expires_at(stored.tokens.access_token)
+    if end is not None:
+        return end - EXPIRY_MARGIN_SECONDS <= now.timestamp()
+    return stored.last_refresh is None or now - stored.last_refresh >= REFRESH_INTERVAL
+
+
+def has_ended(stored: StoredAuth, now: datetime) -> bool:
+    """Return whether all that it has is tokens that are of no use any more."""
+    if stored.tokens is None or stored.api_key is not None:
+        return False
+    end = expires_at(stored.tokens.access_token)
+    return end is not None and end <= now.timestamp()
 
 
 def env_api_key(environment: Mapping[str, str], *, acp: bool) -> str | None:

@@ -17,22 +17,8 @@ from typing import ClassVar, assert_never
 import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
 
+from app_server.core.auth import browser
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.browser import (
-    DEFAULT_ORIGINATOR,
-    HEAD_END,
-    MAX_HEAD_BYTES,
-    CancelRequested,
-    Granted,
-    Ignored,
-    Refused,
-    authorize_url,
-    code_challenge,
-    new_login_secrets,
-    page,
-    read_callback,
-    redirect_uri,
-)
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
 from app_server.core.errors import AuthError, IssuerUnreachable
@@ -98,7 +84,7 @@ class LoginFlow(LoginAttempt):
         port: int,
         state: str,
         auth_url: str,
-        redeem: Callable[[Granted], Awaitable[None]],
+        redeem: Callable[[browser.Granted], Awaitable[None]],
     ) -> None:
         """Take what makes a stored login of what the browser brings: `redeem`, which raises AuthError."""
         super().__init__()
@@ -134,49 +120,51 @@ class LoginFlow(LoginAttempt):
 
     async def _respond(self, head: bytes) -> bytes:
         """Return the response to one request. Records the outcome if the request decides the login."""
-        match read_callback(head, self._state):
-            case Ignored(status, text):
-                return page(status, text)
-            case CancelRequested():
+        match browser.read_callback(head, self._state):
+            case browser.Ignored(status, text):
+                return browser.page(status, text)
+            case browser.CancelRequested():
                 self._decide(LoginOutcome(False, CANCELLED))
-                return page(HTTPStatus.OK, "The login was cancelled.")
-            case Refused(reason):
+                return browser.page(HTTPStatus.OK, "The login was cancelled.")
+            case browser.Refused(reason):
                 self._decide(LoginOutcome(False, f"the login was refused: {reason}"))
-                return page(HTTPStatus.OK, "The login was refused. You may close this window.")
-            case Granted() as granted:
+                return browser.page(HTTPStatus.OK, "The login was refused. You may close this window.")
+            case browser.Granted() as granted:
                 return await self._finish(granted)
             case unexpected:
                 assert_never(unexpected)
 
-    async def _finish(self, granted: Granted) -> bytes:
+    async def _finish(self, granted: browser.Granted) -> bytes:
         if self._claimed:
-            return page(HTTPStatus.BAD_REQUEST, "This login is already being finished.")
+            return browser.page(HTTPStatus.BAD_REQUEST, "This login is already being finished.")
         self._claimed = True
         try:
             await self._redeem(granted)
         except AuthError as error:
             self._decide(LoginOutcome(False, str(error)))
-            return page(HTTPStatus.BAD_GATEWAY, f"The login failed: {error}")
+            return browser.page(HTTPStatus.BAD_GATEWAY, f"The login failed: {error}")
         self._decide(LoginOutcome(True))
-        return page(HTTPStatus.OK, "You are logged in. You may close this window.")
+        return browser.page(HTTPStatus.OK, "You are logged in. You may close this window.")
 
 
 async def open_login(
     auth: AuthManager,
     *,
     random: Callable[[int], bytes],
-    originator: str = DEFAULT_ORIGINATOR,
+    originator: str = browser.DEFAULT_ORIGINATOR,
     ports: tuple[int, ...] = PORTS,
 ) -> LoginFlow:
     """Open a port and make the URL for the browser. Raises AuthError if the settings forbid such logins."""
     require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     issuer = auth.issuer.base_url
     listener, port = await listen_for_browser(ports)
-    secrets = new_login_secrets(random)
-    url = authorize_url(issuer, port, secrets, originator=originator, workspace_id=auth.settings.workspace_id)
+    secrets = browser.new_login_secrets(random)
+    url = browser.authorize_url(
+        issuer, port, secrets, originator=originator, workspace_id=auth.settings.workspace_id
+    )
 
-    async def redeem(granted: Granted) -> None:
-        tokens = await auth.issuer.exchange_code(granted.code, secrets.verifier, redirect_uri(port))
+    async def redeem(granted: browser.Granted) -> None:
+        tokens = await auth.issuer.exchange_code(granted.code, secrets.verifier, browser.redirect_uri(port))
         auth.store_login(tokens, await auth.issuer.exchange_api_key(tokens.id_token))
 
     return LoginFlow(listener, port, secrets.state, url, redeem)
@@ -198,7 +186,7 @@ async def listen_for_browser(ports: tuple[int, ...]) -> tuple[Listener[SocketStr
 async def _read_head(stream: SocketStream) -> bytes:
     """Truncate a head that is too long, which makes it an invalid callback."""
     head = b""
-    while HEAD_END not in head and len(head) < MAX_HEAD_BYTES:
+    while browser.HEAD_END not in head and len(head) < browser.MAX_HEAD_BYTES:
         head += await stream.receive()
     return head
 
@@ -235,7 +223,7 @@ class DeviceLoginFlow(LoginAttempt):
                 return grant
 
     async def _finish(self, grant: DeviceGrant) -> None:
-        if not hmac.compare_digest(code_challenge(grant.verifier).encode(), grant.challenge.encode()):
+        if not hmac.compare_digest(browser.code_challenge(grant.verifier).encode(), grant.challenge.encode()):
             raise AuthError("the login server's verifier does not belong to its code")
         issuer = self._auth.issuer
         tokens = await issuer.exchange_code(grant.code, grant.verifier, issuer.device_redirect)

@@ -12,16 +12,10 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
+from app_server.core.auth import oauth_client
 from app_server.core.auth.browser import CALLBACK_PATH, Granted, is_safe_url, new_login_secrets
 from app_server.core.auth.login import LoginFlow, listen_for_browser
 from app_server.core.auth.mcp_tokens import McpTokens, tokens_of, write_mcp_tokens
-from app_server.core.auth.oauth_client import (
-    browser_url,
-    exchange,
-    find_authorization_server,
-    find_resource,
-    register,
-)
 from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.errors import AuthError
 
@@ -50,19 +44,19 @@ class McpLogins(Struct, frozen=True):
         raise AuthError("who gives tokens for it was not found out in time")
 
     async def _open(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
-        resource = await find_resource(self.http, url)
-        authorization = await find_authorization_server(self.http, resource.issuer, url)
+        resource = await oauth_client.find_resource(self.http, url)
+        authorization = await oauth_client.find_authorization_server(self.http, resource.issuer, url)
         listener, port = await listen_for_browser(PORTS)
         try:
             redirect = f"http://127.0.0.1:{port}{CALLBACK_PATH}"
-            client = await register(self.http, authorization, redirect)
+            client = await oauth_client.register(self.http, authorization, redirect)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await listener.aclose()
             raise
         secrets = new_login_secrets(self.random)
         asked = resource.scopes if scopes is None else tuple(scopes)
-        address = browser_url(
+        address = oauth_client.browser_url(
             authorization, client, redirect, secrets, resource=resource.resource, scopes=asked
         )
 
@@ -77,7 +71,7 @@ class McpLogins(Struct, frozen=True):
                 "code_verifier": secrets.verifier,
                 "resource": resource.resource,
             }
-            answer = await exchange(self.http, authorization.token_endpoint, client, form)
+            answer = await oauth_client.exchange(self.http, authorization.token_endpoint, client, form)
             login = McpTokens(
                 server=server,
                 url=url,

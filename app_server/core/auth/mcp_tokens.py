@@ -18,16 +18,9 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from app_server.core.auth import oauth_client
 from app_server.core.auth.browser import is_safe_url
 from app_server.core.auth.home_login import filled
-from app_server.core.auth.oauth_client import (
-    MAX_TOKEN,
-    OAuthClient,
-    exchange,
-    find_authorization_server,
-    find_resource,
-    is_header_safe,
-)
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.core.errors import AuthError
@@ -167,15 +160,17 @@ class McpTokenSource(Struct, frozen=True):
     async def _refresh(self, stored: McpTokens, refresh_token: str) -> str:
         endpoint, resource = stored.token_endpoint, stored.resource
         if endpoint is None or not is_safe_url(endpoint):
-            found = await find_resource(self.http, stored.url)
+            found = await oauth_client.find_resource(self.http, stored.url)
             resource, endpoint = (
                 found.resource,
-                (await find_authorization_server(self.http, found.issuer, stored.url)).token_endpoint,
+                (
+                    await oauth_client.find_authorization_server(self.http, found.issuer, stored.url)
+                ).token_endpoint,
             )
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
         form |= {} if resource is None else {"resource": resource}
-        client = OAuthClient(stored.client_id, stored.client_secret)
-        answer = await exchange(self.http, endpoint, client, form)
+        client = oauth_client.OAuthClient(stored.client_id, stored.client_secret)
+        answer = await oauth_client.exchange(self.http, endpoint, client, form)
         after = tokens_of(answer, stored, self.clock())
         if self._stored(stored.server, stored.url) == stored:  # a new login meanwhile counts more
             write_mcp_tokens(self.home, after)
@@ -183,7 +178,7 @@ class McpTokenSource(Struct, frozen=True):
 
     def _stored(self, server: str, url: str) -> McpTokens | None:
         stored = read_mcp_tokens(self.home, server, url)
-        return stored if stored is not None and is_header_safe(stored.access_token) else None
+        return stored if stored is not None and oauth_client.is_header_safe(stored.access_token) else None
 
 
 def tokens_of(answer: OAuthAnswer, before: McpTokens, now: float) -> McpTokens:
@@ -192,7 +187,7 @@ def tokens_of(answer: OAuthAnswer, before: McpTokens, now: float) -> McpTokens:
     return replace(
         before,
         access_token=answer.text("access_token") or "",
-        refresh_token=refresh if refresh and len(refresh) <= MAX_TOKEN else before.refresh_token,
+        refresh_token=refresh if refresh and len(refresh) <= oauth_client.MAX_TOKEN else before.refresh_token,
         expires_at_ms=_expiry(answer.fields.get("expires_in"), now),
         scopes=before.scopes if scope is None else tuple(scope.split()),
     )

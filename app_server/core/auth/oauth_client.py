@@ -79,6 +79,8 @@ def require_reachable(place: str, url: str) -> None:
 
 def covers(resource: str, url: str) -> bool:
     """Return whether `resource`, as metadata name it, is the server at `url` or what that is a part of."""
+    if not is_safe_url(resource):
+        return False
     theirs, ours = urlsplit(resource), urlsplit(url)
     path = theirs.path.rstrip("/")
     inside = ours.path.rstrip("/") == path or ours.path.startswith(f"{path}/")

@@ -22,16 +22,6 @@ from msgspec import Struct
 
 from app_server.core.client_files import path_changes
 from app_server.core.client_files.opening import FileRefused
-from app_server.core.client_files.path_changes import (
-    NOWHERE,
-    Inotify,
-    InotifyEvent,
-    PathSnapshot,
-    WatchPlace,
-    changed_paths,
-    find_place,
-    take_snapshot,
-)
 from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
@@ -59,8 +49,8 @@ class Watch(Struct, eq=False):
 
     id: str
     path: str
-    place: WatchPlace = NOWHERE
-    snapshot: PathSnapshot | None = None
+    place: path_changes.WatchPlace = path_changes.NOWHERE
+    snapshot: path_changes.PathSnapshot | None = None
     """Of a path that is polled."""
     begun: bool = False
     changed: set[str] = msgspec.field(default_factory=set)
@@ -82,7 +72,7 @@ class FileWatcher:
 
     def __init__(self, notify: NotifyChanged, tasks: TaskGroup) -> None:
         self._notify, self._tasks = notify, tasks
-        self._inotify: Inotify | None = None
+        self._inotify: path_changes.Inotify | None = None
         self._reports = self._polls = False
         """Whether these tasks run."""
         self._watches: dict[str, Watch] = {}
@@ -126,7 +116,7 @@ class FileWatcher:
     async def _notice(self, watch: Watch) -> None:
         try:
             if self._inotify is None:
-                self._inotify = Inotify()
+                self._inotify = path_changes.Inotify()
                 self._tasks.start_soon(self._read, self._inotify, name="file watches")
             await self._place(self._inotify, watch)
         except OSError as error:
@@ -135,19 +125,19 @@ class FileWatcher:
             log.info("fs/watch: %s is polled: %s", watch.path, error.strerror)
             await self._poll_from_now(watch)
 
-    async def _place(self, source: Inotify, watch: Watch) -> None:
+    async def _place(self, source: path_changes.Inotify, watch: Watch) -> None:
         async with self._placing:
             used = watch.descriptors
             try:
-                watch.place = await run_in_thread(find_place, source, watch.path, used)
+                watch.place = await run_in_thread(path_changes.find_place, source, watch.path, used)
             finally:
                 if self._watches.get(watch.id) is not watch:
-                    watch.place = NOWHERE
+                    watch.place = path_changes.NOWHERE
                 for descriptor in watch.descriptors:
                     self._users.setdefault(descriptor, set()).add(watch)
                 self._release(source, watch, used - watch.descriptors)
 
-    def _release(self, source: Inotify, watch: Watch, descriptors: set[int]) -> None:
+    def _release(self, source: path_changes.Inotify, watch: Watch, descriptors: set[int]) -> None:
         for descriptor in descriptors:
             users = self._users.get(descriptor, set())
             users.discard(watch)
@@ -157,7 +147,7 @@ class FileWatcher:
 
     # --- polling
     async def _poll_from_now(self, watch: Watch) -> None:
-        watch.snapshot = await run_in_thread(take_snapshot, watch.path, abandon_on_cancel=True)
+        watch.snapshot = await run_in_thread(path_changes.take_snapshot, watch.path, abandon_on_cancel=True)
         if not self._polls:
             self._polls = True
             self._tasks.start_soon(self._poll, name="polled files")
@@ -170,9 +160,11 @@ class FileWatcher:
                 begun = time.monotonic()
                 for watch in polled:
                     before = watch.snapshot
-                    now = await run_in_thread(take_snapshot, watch.path, before, abandon_on_cancel=True)
+                    now = await run_in_thread(
+                        path_changes.take_snapshot, watch.path, before, abandon_on_cancel=True
+                    )
                     watch.snapshot = now
-                    for path in changed_paths(watch.path, before or now, now):
+                    for path in path_changes.changed_paths(watch.path, before or now, now):
                         watch.add(path)
                         self._changed.set()
                 rest = max(POLL_SECONDS, (time.monotonic() - begun) * POLL_REST)
@@ -180,7 +172,7 @@ class FileWatcher:
             self._polls = False
 
     # --- events
-    async def _read(self, source: Inotify) -> None:
+    async def _read(self, source: path_changes.Inotify) -> None:
         try:
             while True:
                 await anyio.wait_readable(source.number)
@@ -193,7 +185,7 @@ class FileWatcher:
         finally:
             source.close()
 
-    def _take(self, event: InotifyEvent) -> set[Watch]:
+    def _take(self, event: path_changes.InotifyEvent) -> set[Watch]:
         """Note what changed; returns the watches whose path may lead elsewhere now."""
         if event.mask & path_changes.OVERFLOW:
             for watch in self._watches.values():
@@ -215,7 +207,7 @@ class FileWatcher:
                     moved.add(watch)
         return moved
 
-    async def _place_again(self, source: Inotify, watch: Watch) -> None:
+    async def _place_again(self, source: path_changes.Inotify, watch: Watch) -> None:
         existed = watch.place.exists
         try:
             await self._place(source, watch)

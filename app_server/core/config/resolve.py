@@ -13,33 +13,13 @@ from itertools import chain, islice
 from types import MappingProxyType
 
 from app_server.beneath import read_named
+from app_server.core.config import types
 from app_server.core.config.features import FEATURES, Features
 from app_server.core.config.kinds import quote
 from app_server.core.config.layers import Layered
 from app_server.core.config.settings_reader import SettingsTable, derive_error, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
-from app_server.core.config.types import (
-    OPENAI,
-    Config,
-    HistoryConfig,
-    InstructionSettings,
-    LoginSettings,
-    McpHttpTransport,
-    McpServerConfig,
-    McpStdioTransport,
-    ModelSettings,
-    OtelConfig,
-    OtelExporter,
-    PermissionSettings,
-    ProviderConfig,
-    SettingsNotices,
-    SettingsPlace,
-    SettingsWarning,
-    ShellEnvironmentPolicy,
-    WireApi,
-    changeable_folders,
-)
 from app_server.core.errors import describe
 from protocol.ids import sound_path
 from protocol.policy import (
@@ -56,18 +36,18 @@ from protocol.structs import replace
 
 def built_in_providers(
     env: Mapping[str, str], openai_base_url: str | None = None
-) -> Mapping[str, ProviderConfig]:
+) -> Mapping[str, types.ProviderConfig]:
     """Return OpenAI and the two local servers. Environment variables can change their addresses, a setting OpenAI's."""
     local = env.get("CODEX_OSS_BASE_URL") or None
     port = env.get("CODEX_OSS_PORT", "")
     port = port if port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536 else ""
     return MappingProxyType(
         {
-            OPENAI: ProviderConfig(
-                id=OPENAI,
+            types.OPENAI: types.ProviderConfig(
+                id=types.OPENAI,
                 name="OpenAI",
                 base_url=openai_base_url or env.get("OPENAI_BASE_URL") or None,
-                wire_api=WireApi.RESPONSES,
+                wire_api=types.WireApi.RESPONSES,
                 env_http_headers=MappingProxyType(
                     {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"}
                 ),
@@ -80,19 +60,21 @@ def built_in_providers(
     )
 
 
-def _local_server(provider_id: str, base_url: str) -> ProviderConfig:
-    return ProviderConfig(id=provider_id, name="gpt-oss", base_url=base_url, wire_api=WireApi.CHAT)
+def _local_server(provider_id: str, base_url: str) -> types.ProviderConfig:
+    return types.ProviderConfig(
+        id=provider_id, name="gpt-oss", base_url=base_url, wire_api=types.WireApi.CHAT
+    )
 
 
 def read_providers(
-    settings: SettingsTable, env: Mapping[str, str], warnings: list[SettingsWarning]
-) -> Mapping[str, ProviderConfig]:
+    settings: SettingsTable, env: Mapping[str, str], warnings: list[types.SettingsWarning]
+) -> Mapping[str, types.ProviderConfig]:
     """Return the built-in providers and the user's, who cannot redefine one: its key must go to its own host."""
     built_in = built_in_providers(env, settings.get("openai_base_url"))
     tables = settings.table("model_providers").tables
-    user = {name: table.build(ProviderConfig, id=name) for name, table in tables.items()}
+    user = {name: table.build(types.ProviderConfig, id=name) for name, table in tables.items()}
     warnings.extend(
-        SettingsWarning(
+        types.SettingsWarning(
             f"`model_providers.{name}` is ignored: `{name}` is built in and cannot be redefined",
             ("model_providers", name),
         )
@@ -102,15 +84,15 @@ def read_providers(
     return MappingProxyType({**user, **built_in})
 
 
-def read_mcp_servers(settings: SettingsTable) -> Mapping[str, McpServerConfig]:
+def read_mcp_servers(settings: SettingsTable) -> Mapping[str, types.McpServerConfig]:
     """Return the configured MCP servers by name."""
     tables = settings.table("mcp_servers").tables
     return MappingProxyType({name: _mcp_server(name, table) for name, table in tables.items()})
 
 
-def _mcp_server(name: str, table: SettingsTable) -> McpServerConfig:
+def _mcp_server(name: str, table: SettingsTable) -> types.McpServerConfig:
     server = table.build(
-        McpServerConfig,
+        types.McpServerConfig,
         name=name,
         transport=_transport(table),
         tool_approvals=MappingProxyType(
@@ -126,13 +108,13 @@ def _mcp_server(name: str, table: SettingsTable) -> McpServerConfig:
     return server
 
 
-def _transport(table: SettingsTable) -> McpStdioTransport | McpHttpTransport:
+def _transport(table: SettingsTable) -> types.McpStdioTransport | types.McpHttpTransport:
     if "command" in table:
-        _refuse(table, McpHttpTransport, "a server that is started by `command`")
-        return table.build(McpStdioTransport)
+        _refuse(table, types.McpHttpTransport, "a server that is started by `command`")
+        return table.build(types.McpStdioTransport)
     if "url" in table:
-        _refuse(table, McpStdioTransport, "a server that is reached by `url`")
-        return table.build(McpHttpTransport)
+        _refuse(table, types.McpStdioTransport, "a server that is reached by `url`")
+        return table.build(types.McpHttpTransport)
     raise derive_error(f"`{table.path()}` needs a `command` or a `url`")
 
 
@@ -141,16 +123,16 @@ def _refuse(table: SettingsTable, kind: type, where: str) -> None:
         raise table.invalid(key, f"is not supported for {where}")
 
 
-def read_otel(settings: SettingsTable) -> OtelConfig:
+def read_otel(settings: SettingsTable) -> types.OtelConfig:
     """Return where telemetry goes. `exporter` is a word, or a table with one entry: the kind and its settings."""
     table = settings.table("otel")
     if "exporter" not in table.tables:
-        return table.build(OtelConfig)
+        return table.build(types.OtelConfig)
     kinds = table.table("exporter").tables
     if len(kinds) != 1:
         raise table.invalid("exporter", "must hold either `otlp-http` or `otlp-grpc`")
     [(kind, entry)] = kinds.items()
-    return entry.build(OtelConfig, exporter=OtelExporter(kind), **table.fields(OtelConfig))
+    return entry.build(types.OtelConfig, exporter=types.OtelExporter(kind), **table.fields(types.OtelConfig))
 
 
 def read_approval_policy(settings: SettingsTable) -> tuple[AskForApproval | None, QuestionKinds | None]:
@@ -170,62 +152,66 @@ MAX_WARNINGS = 20
 """More warnings would not help the user, and the search for similar names is slow."""
 
 
-def resolve(layered: Layered, place: SettingsPlace, base_instructions: str | None = None) -> Config:
+def resolve(
+    layered: Layered, place: types.SettingsPlace, base_instructions: str | None = None
+) -> types.Config:
     """Check and convert merged settings for a conversation in the folder of `place`. Raises ConfigError, `error
     deriving config: …`, for the first invalid one.
     """
     settings = SettingsTable(layered.settings)
-    warnings: list[SettingsWarning] = []
+    warnings: list[types.SettingsWarning] = []
     providers = read_providers(settings, place.environment, warnings)
     trusted = trust_of(place.cwd, _trust_levels(settings.table("projects"), warnings))
     sandbox_policy = _sandbox(settings, place, trusted)
     config = settings.build(
-        Config,
+        types.Config,
         home=place.home,
         cwd=place.cwd,
         profile=layered.profile,
-        model=settings.build(ModelSettings),
+        model=settings.build(types.ModelSettings),
         provider=_provider(settings.get("model_provider"), providers),
         providers=providers,
         permissions=_permissions(settings, sandbox_policy, trusted=trusted is True),
         instructions=settings.build(
-            InstructionSettings,
+            types.InstructionSettings,
             base=base_instructions or _base_instructions(settings, place, sandbox_policy),
             compact_prompt=_compact_prompt(settings, place, sandbox_policy),
         ),
         features=_features(settings.table("features")),
         mcp_servers=read_mcp_servers(settings),
-        login=settings.build(LoginSettings),
-        history=settings.table("history").build(HistoryConfig),
+        login=settings.build(types.LoginSettings),
+        history=settings.table("history").build(types.HistoryConfig),
         otel=read_otel(settings),
     )
-    notices = SettingsNotices(
+    notices = types.SettingsNotices(
         warnings=tuple(islice(chain(warnings, settings.unknown_keys()), MAX_WARNINGS)),
         old_names=tuple(sorted(layered.old_names.items())),
     )
     return replace(config, notices=notices)
 
 
-def _permissions(settings: SettingsTable, policy: SandboxPolicy, *, trusted: bool) -> PermissionSettings:
+def _permissions(
+    settings: SettingsTable, policy: SandboxPolicy, *, trusted: bool
+) -> types.PermissionSettings:
     approval_policy, granular = read_approval_policy(settings)
     return settings.table(ABOUT_CLIENTS).build(
-        PermissionSettings,
+        types.PermissionSettings,
         approval_policy=approval_policy or AskForApproval.ON_REQUEST,
         granular=granular,
         sandbox_policy=policy,
         trusted=trusted,
-        environment=settings.table("shell_environment_policy").build(ShellEnvironmentPolicy),
+        environment=settings.table("shell_environment_policy").build(types.ShellEnvironmentPolicy),
     )
 
 
-def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig:
+def _provider(provider_id: str, providers: Mapping[str, types.ProviderConfig]) -> types.ProviderConfig:
     provider = providers.get(provider_id)
     if provider is None:
         raise derive_error(f"Model provider `{plain_name(provider_id)}` not found")
     return provider
 
 
-def _sandbox(settings: SettingsTable, place: SettingsPlace, trusted: bool | None) -> SandboxPolicy:
+def _sandbox(settings: SettingsTable, place: types.SettingsPlace, trusted: bool | None) -> SandboxPolicy:
     """Return the sandbox. By default, the workspace is writable if the user trusts it, and read-only otherwise."""
     table = settings.table("sandbox_workspace_write")
     workspace = table.build(WorkspaceWrite)
@@ -254,7 +240,7 @@ def _features(switches: SettingsTable) -> Features:
     return Features().switched(on=on, off={name for name in FEATURES if name in switches} - on)
 
 
-def _trust_levels(projects: SettingsTable, warnings: list[SettingsWarning]) -> Mapping[str, str]:
+def _trust_levels(projects: SettingsTable, warnings: list[types.SettingsWarning]) -> Mapping[str, str]:
     levels: dict[str, str] = {}
     for path, project in projects.tables.items():
         level = project.get("trust_level")
@@ -262,31 +248,33 @@ def _trust_levels(projects: SettingsTable, warnings: list[SettingsWarning]) -> M
             levels[path] = level
         elif level is not None:
             problem = project.invalid("trust_level", "is ignored: it is neither `trusted` nor `untrusted`")
-            warnings.append(SettingsWarning(problem.problem, problem.key))
+            warnings.append(types.SettingsWarning(problem.problem, problem.key))
     return levels
 
 
-def _base_instructions(settings: SettingsTable, place: SettingsPlace, policy: SandboxPolicy) -> str | None:
+def _base_instructions(
+    settings: SettingsTable, place: types.SettingsPlace, policy: SandboxPolicy
+) -> str | None:
     """Return the content of the file that the settings name."""
     older = settings.get("experimental_instructions_file")
     name = settings.get("model_instructions_file") or older
     return _instructions_file(name, place, policy)
 
 
-def _compact_prompt(settings: SettingsTable, place: SettingsPlace, policy: SandboxPolicy) -> str | None:
+def _compact_prompt(settings: SettingsTable, place: types.SettingsPlace, policy: SandboxPolicy) -> str | None:
     name = settings.get("experimental_compact_prompt_file")
     prompt = (settings.get("compact_prompt") or "").strip()
     return prompt or _instructions_file(name, place, policy)
 
 
-def _instructions_file(name: str | None, place: SettingsPlace, policy: SandboxPolicy) -> str | None:
+def _instructions_file(name: str | None, place: types.SettingsPlace, policy: SandboxPolicy) -> str | None:
     """Read a user's file. A relative name is relative to the home: a workspace must not supply it."""
     if not name:
         return None
     path = place.home / _expanded(name, place.environment)
     shown = str(path) if str(path).isprintable() else quote(str(path))
     try:
-        fences = changeable_folders(place.cwd, policy)
+        fences = types.changeable_folders(place.cwd, policy)
         text = read_named(path, MAX_INSTRUCTIONS_BYTES, place.home, fences).decode("utf-8-sig").strip()
     except FileNotFoundError as error:
         raise derive_error(f"the instructions file {shown} cannot be read: it does not exist") from error

@@ -87,17 +87,13 @@ def project_instructions(cwd: str, text: str) -> MessageItem:
     return user_text(f"{AGENTS_HEAD}{cwd}\n\n<INSTRUCTIONS>\n{text}\n</INSTRUCTIONS>")
 
 
-def developer_message(text: str) -> MessageItem:
-    return MessageItem(role="developer", content=(InputText(text=text),))
-
-
 def opening_messages(
     environment: EnvironmentContext, *, developer: str | None, agents: str | None
 ) -> list[ResponseItem]:
     """Return, in this order: developer instructions, AGENTS.md, the environment."""
     out: list[ResponseItem] = []
     if developer:
-        out.append(developer_message(developer))
+        out.append(MessageItem(role="developer", content=(InputText(text=developer),)))
     if agents:
         out.append(project_instructions(environment.cwd or "", agents))
     out.append(environment.message())

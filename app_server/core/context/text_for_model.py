@@ -7,6 +7,7 @@ in both.
 from __future__ import annotations
 
 import json
+from io import StringIO
 
 MAX_BYTES = 10 * 1024
 MAX_LINES = 256
@@ -17,38 +18,21 @@ HEAD_BYTES = MAX_BYTES // 2
 
 def shorten(text: str) -> str:
     """Return `text` if it is short; otherwise its head and tail, with a note about the omitted part."""
-    size, total = len(text.encode("utf-8", "replace")), _count_lines(text)
+    size = len(text.encode("utf-8", "replace"))
+    # Line feeds only: the carriage returns of a progress bar do not end a line.
+    lines = list(StringIO(text, newline="\n"))
+    total = len(lines)
     if size <= MAX_BYTES and total <= MAX_LINES:
         return text
-    return f"Total output lines: {total}\n\n{_head_and_tail(text, size, total)}"
-
-
-def _head_and_tail(text: str, size: int, total: int) -> str:
-    lines = _split_newlines(text)
-    head = lines[:HEAD_LINES]
     rest = lines[HEAD_LINES:]
     tail = rest[-TAIL_LINES:]
-    omitted = len(rest) - len(tail)
-    if omitted:
+    if omitted := len(rest) - len(tail):
         marker = f"\n[... omitted {omitted} of {total} lines ...]\n\n"
-    elif size > MAX_BYTES:
-        marker = f"\n[... output truncated to fit {MAX_BYTES} bytes ...]\n\n"
     else:
-        marker = ""
-    beginning = _first_bytes("".join(head), min(HEAD_BYTES, MAX_BYTES - len(marker))) + marker
-    left = MAX_BYTES - len(beginning.encode("utf-8", "replace"))
-    return beginning + _last_bytes("".join(tail), max(left, 0))
-
-
-def _split_newlines(text: str) -> list[str]:
-    """Split at line feeds only: the carriage returns of a progress bar do not end a line."""
-    lines = [line + "\n" for line in text.split("\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
-
-
-def _count_lines(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n") and bool(text))
+        marker = f"\n[... output truncated to fit {MAX_BYTES} bytes ...]\n\n"
+    head = _first_bytes("".join(lines[:HEAD_LINES]), HEAD_BYTES) + marker
+    left = MAX_BYTES - len(head.encode("utf-8", "replace"))
+    return f"Total output lines: {total}\n\n{head}{_last_bytes(''.join(tail), left)}"
 
 
 def _first_bytes(text: str, limit: int) -> str:
@@ -98,6 +82,4 @@ def within_tokens(text: str, tokens: int) -> str:
     if dropped <= 0:
         return text
     half = max(tokens, 0) * BYTES_PER_TOKEN // 2
-    data = text.encode("utf-8", "replace")
-    head, tail = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
-    return f"{head}…{dropped} tokens truncated…{tail}"
+    return f"{_first_bytes(text, half)}…{dropped} tokens truncated…{_last_bytes(text, half)}"

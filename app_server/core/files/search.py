@@ -16,18 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app_server.core.files.fuzzy import (
-    PATHS,
-    TEXTS,
-    Scale,
-    Word,
-    folded,
-    parse_query,
-    positions,
-    score,
-    shape_table,
-    subsequence_pattern,
-)
+from app_server.core.files import fuzzy
 from app_server.core.files.walk import SEPARATOR, Listing, Tree
 from app_server.core.threads import run_in_thread
 
@@ -88,7 +77,7 @@ class FileSearch:
         """Search synchronously: files, as codex 0.58 ranks them. With `names_count` files and folders, as codex 0.169
         does: names before the folders that lead to them.
         """
-        words = parse_query(query[:MAX_QUERY], smart_case=not names_count)
+        words = fuzzy.parse_query(query[:MAX_QUERY], smart_case=not names_count)
         if not words:
             return []
         matches: list[FileMatch] = []
@@ -96,14 +85,14 @@ class FileSearch:
             listing = self._listing(root, stop)
             if listing is None:
                 return []
-            scorers = [_Scorer(words, listing.files, TEXTS)]
+            scorers = [_Scorer(words, listing.files, fuzzy.TEXTS)]
             if names_count:
                 scorers = [
                     _NameScorer(words, listing.files),
                     _NameScorer(words, listing.folders, is_folder=True),
                 ]
             for scorer in scorers:
-                fold = folded if scorer.is_folder else self._folded
+                fold = fuzzy.folded if scorer.is_folder else self._folded
                 found = _best(scorer, fold(scorer.listing, words[0]), stop)
                 if found is None:
                     return []
@@ -115,12 +104,12 @@ class FileSearch:
         with self._walking:
             return self._tree(os.path.abspath(root)).listing(stop)
 
-    def _folded(self, listing: str, word: Word) -> str:
+    def _folded(self, listing: str, word: fuzzy.Word) -> str:
         """Fold a listing; the last result is cached, because that is slow where it is not ASCII."""
         kind = (word.cased, word.accented)
         last_kind, last_listing, fold = self._last_fold
         if last_kind != kind or last_listing != listing:
-            fold = folded(listing, word)
+            fold = fuzzy.folded(listing, word)
             self._last_fold = (kind, listing, fold)
         return fold
 
@@ -145,9 +134,9 @@ def _best(scorer: _Scorer, fold: str, stop: Stop) -> list[tuple[int, str]] | Non
     return [(-points, path) for points, path in heapq.nsmallest(LIMIT, found)]
 
 
-def _candidates(words: Sequence[Word], fold: str) -> Iterator[tuple[int, int]]:
+def _candidates(words: Sequence[fuzzy.Word], fold: str) -> Iterator[tuple[int, int]]:
     """Return the ranges of the listing's paths that contain the first word's characters in order."""
-    for match in re.finditer(subsequence_pattern(words[0], SEPARATOR), fold):
+    for match in re.finditer(fuzzy.subsequence_pattern(words[0], SEPARATOR), fold):
         end = fold.find(SEPARATOR, match.end())
         yield match.start() + 1, len(fold) if end < 0 else end
 
@@ -155,12 +144,14 @@ def _candidates(words: Sequence[Word], fold: str) -> Iterator[tuple[int, int]]:
 class _Scorer:
     """Scores paths of one listing. Paths of the same shape have the same score, so it scores each shape once."""
 
-    def __init__(self, words: Sequence[Word], listing: str, scale: Scale, *, is_folder: bool = False) -> None:
+    def __init__(
+        self, words: Sequence[fuzzy.Word], listing: str, scale: fuzzy.Scale, *, is_folder: bool = False
+    ) -> None:
         self.words = words
         self.listing = listing
         self.scale = scale
         self.is_folder = is_folder
-        self._table = shape_table(words, scale)
+        self._table = fuzzy.shape_table(words, scale)
         # Translating the whole listing at once is fast for ASCII only.
         self._shapes = listing.translate(self._table) if listing.isascii() else None
         self._known: dict[str, int | None] = {}
@@ -175,33 +166,33 @@ class _Scorer:
     def _score(self, path: str) -> int | None:
         total = 0
         for word in self.words:
-            fold = folded(path, word)
+            fold = fuzzy.folded(path, word)
             if not has_in_order(word, fold):
                 return None
-            total += score(word, path, fold, self.scale)
+            total += fuzzy.score(word, path, fold, self.scale)
         return total
 
 
 class _NameScorer(_Scorer):
     """One word that is found in the name of a file, or is all of a name, counts more."""
 
-    def __init__(self, words: Sequence[Word], listing: str, *, is_folder: bool = False) -> None:
-        super().__init__(words, listing, PATHS, is_folder=is_folder)
+    def __init__(self, words: Sequence[fuzzy.Word], listing: str, *, is_folder: bool = False) -> None:
+        super().__init__(words, listing, fuzzy.PATHS, is_folder=is_folder)
 
     def _score(self, path: str) -> int | None:
         if len(self.words) > 1:
             return super()._score(path)
         (word,) = self.words
         name = path[path.rfind("/") + 1 :]
-        fold = folded(name, word)
+        fold = fuzzy.folded(name, word)
         whole = WHOLE_NAME if fold == word.text else 0
         if not self.is_folder and has_in_order(word, fold):
-            return score(word, name, fold, PATHS) + IN_NAME + whole
+            return fuzzy.score(word, name, fold, fuzzy.PATHS) + IN_NAME + whole
         points = super()._score(path)
         return None if points is None else points + whole
 
 
-def has_in_order(word: Word, fold: str) -> bool:
+def has_in_order(word: fuzzy.Word, fold: str) -> bool:
     at = 0
     for char in word.text:
         at = fold.find(char, at) + 1
@@ -215,7 +206,9 @@ def _match(scorer: _Scorer, root: str, points: int, path: str) -> FileMatch:
     skipped = path.rfind("/") + 1 if in_name else 0
     part = path[skipped:]
     found = {
-        place for word in scorer.words for place in positions(word, part, folded(part, word), scorer.scale)
+        place
+        for word in scorer.words
+        for place in fuzzy.positions(word, part, fuzzy.folded(part, word), scorer.scale)
     }
     shown = _UNSHOWABLE.sub("\ufffd", path)
     indices = tuple(skipped + place for place in sorted(found))

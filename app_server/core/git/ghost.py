@@ -159,10 +159,8 @@ class Snapshots:
             self._known[root] = worktree.known
             if len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-            if earlier is not None and (earlier.worktree.tree, earlier.commit.parent) == (
-                worktree.tree,
-                parent,
-            ):
+            before = None if earlier is None else (earlier.worktree.tree, earlier.commit.parent)
+            if earlier is not None and before == (worktree.tree, parent):
                 return parent, worktree, earlier.commit.id
             about = [*(("-p", parent) if parent else ()), "-m", _MESSAGE]
             env = {**env, **_identity(now)}

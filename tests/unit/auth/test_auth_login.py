@@ -71,7 +71,7 @@ async def test_a_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
 
 
 async def test_the_address_for_the_browser(auth: AuthManager, issuer: ScriptedIssuer) -> None:
-    auth.follow(LoginSettings(workspace_id="acct-1"))
+    auth.settings = LoginSettings(workspace_id="acct-1")
     one = await attempt(auth)
     await one.flow.close()
     assert one.flow.auth_url.startswith(f"{issuer.url}/oauth/authorize?response_type=code&client_id=app_")
@@ -148,7 +148,7 @@ async def test_a_failed_exchange_ends_it(
 
 
 async def test_a_login_of_another_workspace_is_not_stored(auth: AuthManager) -> None:
-    auth.follow(LoginSettings(workspace_id="acct-2"))
+    auth.settings = LoginSettings(workspace_id="acct-2")
     one = await attempt(auth)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.run)
@@ -239,7 +239,7 @@ async def test_only_the_loopback_address_is_bound(auth: AuthManager) -> None:
 
 
 async def test_settings_may_forbid_it(auth: AuthManager) -> None:
-    auth.follow(LoginSettings(forced_method="api"))
+    auth.settings = LoginSettings(forced_method="api")
     with pytest.raises(AuthError, match="use API key login"):
         await open_login(auth, random=secrets.token_bytes, ports=(0,))
 

@@ -77,7 +77,7 @@ async def test_a_key_of_the_environment_stands_in(tmp_path: Path) -> None:
     assert await auth.credentials() == Credentials("sk-env", None, AuthMethod.API_KEY)
     auth.login_with_api_key("sk-own")
     assert await auth.credentials() == Credentials("sk-own", None, AuthMethod.API_KEY)
-    auth.follow(LoginSettings(forced_method="chatgpt"))
+    auth.settings = LoginSettings(forced_method="chatgpt")
     assert await auth.credentials() is None
 
 
@@ -278,17 +278,17 @@ async def test_a_stored_key_comes_before_a_login_unless_forbidden(auth: AuthMana
     credentials = await auth.credentials()
     assert credentials is not None
     assert credentials.method is AuthMethod.API_KEY
-    auth.follow(LoginSettings(forced_method="chatgpt"))
+    auth.settings = LoginSettings(forced_method="chatgpt")
     credentials = await auth.credentials()
     assert credentials is not None
     assert credentials.method is AuthMethod.CHATGPT
 
 
 async def test_settings_can_forbid_a_login_method(auth: AuthManager) -> None:
-    auth.follow(LoginSettings(forced_method="chatgpt"))
+    auth.settings = LoginSettings(forced_method="chatgpt")
     with pytest.raises(AuthError, match="use ChatGPT login"):
         auth.login_with_api_key("sk")
-    auth.follow(LoginSettings(forced_method="api"))
+    auth.settings = LoginSettings(forced_method="api")
     with pytest.raises(AuthError, match="use API key login"):
         auth.store_login(Tokens(id_token=id_token(), access_token="a", refresh_token="r"), None)
     assert read_auth(auth.home) is None
@@ -296,7 +296,7 @@ async def test_settings_can_forbid_a_login_method(auth: AuthManager) -> None:
 
 async def test_a_login_of_another_workspace_does_not_count(auth: AuthManager) -> None:
     write_auth(auth.home, login(ending_in(3600)))
-    auth.follow(LoginSettings(workspace_id="acct-2"))
+    auth.settings = LoginSettings(workspace_id="acct-2")
     assert await auth.credentials() is None
 
 

@@ -394,10 +394,10 @@ async def test_an_issuer_that_cannot_be_reached_for_a_while_is_asked_again(
 
 
 async def test_settings_that_forbid_the_login(auth: AuthManager) -> None:
-    auth.follow(LoginSettings(forced_method="api"))
+    auth.settings = LoginSettings(forced_method="api")
     with pytest.raises(AuthError, match="forced_login_method"):
         await open_device_login(auth)
-    auth.follow(LoginSettings(workspace_id="acct-2"))
+    auth.settings = LoginSettings(workspace_id="acct-2")
     refused = await outcome(await open_device_login(auth))
     assert refused.error is not None
     assert "forced_chatgpt_workspace_id" in refused.error

@@ -38,7 +38,7 @@ def _source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "polling":
         monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
         monkeypatch.setattr(watching, "POLL_REST", 0.0)
-        monkeypatch.setattr(watching, "Inotify", exhausted)
+        monkeypatch.setattr(path_changes, "Inotify", exhausted)
 
 
 class Heard:
@@ -182,7 +182,7 @@ async def test_watches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_the_paths_for_which_no_watch_is_left_are_polled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "Inotify", Inotify)
+    monkeypatch.setattr(path_changes, "Inotify", Inotify)
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
     add, left = Inotify.add, [2]
 
@@ -219,7 +219,7 @@ async def test_a_path_that_cannot_be_watched_is_refused(
     def refuse() -> Inotify:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(watching, "Inotify", refuse)
+    monkeypatch.setattr(path_changes, "Inotify", refuse)
     async with watcher() as (files, _):
         for _ in range(2):
             with pytest.raises(PermissionError):
