@@ -7,7 +7,6 @@ Sessions use it by `SharedMessages`, in threads and in order.
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from pathlib import Path
@@ -22,6 +21,7 @@ from app_server.core.rollout import disk
 from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread
 from protocol.events.notices import HistoryEntry
+from protocol.structs import escaped_json
 
 FILE_NAME = "history.jsonl"
 MAX_HISTORY_BYTES = 256 * 1024 * 1024
@@ -53,7 +53,7 @@ class MessageHistory(Struct, frozen=True):
         if self.config.persistence is HistoryPersistence.NONE:
             return
         fields = {"session_id": entry.conversation_id, "ts": entry.ts, "text": entry.text}
-        line = json.dumps(fields, separators=(",", ":")).encode()
+        line = escaped_json(fields)
         with disk.open_locked(self.path, disk.HISTORY) as fd:
             size, limit = disk.append_lines(fd, line + b"\n"), self.config.max_bytes
             if limit is not None and size > limit:

@@ -5,6 +5,7 @@ wait leave the disk to a thread; what most clients do not ask for is loaded with
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +17,6 @@ from app_server.core.real_path import real_path
 from app_server.core.rollout import archive
 from app_server.core.rollout.lines import last_goal, last_turn_context
 from app_server.core.rollout.listing import find
-from app_server.core.rollout.pages import TurnCut
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.rollout.summary import read_stored_thread, summarise
 from app_server.core.rollout.thread_notes import ThreadNotes
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def _load_items() -> Callable[[Path, str], StoredItems]:
-    from app_server.core.rollout.stored_items import read_stored_items  # noqa: PLC0415 - few clients show them
-
-    return read_stored_items
+# Few clients show them.
+_READ_ITEMS: Lazy[Callable[[Path, str], StoredItems]] = Lazy(
+    lambda: import_module("app_server.core.rollout.stored_items").read_stored_items
+)
 
 
 class StoredConversations:
@@ -47,13 +47,11 @@ class StoredConversations:
         """`now` gives seconds since 1970."""
         self._home = home
         self._notes, self._indexes = ThreadNotes(home, now), TurnIndexes()
-
-        def load_lists() -> ThreadLists:
-            from app_server.core.rollout.thread_listing import ThreadLists  # noqa: PLC0415 - with the first list
-
-            return ThreadLists(home, self._notes, now)
-
-        self._lists, self._items = Lazy(load_lists), Lazy(_load_items)
+        self._lists: Lazy[ThreadLists] = Lazy(
+            lambda: import_module("app_server.core.rollout.thread_listing").ThreadLists(
+                home, self._notes, now
+            )
+        )
 
     # --- lists
     async def list(self, request: ListRequest) -> Page[ThreadSummary]:
@@ -127,7 +125,7 @@ class StoredConversations:
 
     async def items(self, path: Path, id: ConversationId) -> StoredItems:
         """Return all items in their order, whoever stored them. Raises RolloutUnreadable."""
-        return await run_in_thread(lambda: self._items.get()(path, id))
+        return await run_in_thread(lambda: _READ_ITEMS.get()(path, id))
 
     async def goal(self, path: Path) -> Goal | None:
         """Return what the conversation works for. Raises RolloutUnreadable."""

@@ -31,6 +31,7 @@ MAX_HEAD_BYTES = 8 * 1024 * 1024
 MAX_HEAD_LINES = 64
 TAIL_BYTES = 256 * 1024
 """So much of a file's end is searched for the settings of its last turn: a request to the model stores them anew."""
+REVISION: Final = ("commit_hash", "branch", "repository_url")
 IMAGE = "[Image]"
 """The preview where the user began with images only, as in codex 0.169."""
 
@@ -87,7 +88,7 @@ def read_stored_thread(path: Path) -> StoredThread:
                 break
         if meta is None:
             raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
-        settings = next(turn_contexts(fd, TAIL_BYTES), {})
+        settings, git = next(turn_contexts(fd, TAIL_BYTES), {}), meta.get("git")
         head = StoredHead(
             id=conversation_of(path.name, meta["id"]),
             preview=preview or "",
@@ -96,7 +97,7 @@ def read_stored_thread(path: Path) -> StoredThread:
             cwd=meta["cwd"],
             cli_version=meta["cli_version"],
             source=_source(meta.get("source")),
-            git=_git(meta.get("git")),
+            git=Revision(*(text_of(git, name) for name in REVISION)) if isinstance(git, dict) else None,
             originator=meta["originator"],
             forked_from=text_of(meta, "forked_from_id"),
             model=text_of(settings, "model"),
@@ -146,12 +147,6 @@ def _source(raw: Json) -> SessionOrigin | dict[str, Json]:
             return {"subagent": {"other": name}}
         case _:
             return SessionOrigin.UNKNOWN
-
-
-def _git(raw: Json) -> Revision | None:
-    if not isinstance(raw, dict):
-        return None
-    return Revision(text_of(raw, "commit_hash"), text_of(raw, "branch"), text_of(raw, "repository_url"))
 
 
 def _seconds(timestamp: str, default: int) -> int:

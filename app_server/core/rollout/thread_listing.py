@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,13 +50,10 @@ class ThreadLists:
         """`now` gives seconds since 1970."""
         self._home, self.notes = home, notes
         self._names = FolderNames(now)
-
-        def load() -> ThreadIndex:
-            from app_server.core.rollout.thread_index import ThreadIndex  # noqa: PLC0415 - few lists need it
-
-            return ThreadIndex(home, now)
-
-        self.index = Lazy(load)
+        self.index: Lazy[ThreadIndex] = Lazy(
+            lambda: import_module("app_server.core.rollout.thread_index").ThreadIndex(home, now)
+        )
+        """Few lists need it."""
         self.reads_ahead = False
         """Whether somebody calls `read_ahead` again and again."""
         self.reads_messages = False
@@ -63,13 +61,13 @@ class ThreadLists:
 
     def page(self, request: pages.ListRequest) -> pages.Page[pages.ThreadSummary]:
         """Return a page of threads. Raises InvalidCursor. Files that cannot be read are left out."""
-        if request.follows_names:
-            try:
-                return self.page_by_names(request)
-            except TooManyPassedBy:
-                log.debug("most threads do not match; the index is asked")
         start = pages.parse_list_cursor(request.cursor, by_change=request.by_change)
         noted = self.notes.read()
+        if request.follows_names:
+            try:
+                return page_of(request, self._by_names(request, start), noted)
+            except TooManyPassedBy:
+                log.debug("most threads do not match; the index is asked")
         named = noted.named(request.filter.is_found) if request.filter.search is not None else []
         return self.index.get().retried(
             lambda index: page_of(request, index.candidates(request, start, named), noted)
@@ -100,12 +98,8 @@ class ThreadLists:
             return None
         return (time.monotonic() - begun) * REST_AHEAD
 
-    def page_by_names(self, request: pages.ListRequest) -> pages.Page[pages.ThreadSummary]:
-        """Return a page without the index. Raises TooManyPassedBy, and InvalidCursor."""
-        start = pages.parse_list_cursor(request.cursor, by_change=False)
-        return page_of(request, self._by_names(request, start), self.notes.read())
-
     def _by_names(self, request: pages.ListRequest, start: pages.ListStart | None) -> Candidates:
+        """Yield threads without the index. Raises TooManyPassedBy."""
         passed_by = 0
         for name, path in walk(
             self._home,

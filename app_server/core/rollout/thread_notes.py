@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.git.repository import Revision
@@ -155,11 +156,7 @@ class ThreadNotes:
 
     def set_revision(self, id: str, revision: Revision) -> None:
         """Note another state of the repository. Raises `OSError`."""
-        git: dict[str, Json] = {
-            "sha": revision.commit_hash,
-            "branch": revision.branch,
-            "origin_url": revision.repository_url,
-        }
+        git = dict(zip(("sha", "branch", "origin_url"), astuple(revision), strict=True))
         self._metadata.append(id, {"git_info": git, "updated_at": self._stamp()})
 
     def forget(self, id: str) -> None:

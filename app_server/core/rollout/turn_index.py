@@ -20,11 +20,11 @@ from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import TurnCut, TurnNotFound
-from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record
+from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record, text_of
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
-from protocol.structs import Json, replace
+from protocol.structs import replace
 
 KEPT = 8
 """Indexes of so many files are kept: a client pages through a few threads at a time."""
@@ -70,7 +70,7 @@ class TurnIndex(Struct):
     taken_back: TakenBack = msgspec.field(default_factory=TakenBack)
     places: list[TurnPlace] = msgspec.field(default_factory=list)
     _reader: TurnReader = msgspec.field(default_factory=lambda: TurnReader(""))
-    _ids: ItemIds = msgspec.field(default_factory=ItemIds)
+    ids: ItemIds = msgspec.field(default_factory=ItemIds)
     _known: dict[str, int] = msgspec.field(default_factory=dict)
     _gone: TurnReader | None = None
     """Of the lines that were taken back, while such lines are read."""
@@ -90,7 +90,7 @@ class TurnIndex(Struct):
             self._gone = self._gone or TurnReader(self.conversation_id)
             for event in () if record is None else self._gone.take(raw.number, record):
                 if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
-                    self._ids.end(event.event.item.id)
+                    self.ids.end(event.event.item.id)
         elif record is not None:
             self._gone = None
             before = self._reader.copy()
@@ -107,7 +107,7 @@ class TurnIndex(Struct):
             self,
             places=[*self.places],
             _reader=self._reader.copy(),
-            _ids=self._ids.copy(),
+            ids=self.ids.copy(),
             _known=dict(self._known),
             _gone=None,
             _borrowed=set(range(len(self.places))),
@@ -119,11 +119,6 @@ class TurnIndex(Struct):
         for event in other._reader.finish():
             other._take_event(event, end, before, to_the_end=True)
         return tuple(other.places)
-
-    @property
-    def ids(self) -> ItemIds:
-        """Return the ids of all items so far."""
-        return self._ids.copy()
 
     def _take_event(
         self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
@@ -139,7 +134,7 @@ class TurnIndex(Struct):
                 return
         place.end, place.to_the_end = raw.end, place.to_the_end or to_the_end
         if isinstance(event.event, ItemCompleted):
-            place.items.append(self._ids.end(event.event.item.id))
+            place.items.append(self.ids.end(event.event.item.id))
         elif isinstance(event.event, TurnStarted):
             place.implicit = not self._reader.explicit
 
@@ -191,7 +186,7 @@ class TurnIndexes:
                 else:
                     rest = raw
             self._keep(fd, key, index)
-            return TurnPlaces(index.closed(rest), index.taken_back, index.ids)
+            return TurnPlaces(index.closed(rest), index.taken_back, index.ids.copy())
 
     def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
         index, sample = self._kept.pop(key, (None, b""))
@@ -255,11 +250,6 @@ def _users_text(line: bytes) -> str | None:
     record = read_record(line)
     match None if record is None or record.kind != "response_item" else record.value():
         case {"type": "message", "role": "user", "content": list(parts)}:
-            return "".join(_text(part) for part in parts)
+            return "".join(text_of(part, "text") or "" for part in parts if isinstance(part, dict))
         case _:
             return None
-
-
-def _text(part: Json) -> str:
-    text = part.get("text") if isinstance(part, dict) else None
-    return text if isinstance(text, str) else ""

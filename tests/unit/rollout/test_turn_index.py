@@ -139,7 +139,6 @@ def test_items_have_ids_that_are_unique_in_the_conversation() -> None:
     index = indexed(begin("a"), image("i", "a"), image("i", "a"), begin("b"), image("i", "b"))
     assert [place.items for place in index.places] == [["i", "i-2"], ["i-3"]]
     assert index.ids.begin("i") == "i-4"
-    assert index.ids.begin("i") == "i-4", "it hands out copies"
 
 
 def test_a_turn_that_is_named_late_has_both_names() -> None:
