@@ -6,7 +6,7 @@ Validators are built on first use, so importing a module of models stays cheap.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -43,6 +43,9 @@ class EngineModel(Model):
 
 class WireModel(Model):
     """A shape of the client API: camelCase on the wire; snake_case is understood when read."""
+
+    ordered_by: ClassVar[str | None] = None
+    """Of parameters: the field, as it is spelled on the wire, by whose value requests are served in order."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 

@@ -1,7 +1,8 @@
 """What a row of a table of methods is. Each API has one table, `methods.py` in its folder, of all rows there.
 
-A row says what goes in and what comes out, and what orders requests: those whose field `ordered_by` names the same
-conversation are served one after another, the others on their own. Schemas, documentation and routers derive from rows.
+A row says what goes in and what comes out. Parameters say what orders their requests: those with the same value in the
+field that `ordered_by` names are served one after another, the others on their own. Schemas, documentation and routers
+derive from rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,11 +49,13 @@ class ClientRequest(Struct, Generic[P, R], frozen=True):
     params: type[P]
     result: type[R]
     doc: str
-    ordered_by: str | None = None
-    """The parameter, as it is spelled on the wire, that names the conversation in whose order the request is served."""
     extension: bool = False
     experimental: bool = False
     """Served only for clients that opted in with `capabilities.experimentalApi`."""
+
+    @property
+    def ordered_by(self) -> str | None:
+        return self.params.ordered_by
 
     def parse(self, raw: Json) -> P:
         """Return the parameters as a model; absent and null ones count as `{}`. Raises pydantic's `ValidationError`."""

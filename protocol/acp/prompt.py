@@ -118,13 +118,6 @@ class SteeringOutcome(StrEnum):
     """Nothing runs: a prompt is needed."""
 
 
-class SteeringRequest(WireModel):
-    """An extension that hosts know: say something to the turn that runs."""
-
-    session_id: str
-    prompt: Blocks
-
-
 class SteeringResponse(WireStruct):
     outcome: SteeringOutcome
 
@@ -137,9 +130,9 @@ PROMPT: Final = ClientRequest(
 )
 STEERING: Final = ClientRequest(
     "_session/steering",
-    SteeringRequest,
+    PromptRequest,
     SteeringResponse,
-    "Says something to the turn that runs; answered at once. An extension.",
+    "Says something to the turn that runs; answered at once. An extension that hosts know.",
     extension=True,
 )
 

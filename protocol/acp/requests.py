@@ -54,20 +54,18 @@ AUTHENTICATE: Final = ClientRequest(
 LOGOUT: Final = ClientRequest("logout", LogoutRequest, NoResult, "Deletes the stored login.")
 
 
-class LoadSessionRequest(NewSessionRequest):
+class OfSession(WireModel):
+    """Requests about the same session are served one after another, but for prompts: a later one joins the first."""
+
+    ordered_by = "sessionId"
     session_id: str
 
 
-class LoadSessionResponse(WireStruct):
-    modes: SessionModeState
-    config_options: tuple[SessionConfigOption, ...]
+class StoredSessionRequest(NewSessionRequest, OfSession):
+    pass
 
 
-class ResumeSessionRequest(NewSessionRequest):
-    session_id: str
-
-
-class ResumeSessionResponse(WireStruct):
+class OpenedSession(WireStruct):
     modes: SessionModeState
     config_options: tuple[SessionConfigOption, ...]
 
@@ -89,21 +87,11 @@ class ListSessionsResponse(WireStruct, omit_defaults=True):
     next_cursor: str | None = None
 
 
-class CloseSessionRequest(WireModel):
-    session_id: str
-
-
-class DeleteSessionRequest(WireModel):
-    session_id: str
-
-
-class SetSessionModeRequest(WireModel):
-    session_id: str
+class SetSessionModeRequest(OfSession):
     mode_id: str
 
 
-class SetSessionConfigOptionRequest(WireModel):
-    session_id: str
+class SetSessionConfigOptionRequest(OfSession):
     config_id: str
     value: StrictStr | StrictBool
 
@@ -112,22 +100,14 @@ class SetSessionConfigOptionResponse(WireStruct):
     config_options: tuple[SessionConfigOption, ...]
 
 
-_SESSION: Final = "sessionId"
-"""Requests about the same session are served one after another, but for prompts: a later one joins the first."""
-
 LOAD_SESSION: Final = ClientRequest(
     "session/load",
-    LoadSessionRequest,
-    LoadSessionResponse,
+    StoredSessionRequest,
+    OpenedSession,
     "Opens a stored session and sends it again, as updates before the answer.",
-    ordered_by=_SESSION,
 )
 RESUME_SESSION: Final = ClientRequest(
-    "session/resume",
-    ResumeSessionRequest,
-    ResumeSessionResponse,
-    "Opens a stored session without sending it again.",
-    ordered_by=_SESSION,
+    "session/resume", StoredSessionRequest, OpenedSession, "Opens a stored session without sending it again."
 )
 LIST_SESSIONS: Final = ClientRequest(
     "session/list",
@@ -136,30 +116,17 @@ LIST_SESSIONS: Final = ClientRequest(
     "Stored sessions, the one that changed last first, by pages.",
 )
 CLOSE_SESSION: Final = ClientRequest(
-    "session/close",
-    CloseSessionRequest,
-    NoResult,
-    "Ends a session, with the turn that runs; it stays stored.",
-    ordered_by=_SESSION,
+    "session/close", OfSession, NoResult, "Ends a session, with the turn that runs; it stays stored."
 )
 DELETE_SESSION: Final = ClientRequest(
-    "session/delete",
-    DeleteSessionRequest,
-    NoResult,
-    "Takes a session out of the list. Succeeds where there is none.",
-    ordered_by=_SESSION,
+    "session/delete", OfSession, NoResult, "Takes a session out of the list. Succeeds where there is none."
 )
 SET_MODE: Final = ClientRequest(
-    "session/set_mode",
-    SetSessionModeRequest,
-    NoResult,
-    "Sets the mode; older clients know this way only.",
-    ordered_by=_SESSION,
+    "session/set_mode", SetSessionModeRequest, NoResult, "Sets the mode; older clients know this way only."
 )
 SET_CONFIG_OPTION: Final = ClientRequest(
     "session/set_config_option",
     SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse,
     "Sets an option; the answer has all of them.",
-    ordered_by=_SESSION,
 )

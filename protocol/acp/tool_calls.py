@@ -147,8 +147,5 @@ READ_TEXT_FILE: Final = ServerRequest(
     "The text of a file as the editor has it, with what is not saved.",
 )
 WRITE_TEXT_FILE: Final = ServerRequest(
-    "fs/write_text_file",
-    WriteTextFileRequest,
-    NoResult,
-    "Puts a text into the editor, and saves it.",
+    "fs/write_text_file", WriteTextFileRequest, NoResult, "Puts a text into the editor, and saves it."
 )

@@ -12,7 +12,7 @@ from msgspec import NODEFAULT, structs
 
 from protocol.base import Model
 from protocol.events.msg import EVENTS, EventMsg
-from protocol.export.schemas import Schema, published_name, references
+from protocol.export.schemas import Schema, params_name, published_name, references, result_name
 from protocol.export.typescript import type_of
 from protocol.structs import Json, Struct, Written
 from protocol.v1.conversation import event_method
@@ -67,8 +67,8 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
         yield f"### `{row.method}`\n\n{row.doc}{' An extension.' if row.extension else ''}"
         yield "Handled in the conversation's order.\n" if row.ordered_by else ""
         yield _exchange(method, example, "→", "←")
-        yield _fields(definitions, row.params, "Parameters")
-        yield _fields(definitions, row.result, "Result")
+        yield _fields(definitions, params_name(row), row.params, "Parameters")
+        yield _fields(definitions, result_name(row), row.result, "Result")
     yield "## Notifications of the client\n"
     for notification in TABLE.client_notifications.values():
         yield f"### `{notification.method}`\n\n{notification.doc}\n"
@@ -78,14 +78,14 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
         asked = TABLE.server_requests[method]
         yield f"### `{asked.method}`\n\n{asked.doc}{' An extension.' if asked.extension else ''}\n"
         yield _exchange(method, example, "←", "→")
-        yield _fields(definitions, asked.params, "Parameters")
-        yield _fields(definitions, asked.result, "Result")
+        yield _fields(definitions, params_name(asked), asked.params, "Parameters")
+        yield _fields(definitions, result_name(asked), asked.result, "Result")
     yield "## Notifications of the server\n"
     for method, example in EXAMPLES["notifications"].items():
         sent = TABLE.server_notifications[method]
         yield f"### `{sent.method}`\n\n{sent.doc}\n"
         yield _block("← " + _line({"method": method, "params": example}))
-        yield _fields(definitions, sent.params, "Parameters")
+        yield _fields(definitions, params_name(sent), sent.params, "Parameters")
     yield "## Events\n"
     yield from _events(definitions)
     yield "## Operations\n\nWhat `submit` takes as `op`.\n"
@@ -118,20 +118,20 @@ def _types(definitions: Mapping[str, Schema]) -> Iterator[str]:
 
 def _tagged(definitions: Mapping[str, Schema], model: type[Written]) -> Iterator[str]:
     yield f"#### `{get_args(model.__annotations__['type'])[0]}`\n\n{_paragraphs(model.__doc__)}\n"
-    yield _fields(definitions, model, "Fields")
+    yield _fields(definitions, published_name(model), model, "Fields")
 
 
-def _fields(definitions: Mapping[str, Schema], model: type[Written], title: str) -> str:
+def _fields(definitions: Mapping[str, Schema], name: str, model: type[Written], title: str) -> str:
     """Return the fields of a definition as a list; nothing for one without fields."""
-    definition = definitions.get(published_name(model), {})
+    definition = definitions.get(name, {})
     omitted = _omitted(model)
     required = definition.get("required", [])
     lines = []
-    for name, schema in _properties(definition).items():
-        remark = ", left out when there is none" if name in omitted else ""
-        if title == "Parameters" and name not in required:
+    for field, schema in _properties(definition).items():
+        remark = ", left out when there is none" if field in omitted else ""
+        if title == "Parameters" and field not in required:
             remark = ", optional"
-        lines.append(f"- `{name}`: `{type_of(schema)}`{remark}")
+        lines.append(f"- `{field}`: `{type_of(schema)}`{remark}")
     return f"{title}:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 

@@ -61,8 +61,10 @@ _PUBLISHED_AS: Final = {
 
 _NOT_PUBLISHED: Final = frozenset({"NoParams"})
 
-_OF_MANY: Final = frozenset({"InThread", "NoResult", "ShownThread"})
-"""Shapes that many methods have; each method publishes them under a name of its own."""
+_NAMED_FOR_ONE: Final = ("Params", "Response", "Notification")
+"""How the names of shapes end that belong to one method. A shape of another name, which many methods have, is published
+under a name of each method.
+"""
 
 _METHODS_NAMED: Final = {
     "account/logout": "LogoutAccount",
@@ -149,11 +151,11 @@ def generated(shapes: Mapping[str, Json]) -> dict[str, Schema]:
     _, made = generator.generate_definitions(
         [(name, "validation", adapter.core_schema) for name, adapter in adapters.items()]
     )
-    found = {_published(str(name)): schema for name, schema in made.items()}
-    for name, kind in shapes.items():
-        if getattr(kind, "__name__", None) in _OF_MANY:
-            found[name] = {key: each for key, each in made[kind.__name__].items() if key != "description"}
-    return {name: found[name] for name in found.keys() - _NOT_PUBLISHED - _OF_MANY}
+    of_many = {name: kind.__name__ for name, kind in shapes.items() if name not in made}
+    found = {_published(name): made[name] for name in made.keys() - _NOT_PUBLISHED - set(of_many.values())}
+    for name, shape in of_many.items():
+        found[name] = {key: each for key, each in made[shape].items() if key != "description"}
+    return found
 
 
 def _unserved() -> tuple[dict[str, Schema], dict[str, Schema]]:
@@ -228,7 +230,7 @@ def result_name(row: AnyClientRequest | AnyServerRequest) -> str:
 
 def _name_at(method: str, shape: type[Written], role: str) -> str:
     """Return the published name of a method's parameters or result."""
-    if shape.__name__ not in _OF_MANY:
+    if shape.__name__.endswith(_NAMED_FOR_ONE):
         return published_name(shape)
     words = re.split("[/_]", method)
     return _METHODS_NAMED.get(method, "".join(word[0].upper() + word[1:] for word in words)) + role

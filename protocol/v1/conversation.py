@@ -15,6 +15,13 @@ from protocol.structs import EngineStruct, Json, WireStruct
 from protocol.table import ClientRequest, NoResult, ServerNotification
 
 
+class InConversation(WireModel):
+    """Parameters of a method that waits for those before it about the same conversation."""
+
+    ordered_by = "conversationId"
+    conversation_id: KnownId
+
+
 class NewConversationParams(WireModel):
     """Settings of a conversation; what is null comes from the user's configuration.
 
@@ -117,15 +124,13 @@ class GetConversationSummaryResponse(WireStruct):
     summary: ConversationSummary
 
 
-class ArchiveConversationParams(WireModel):
-    conversation_id: KnownId
+class ArchiveConversationParams(InConversation):
     rollout_path: PathText
 
 
-class AddConversationListenerParams(WireModel):
+class AddConversationListenerParams(InConversation):
     """Asks for the events of a conversation; with raw events also for each entry of the history."""
 
-    conversation_id: KnownId
     experimental_raw_events: Flag = False
 
 
@@ -178,20 +183,15 @@ ARCHIVE_CONVERSATION: Final = ClientRequest(
     ArchiveConversationParams,
     NoResult,
     "Ends a conversation if it is open and moves its file to the archive.",
-    "conversationId",
 )
 ADD_CONVERSATION_LISTENER: Final = ClientRequest(
     "addConversationListener",
     AddConversationListenerParams,
     AddConversationSubscriptionResponse,
     "Subscribes to the events of a conversation.",
-    "conversationId",
 )
 REMOVE_CONVERSATION_LISTENER: Final = ClientRequest(
-    "removeConversationListener",
-    RemoveConversationListenerParams,
-    NoResult,
-    "Ends a subscription.",
+    "removeConversationListener", RemoveConversationListenerParams, NoResult, "Ends a subscription."
 )
 SESSION_CONFIGURED: Final = ServerNotification(
     "sessionConfigured",

@@ -5,14 +5,15 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import Field, StrictInt
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, WireModel
+from protocol.base import EngineModel
 from protocol.events.review import ReviewRequest
-from protocol.fields import EffortText, KnownId, SandboxPolicy
+from protocol.fields import EffortText, SandboxPolicy
 from protocol.ids import PathText
 from protocol.items import UserInput
 from protocol.policy import AskForApproval, ElicitationAction, ReasoningSummary, ReviewDecision
 from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest
+from protocol.v1.conversation import InConversation
 
 
 class InterruptOp(EngineModel):
@@ -176,10 +177,9 @@ class Submission(EngineModel):
     op: Op
 
 
-class SubmitParams(WireModel):
+class SubmitParams(InConversation):
     """An operation as the engine understands it, for everything that has no method of its own."""
 
-    conversation_id: KnownId
     op: Op
 
 
@@ -194,6 +194,5 @@ SUBMIT: Final = ClientRequest(
     SubmitParams,
     SubmitResponse,
     "Submits any operation: compact, undo, review, run a shell command, list tools and so on.",
-    "conversationId",
     extension=True,
 )

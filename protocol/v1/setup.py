@@ -264,10 +264,7 @@ GIT_DIFF_TO_REMOTE: Final = ClientRequest(
     "The difference between a working tree and the nearest commit that its remote has.",
 )
 LOGIN_API_KEY: Final = ClientRequest(
-    "loginApiKey",
-    LoginApiKeyParams,
-    NoResult,
-    "Stores an API key. `authStatusChange` follows.",
+    "loginApiKey", LoginApiKeyParams, NoResult, "Stores an API key. `authStatusChange` follows."
 )
 LOGIN_CHAT_GPT: Final = ClientRequest(
     "loginChatGpt",
@@ -276,10 +273,7 @@ LOGIN_CHAT_GPT: Final = ClientRequest(
     "Starts a login through the browser. `loginChatGptComplete` follows when it ended.",
 )
 CANCEL_LOGIN_CHAT_GPT: Final = ClientRequest(
-    "cancelLoginChatGpt",
-    CancelLoginChatGptParams,
-    NoResult,
-    "Gives up a login through the browser.",
+    "cancelLoginChatGpt", CancelLoginChatGptParams, NoResult, "Gives up a login through the browser."
 )
 LOGOUT_CHAT_GPT: Final = ClientRequest(
     "logoutChatGpt",

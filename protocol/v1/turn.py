@@ -11,7 +11,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import EngineModel, WireModel
 from protocol.events.commands import FileChange, ParsedCommand, SandboxCommandAssessment
 from protocol.events.turn import TurnAbortReason
-from protocol.fields import CleanText, KnownId, SandboxPolicy
+from protocol.fields import CleanText, SandboxPolicy
 from protocol.ids import ConversationId, PathText
 from protocol.policy import (
     AskForApproval,
@@ -22,6 +22,7 @@ from protocol.policy import (
 )
 from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest, NoResult, ServerRequest
+from protocol.v1.conversation import InConversation
 
 
 class TextData(EngineModel):
@@ -60,28 +61,21 @@ InputItem = TypeAliasType(
 )
 
 
-class SendUserMessageParams(WireModel):
+class SendUserMessageParams(InConversation):
     """Says something under the present settings; while a turn runs it joins that turn."""
 
-    conversation_id: KnownId
     items: tuple[InputItem, ...]
 
 
-class SendUserTurnParams(WireModel):
+class SendUserTurnParams(SendUserMessageParams):
     """Says something and sets the conversation's settings for this turn and those after it."""
 
-    conversation_id: KnownId
-    items: tuple[InputItem, ...]
     cwd: PathText
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
     model: str
     effort: ReasoningEffort | None = None
     summary: ReasoningSummary
-
-
-class InterruptConversationParams(WireModel):
-    conversation_id: KnownId
 
 
 class InterruptConversationResponse(WireStruct):
@@ -164,21 +158,18 @@ SEND_USER_MESSAGE: Final = ClientRequest(
     SendUserMessageParams,
     NoResult,
     "Says something under the conversation's present settings. The turn's events come after the answer.",
-    "conversationId",
 )
 SEND_USER_TURN: Final = ClientRequest(
     "sendUserTurn",
     SendUserTurnParams,
     NoResult,
     "Says something and sets cwd, policies and model. The turn's events come after the answer.",
-    "conversationId",
 )
 INTERRUPT_CONVERSATION: Final = ClientRequest(
     "interruptConversation",
-    InterruptConversationParams,
+    InConversation,
     InterruptConversationResponse,
     "Stops the running turn. The answer comes when the turn has ended, near its `turn_aborted`.",
-    "conversationId",
 )
 EXEC_COMMAND_APPROVAL: Final = ServerRequest(
     "execCommandApproval",

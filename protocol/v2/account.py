@@ -188,10 +188,7 @@ ACCOUNT_LOGIN_CANCEL: Final = ClientRequest(
     "Gives up a login that was begun.",
 )
 ACCOUNT_LOGOUT: Final = ClientRequest(
-    "account/logout",
-    NoParams,
-    NoResult,
-    "Forgets the stored login. `account/updated` follows.",
+    "account/logout", NoParams, NoResult, "Forgets the stored login. `account/updated` follows."
 )
 ACCOUNT_RATE_LIMITS_READ: Final = ClientRequest(
     "account/rateLimits/read",

@@ -54,19 +54,17 @@ class CommandExecResponse(WireStruct):
     stderr: str
 
 
-class CommandExecWriteParams(WireModel):
+class OfCommand(WireModel):
     process_id: str
+
+
+class CommandExecWriteParams(OfCommand):
     delta_base64: str | None = None
     close_stdin: Flag = False
 
 
-class CommandExecResizeParams(WireModel):
-    process_id: str
+class CommandExecResizeParams(OfCommand):
     size: CommandExecTerminalSize
-
-
-class CommandExecTerminateParams(WireModel):
-    process_id: str
 
 
 CommandExecOutputStream = TypeAliasType("CommandExecOutputStream", Literal["stdout", "stderr"])
@@ -88,22 +86,13 @@ COMMAND_EXEC: Final = ClientRequest(
     "Runs a command in the sandbox, without asking. The answer comes when it has ended.",
 )
 COMMAND_EXEC_WRITE: Final = ClientRequest(
-    "command/exec/write",
-    CommandExecWriteParams,
-    NoResult,
-    "Writes to the input of a command, or closes it.",
+    "command/exec/write", CommandExecWriteParams, NoResult, "Writes to the input of a command, or closes it."
 )
 COMMAND_EXEC_RESIZE: Final = ClientRequest(
-    "command/exec/resize",
-    CommandExecResizeParams,
-    NoResult,
-    "Sets the size of a command's terminal.",
+    "command/exec/resize", CommandExecResizeParams, NoResult, "Sets the size of a command's terminal."
 )
 COMMAND_EXEC_TERMINATE: Final = ClientRequest(
-    "command/exec/terminate",
-    CommandExecTerminateParams,
-    NoResult,
-    "Ends a command and all that it started.",
+    "command/exec/terminate", OfCommand, NoResult, "Ends a command and all that it started."
 )
 COMMAND_EXEC_OUTPUT_DELTA: Final = ServerNotification(
     "command/exec/outputDelta",

@@ -12,10 +12,8 @@ from pydantic import BaseModel, Field, RootModel, StrictInt
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel, is_none
+from protocol.fields import Count
 from protocol.structs import Json
-
-IN_THREAD: Final = "threadId"
-"""Requests about the same thread are served one after another."""
 
 AbsolutePathBuf = TypeAliasType("AbsolutePathBuf", str)
 """An absolute path that the server sends."""
@@ -74,10 +72,23 @@ def experimental_fields_in_use(params: BaseModel) -> tuple[str, ...]:
     )
 
 
-class InThread(WireModel):
+class AboutThread(WireModel):
     """Parameters of a method that is about one thread."""
 
     thread_id: str
+
+
+class InThread(AboutThread):
+    """Parameters of a method that waits for those before it about the same thread."""
+
+    ordered_by = "threadId"
+
+
+class ByPages(WireModel):
+    """Parameters of a method that lists something by pages."""
+
+    cursor: str | None = None
+    limit: Count | None = None
 
 
 U = TypeVar("U")

@@ -14,26 +14,37 @@ from protocol.table import ClientRequest, NoResult, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf
 
 
-class FsReadFileParams(WireModel):
+class AtPath(WireModel):
+    """What is done to the same path is done in order."""
+
+    ordered_by = "path"
     path: AbsolutePath
+
+
+class OfWatch(WireModel):
+    """A watch begins before it ends."""
+
+    ordered_by = "watchId"
+    watch_id: str
+
+
+class OfSearch(WireModel):
+    """Requests about the same search are served one after another."""
+
+    ordered_by = "sessionId"
+    session_id: str
 
 
 class FsReadFileResponse(WireStruct):
     data_base64: str
 
 
-class FsWriteFileParams(WireModel):
-    path: AbsolutePath
+class FsWriteFileParams(AtPath):
     data_base64: str
 
 
-class FsCreateDirectoryParams(WireModel):
-    path: AbsolutePath
+class FsCreateDirectoryParams(AtPath):
     recursive: Flag | None = None
-
-
-class FsGetMetadataParams(WireModel):
-    path: AbsolutePath
 
 
 class FsGetMetadataResponse(WireStruct):
@@ -46,10 +57,6 @@ class FsGetMetadataResponse(WireStruct):
     modified_at_ms: int
 
 
-class FsReadDirectoryParams(WireModel):
-    path: AbsolutePath
-
-
 class FsReadDirectoryEntry(WireStruct):
     file_name: str
     is_directory: bool
@@ -60,29 +67,24 @@ class FsReadDirectoryResponse(WireStruct):
     entries: tuple[FsReadDirectoryEntry, ...]
 
 
-class FsRemoveParams(WireModel):
-    path: AbsolutePath
+class FsRemoveParams(AtPath):
     recursive: Flag | None = None
     force: Flag | None = None
 
 
 class FsCopyParams(WireModel):
+    ordered_by = "destinationPath"
     source_path: AbsolutePath
     destination_path: AbsolutePath
     recursive: Flag = False
 
 
-class FsWatchParams(WireModel):
-    watch_id: str
+class FsWatchParams(OfWatch):
     path: AbsolutePath
 
 
 class FsWatchResponse(WireStruct):
     path: AbsolutePathBuf
-
-
-class FsUnwatchParams(WireModel):
-    watch_id: str
 
 
 class FsChangedNotification(WireStruct):
@@ -118,18 +120,12 @@ class FuzzyFileSearchResponse(WireStruct):
     files: tuple[FuzzyFileSearchResult, ...]
 
 
-class FuzzyFileSearchSessionStartParams(WireModel):
-    session_id: str
+class FuzzyFileSearchSessionStartParams(OfSearch):
     roots: tuple[PathText, ...]
 
 
-class FuzzyFileSearchSessionUpdateParams(WireModel):
-    session_id: str
+class FuzzyFileSearchSessionUpdateParams(OfSearch):
     query: str
-
-
-class FuzzyFileSearchSessionStopParams(WireModel):
-    session_id: str
 
 
 class FuzzyFileSearchSessionUpdatedNotification(WireStruct):
@@ -142,81 +138,33 @@ class FuzzyFileSearchSessionCompletedNotification(WireStruct):
     session_id: str
 
 
-_SESSION: Final = "sessionId"
-"""Requests about the same search are served one after another."""
-
-
-_PATH: Final = "path"
-"""What is done to the same path is done in order."""
-
-
-_WATCH: Final = "watchId"
-"""A watch begins before it ends."""
-
-
-FS_READ_FILE: Final = ClientRequest(
-    "fs/readFile",
-    FsReadFileParams,
-    FsReadFileResponse,
-    "The bytes of a file.",
-    ordered_by=_PATH,
-)
-FS_WRITE_FILE: Final = ClientRequest(
-    "fs/writeFile",
-    FsWriteFileParams,
-    NoResult,
-    "Writes a file, whole.",
-    ordered_by=_PATH,
-)
+FS_READ_FILE: Final = ClientRequest("fs/readFile", AtPath, FsReadFileResponse, "The bytes of a file.")
+FS_WRITE_FILE: Final = ClientRequest("fs/writeFile", FsWriteFileParams, NoResult, "Writes a file, whole.")
 FS_CREATE_DIRECTORY: Final = ClientRequest(
     "fs/createDirectory",
     FsCreateDirectoryParams,
     NoResult,
     "Makes a directory, by default with those above it.",
-    ordered_by=_PATH,
 )
 FS_GET_METADATA: Final = ClientRequest(
-    "fs/getMetadata",
-    FsGetMetadataParams,
-    FsGetMetadataResponse,
-    "What a path leads to, and its times.",
-    ordered_by=_PATH,
+    "fs/getMetadata", AtPath, FsGetMetadataResponse, "What a path leads to, and its times."
 )
 FS_READ_DIRECTORY: Final = ClientRequest(
-    "fs/readDirectory",
-    FsReadDirectoryParams,
-    FsReadDirectoryResponse,
-    "The names in a directory.",
-    ordered_by=_PATH,
+    "fs/readDirectory", AtPath, FsReadDirectoryResponse, "The names in a directory."
 )
 FS_REMOVE: Final = ClientRequest(
     "fs/remove",
     FsRemoveParams,
     NoResult,
     "Removes a file or, by default, a directory with all that is in it.",
-    ordered_by=_PATH,
 )
 FS_COPY: Final = ClientRequest(
-    "fs/copy",
-    FsCopyParams,
-    NoResult,
-    "Copies a file or, if asked to, a directory.",
-    ordered_by="destinationPath",
+    "fs/copy", FsCopyParams, NoResult, "Copies a file or, if asked to, a directory."
 )
 FS_WATCH: Final = ClientRequest(
-    "fs/watch",
-    FsWatchParams,
-    FsWatchResponse,
-    "Reports changes at a path by `fs/changed`.",
-    ordered_by=_WATCH,
+    "fs/watch", FsWatchParams, FsWatchResponse, "Reports changes at a path by `fs/changed`."
 )
-FS_UNWATCH: Final = ClientRequest(
-    "fs/unwatch",
-    FsUnwatchParams,
-    NoResult,
-    "Ends a watch.",
-    ordered_by=_WATCH,
-)
+FS_UNWATCH: Final = ClientRequest("fs/unwatch", OfWatch, NoResult, "Ends a watch.")
 FUZZY_FILE_SEARCH: Final = ClientRequest(
     "fuzzyFileSearch",
     FuzzyFileSearchParams,
@@ -228,7 +176,6 @@ FUZZY_FILE_SEARCH_SESSION_START: Final = ClientRequest(
     FuzzyFileSearchSessionStartParams,
     NoResult,
     "Begins a search whose query will change.",
-    ordered_by=_SESSION,
     experimental=True,
 )
 FUZZY_FILE_SEARCH_SESSION_UPDATE: Final = ClientRequest(
@@ -236,16 +183,10 @@ FUZZY_FILE_SEARCH_SESSION_UPDATE: Final = ClientRequest(
     FuzzyFileSearchSessionUpdateParams,
     NoResult,
     "Changes the query. `fuzzyFileSearch/sessionUpdated` follows.",
-    ordered_by=_SESSION,
     experimental=True,
 )
 FUZZY_FILE_SEARCH_SESSION_STOP: Final = ClientRequest(
-    "fuzzyFileSearch/sessionStop",
-    FuzzyFileSearchSessionStopParams,
-    NoResult,
-    "Ends the search.",
-    ordered_by=_SESSION,
-    experimental=True,
+    "fuzzyFileSearch/sessionStop", OfSearch, NoResult, "Ends the search.", experimental=True
 )
 FS_CHANGED: Final = ServerNotification(
     "fs/changed", FsChangedNotification, "Something changed below a watched path."

@@ -8,10 +8,9 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
-from protocol.fields import Count
 from protocol.structs import Json, WireStruct, shown
 from protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
-from protocol.v2.fields import Integer, InThread
+from protocol.v2.fields import AboutThread, ByPages, Integer
 
 
 class McpAuthStatus(StrEnum):
@@ -108,9 +107,7 @@ class McpServerStatus(WireStruct):
     auth_status: McpAuthStatus
 
 
-class ListMcpServerStatusParams(WireModel):
-    cursor: str | None = None
-    limit: Count | None = None
+class ListMcpServerStatusParams(ByPages):
     detail: McpServerStatusDetail | None = None
     thread_id: str | None = None
     server_name: str | None = None
@@ -121,7 +118,7 @@ class ListMcpServerStatusResponse(WireStruct):
     next_cursor: str | None = None
 
 
-class McpServerToolCallParams(InThread):
+class McpServerToolCallParams(AboutThread):
     server: str
     tool: str
     arguments: Json = None

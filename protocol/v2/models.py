@@ -9,7 +9,7 @@ from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Count, Flag
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest
-from protocol.v2.fields import ReasoningEffort
+from protocol.v2.fields import ByPages, ReasoningEffort
 
 InputModality = TypeAliasType("InputModality", Literal["text", "image", "audio"])
 
@@ -135,9 +135,7 @@ class ExperimentalFeature(WireStruct):
     default_enabled: bool
 
 
-class ExperimentalFeatureListParams(WireModel):
-    cursor: str | None = None
-    limit: Count | None = None
+class ExperimentalFeatureListParams(ByPages):
     thread_id: str | None = None
 
 

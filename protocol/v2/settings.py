@@ -13,12 +13,12 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, WireModel
-from protocol.fields import CleanText, Count, Flag
+from protocol.fields import CleanText, Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary, kebab, snake
 from protocol.structs import EngineStruct, Json, WireStruct
 from protocol.table import ClientRequest, NoResult, ServerNotification
-from protocol.v2.fields import IN_THREAD, AbsolutePathBuf, InThread, ReasoningEffort
+from protocol.v2.fields import AbsolutePathBuf, ByPages, InThread, ReasoningEffort
 
 
 class ApprovalMode(StrEnum):
@@ -164,9 +164,7 @@ class PermissionProfileSummary(WireStruct):
     allowed: bool
 
 
-class PermissionProfileListParams(WireModel):
-    cursor: str | None = None
-    limit: Count | None = None
+class PermissionProfileListParams(ByPages):
     cwd: PathText | None = None
 
 
@@ -269,7 +267,6 @@ THREAD_SETTINGS_UPDATE: Final = ClientRequest(
     ThreadSettingsUpdateParams,
     NoResult,
     "Sets what the next turns work with.",
-    ordered_by=IN_THREAD,
     experimental=True,
 )
 THREAD_SETTINGS_UPDATED: Final = ServerNotification(

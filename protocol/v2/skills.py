@@ -9,11 +9,11 @@ from typing import Annotated, Final, Literal
 from typing_extensions import TypeAliasType
 
 from protocol.base import Foreign, WireModel, unserved
-from protocol.fields import Count, Flag
+from protocol.fields import Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.structs import WireStruct, shown
 from protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
-from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString
+from protocol.v2.fields import AbsolutePathBuf, ByPages, LegacyAppPathString
 
 SkillScope = TypeAliasType("SkillScope", Literal["user", "repo", "system", "admin"])
 
@@ -101,9 +101,7 @@ class HooksListResponse(WireStruct):
     data: tuple[HooksListEntry, ...]
 
 
-class AppsListParams(WireModel):
-    cursor: str | None = None
-    limit: Count | None = None
+class AppsListParams(ByPages):
     thread_id: str | None = None
     force_refetch: Flag = False
 
@@ -161,10 +159,7 @@ SKILLS_LIST: Final = ClientRequest(
     "The skills that there are for each working directory.",
 )
 SKILLS_EXTRA_ROOTS_SET: Final = ClientRequest(
-    "skills/extraRoots/set",
-    SkillsExtraRootsSetParams,
-    NoResult,
-    "Names further folders with skills.",
+    "skills/extraRoots/set", SkillsExtraRootsSetParams, NoResult, "Names further folders with skills."
 )
 SKILLS_CONFIG_WRITE: Final = ClientRequest(
     "skills/config/write",

@@ -12,7 +12,6 @@ from protocol.policy import SandboxMode
 from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest
 from protocol.v2.fields import (
-    IN_THREAD,
     AbsolutePathBuf,
     Experimental,
     InThread,
@@ -226,19 +225,16 @@ THREAD_RESUME: Final = ClientRequest(
     ThreadResumeParams,
     ThreadResumeResponse,
     "Opens a stored thread or joins one that is open, and subscribes to it. Open questions are asked again.",
-    ordered_by=IN_THREAD,
 )
 THREAD_FORK: Final = ClientRequest(
     "thread/fork",
     ThreadForkParams,
     ThreadForkResponse,
     "Copies a thread, whole or up to a turn, and subscribes to the copy. `thread/started` follows.",
-    ordered_by=IN_THREAD,
 )
 THREAD_UNSUBSCRIBE: Final = ClientRequest(
     "thread/unsubscribe",
     InThread,
     ThreadUnsubscribeResponse,
     "Ends the subscription of this connection; the thread goes on.",
-    ordered_by=IN_THREAD,
 )

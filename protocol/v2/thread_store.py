@@ -10,7 +10,7 @@ from protocol.base import WireModel
 from protocol.fields import CleanText, Count, Flag
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest, NoResult
-from protocol.v2.fields import IN_THREAD, InThread, SortDirection, experimental
+from protocol.v2.fields import AboutThread, ByPages, InThread, SortDirection, experimental
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import Thread
 from protocol.v2.turn import Turn, TurnItemsView
@@ -74,9 +74,7 @@ class ThreadListResponse(WireStruct):
 ThreadSearchSortKey = TypeAliasType("ThreadSearchSortKey", Literal["created_at", "updated_at", "recency_at"])
 
 
-class ThreadSearchParams(WireModel):
-    cursor: str | None = None
-    limit: Count | None = None
+class ThreadSearchParams(ByPages):
     sort_key: ThreadSearchSortKey | None = None
     sort_direction: SortDirection | None = None
     source_kinds: tuple[ThreadSourceKind, ...] | None = None
@@ -95,17 +93,12 @@ class ThreadSearchResponse(WireStruct):
     backwards_cursor: str | None = None
 
 
-class ThreadLoadedListParams(WireModel):
-    cursor: str | None = None
-    limit: Count | None = None
-
-
 class ThreadLoadedListResponse(WireStruct):
     data: tuple[str, ...]
     next_cursor: str | None = None
 
 
-class ThreadReadParams(InThread):
+class ThreadReadParams(AboutThread):
     include_turns: Flag = False
 
 
@@ -113,11 +106,9 @@ class ShownThread(WireStruct):
     thread: Thread
 
 
-class ThreadTurnsListParams(InThread):
+class ThreadTurnsListParams(ByPages, AboutThread):
     """A page of turns, the newest first."""
 
-    cursor: str | None = None
-    limit: Count | None = None
     sort_direction: SortDirection | None = None
     items_view: TurnItemsView | None = None
 
@@ -139,7 +130,7 @@ ThreadItemsListAnchor = TypeAliasType("ThreadItemsListAnchor", ItemThreadItemsLi
 ThreadItemsListCursor = TypeAliasType("ThreadItemsListCursor", str | ThreadItemsListAnchor)
 
 
-class ThreadItemsListParams(InThread):
+class ThreadItemsListParams(AboutThread):
     """A page of items, the oldest first, of the whole thread or of one turn."""
 
     turn_id: str | None = None
@@ -190,10 +181,7 @@ class ThreadRevertResponse(WireStruct):
 
 
 THREAD_READ: Final = ClientRequest(
-    "thread/read",
-    ThreadReadParams,
-    ShownThread,
-    "One thread, stored or open, without subscribing to it.",
+    "thread/read", ThreadReadParams, ShownThread, "One thread, stored or open, without subscribing to it."
 )
 THREAD_TURNS_LIST: Final = ClientRequest(
     "thread/turns/list",
@@ -222,49 +210,34 @@ THREAD_SEARCH: Final = ClientRequest(
 )
 THREAD_LOADED_LIST: Final = ClientRequest(
     "thread/loaded/list",
-    ThreadLoadedListParams,
+    ByPages,
     ThreadLoadedListResponse,
     "The ids of the threads that are open in this server.",
 )
 THREAD_ARCHIVE: Final = ClientRequest(
-    "thread/archive",
-    InThread,
-    NoResult,
-    "Ends a thread if it is open and moves its file to the archive.",
-    ordered_by=IN_THREAD,
+    "thread/archive", InThread, NoResult, "Ends a thread if it is open and moves its file to the archive."
 )
 THREAD_UNARCHIVE: Final = ClientRequest(
     "thread/unarchive",
     InThread,
     ShownThread,
     "Brings the file of a thread back from the archive. The thread is not opened.",
-    ordered_by=IN_THREAD,
 )
 THREAD_DELETE: Final = ClientRequest(
-    "thread/delete",
-    InThread,
-    NoResult,
-    "Ends a thread if it is open and deletes its file.",
-    ordered_by=IN_THREAD,
+    "thread/delete", InThread, NoResult, "Ends a thread if it is open and deletes its file."
 )
 THREAD_NAME_SET: Final = ClientRequest(
-    "thread/name/set",
-    ThreadSetNameParams,
-    NoResult,
-    "Gives a thread a name.",
-    ordered_by=IN_THREAD,
+    "thread/name/set", ThreadSetNameParams, NoResult, "Gives a thread a name."
 )
 THREAD_METADATA_UPDATE: Final = ClientRequest(
     "thread/metadata/update",
     ThreadMetadataUpdateParams,
     ShownThread,
     "Changes what is stored about a thread beside its turns.",
-    ordered_by=IN_THREAD,
 )
 THREAD_REVERT: Final = ClientRequest(
     "thread/revert",
     ThreadRevertParams,
     ThreadRevertResponse,
     "Forgets a turn and all after it. Files stay as they are.",
-    ordered_by=IN_THREAD,
 )

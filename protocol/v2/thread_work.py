@@ -4,10 +4,10 @@ from typing import Final, Literal
 
 from typing_extensions import TypeAliasType
 
-from protocol.fields import CleanText, Count
+from protocol.fields import CleanText
 from protocol.structs import Json, WireStruct
 from protocol.table import ClientRequest, NoResult
-from protocol.v2.fields import IN_THREAD, Integer, InThread, LegacyAppPathString
+from protocol.v2.fields import ByPages, Integer, InThread, LegacyAppPathString
 from protocol.v2.thread import ThreadGoal, ThreadGoalStatus
 
 
@@ -36,9 +36,8 @@ class ThreadBackgroundTerminal(WireStruct):
     rss_kb: int | None = None
 
 
-class ThreadBackgroundTerminalsListParams(InThread):
-    cursor: str | None = None
-    limit: Count | None = None
+class ThreadBackgroundTerminalsListParams(ByPages, InThread):
+    pass
 
 
 class ThreadBackgroundTerminalsListResponse(WireStruct):
@@ -83,32 +82,25 @@ class ThreadGoalClearResponse(WireStruct):
 
 
 THREAD_COMPACT_START: Final = ClientRequest(
-    "thread/compact/start",
-    InThread,
-    NoResult,
-    "Replaces the history by a summary, as a turn of its own.",
-    ordered_by=IN_THREAD,
+    "thread/compact/start", InThread, NoResult, "Replaces the history by a summary, as a turn of its own."
 )
 THREAD_INJECT_ITEMS: Final = ClientRequest(
     "thread/inject_items",
     ThreadInjectItemsParams,
     NoResult,
     "Puts items into the history; the model sees them with the next request.",
-    ordered_by=IN_THREAD,
 )
 THREAD_SHELL_COMMAND: Final = ClientRequest(
     "thread/shellCommand",
     ThreadShellCommandParams,
     NoResult,
     "Runs a command of the user, as a turn of its own or within the one that runs.",
-    ordered_by=IN_THREAD,
 )
 THREAD_BACKGROUND_TERMINALS_LIST: Final = ClientRequest(
     "thread/backgroundTerminals/list",
     ThreadBackgroundTerminalsListParams,
     ThreadBackgroundTerminalsListResponse,
     "The commands that go on after their turn.",
-    ordered_by=IN_THREAD,
     experimental=True,
 )
 THREAD_BACKGROUND_TERMINALS_TERMINATE: Final = ClientRequest(
@@ -116,35 +108,20 @@ THREAD_BACKGROUND_TERMINALS_TERMINATE: Final = ClientRequest(
     ThreadBackgroundTerminalsTerminateParams,
     ThreadBackgroundTerminalsTerminateResponse,
     "Ends one of these commands.",
-    ordered_by=IN_THREAD,
     experimental=True,
 )
 THREAD_BACKGROUND_TERMINALS_CLEAN: Final = ClientRequest(
-    "thread/backgroundTerminals/clean",
-    InThread,
-    NoResult,
-    "Ends all of these commands.",
-    ordered_by=IN_THREAD,
-    experimental=True,
+    "thread/backgroundTerminals/clean", InThread, NoResult, "Ends all of these commands.", experimental=True
 )
 THREAD_GOAL_SET: Final = ClientRequest(
     "thread/goal/set",
     ThreadGoalSetParams,
     ThreadGoalSetResponse,
     "Sets what the thread works for by itself, or parts of it.",
-    ordered_by=IN_THREAD,
 )
 THREAD_GOAL_GET: Final = ClientRequest(
-    "thread/goal/get",
-    InThread,
-    ThreadGoalGetResponse,
-    "The goal of a thread.",
-    ordered_by=IN_THREAD,
+    "thread/goal/get", InThread, ThreadGoalGetResponse, "The goal of a thread."
 )
 THREAD_GOAL_CLEAR: Final = ClientRequest(
-    "thread/goal/clear",
-    ThreadGoalClearParams,
-    ThreadGoalClearResponse,
-    "Takes the goal away.",
-    ordered_by=IN_THREAD,
+    "thread/goal/clear", ThreadGoalClearParams, ThreadGoalClearResponse, "Takes the goal away."
 )

@@ -14,7 +14,7 @@ from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
 from protocol.structs import Json, WireStruct, requires
 from protocol.table import ClientRequest, NoResult, ServerNotification
-from protocol.v2.fields import IN_THREAD, InThread, ReasoningEffort, experimental
+from protocol.v2.fields import InThread, ReasoningEffort, experimental
 from protocol.v2.item_parts import UserInput
 from protocol.v2.items import ThreadItem
 from protocol.v2.server import TurnError
@@ -109,7 +109,7 @@ class TurnSteerResponse(WireStruct):
     turn_id: str
 
 
-class TurnInterruptParams(WireModel):
+class TurnInterruptParams(InThread):
     """Which turn; an empty or absent id means the one that runs. Where no thread is named, its id finds it."""
 
     model_config = ConfigDict(json_schema_extra=requires("threadId", "turnId"))
@@ -203,28 +203,21 @@ TURN_START: Final = ClientRequest(
     TurnStartParams,
     TurnStartResponse,
     "Says something; begins a turn, or joins the one that runs. All notifications of the turn come after the answer.",
-    ordered_by=IN_THREAD,
 )
 TURN_STEER: Final = ClientRequest(
     "turn/steer",
     TurnSteerParams,
     TurnSteerResponse,
     "Says something to the turn that runs. Refused if that is not the expected one.",
-    ordered_by=IN_THREAD,
 )
 TURN_INTERRUPT: Final = ClientRequest(
     "turn/interrupt",
     TurnInterruptParams,
     NoResult,
     "Ends a turn. Answered at once; `turn/completed` follows.",
-    ordered_by=IN_THREAD,
 )
 REVIEW_START: Final = ClientRequest(
-    "review/start",
-    ReviewStartParams,
-    ReviewStartResponse,
-    "Begins a review of changes, as a turn.",
-    ordered_by=IN_THREAD,
+    "review/start", ReviewStartParams, ReviewStartResponse, "Begins a review of changes, as a turn."
 )
 TURN_STARTED: Final = ServerNotification(
     "turn/started",

@@ -25,7 +25,7 @@ from protocol.table import (
 from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from protocol.v2.approval import FileChangeApprovalDecision, parse_decision
 from protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
-from protocol.v2.files import FsReadFileParams
+from protocol.v2.files import AtPath
 from protocol.v2.items import ThreadItem
 from protocol.v2.methods import TABLE
 from protocol.v2.question import McpServerElicitationRequestParams
@@ -131,7 +131,7 @@ def test_a_missing_field_is_named() -> None:
 
 def test_a_relative_path_is_refused_in_the_words_that_clients_know() -> None:
     with pytest.raises(ValidationError) as wrong:
-        FsReadFileParams.model_validate({"path": "a.txt"})
+        AtPath.model_validate({"path": "a.txt"})
     message, field = describe_validation_error(wrong.value)
     assert "AbsolutePathBuf deserialized without a base path" in message
     assert field == "path"

@@ -34,9 +34,17 @@ class Params(WireModel):
     thread_id: str | None = None
 
 
+class ParamsOfThread(Params):
+    ordered_by = "threadId"
+
+
+class ParamsOfConversation(Params):
+    ordered_by = "conversationId"
+
+
 PLAIN = ClientRequest("plain", Params, NoResult, "")
-BY_THREAD = ClientRequest("byThread", Params, NoResult, "", "threadId")
-BY_CONVERSATION = ClientRequest("byConversation", Params, NoResult, "", "conversationId")
+BY_THREAD = ClientRequest("byThread", ParamsOfThread, NoResult, "")
+BY_CONVERSATION = ClientRequest("byConversation", ParamsOfConversation, NoResult, "")
 NEW = ClientRequest("new", Params, NoResult, "", experimental=True)
 
 
@@ -121,8 +129,8 @@ def test_requests_wait_for_those_whose_ordering_parameter_is_the_same(
     method: str, params: object, lane: str | None
 ) -> None:
     """Whatever an API calls a conversation: two APIs that name the same one share its order."""
-    rows = (PLAIN, BY_THREAD, BY_CONVERSATION)
-    assert router(*(route(row, serve, []) for row in rows)).lane(Request(1, method, params)) == lane
+    routes = route(PLAIN, serve, []), route(BY_THREAD, serve, []), route(BY_CONVERSATION, serve, [])
+    assert router(*routes).lane(Request(1, method, params)) == lane
 
 
 async def refused(call: Callable[[], Awaitable[object]]) -> str:

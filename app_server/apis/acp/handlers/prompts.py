@@ -26,7 +26,6 @@ from protocol.acp.prompt import (
     PromptRequest,
     PromptResponse,
     SteeringOutcome,
-    SteeringRequest,
     SteeringResponse,
     StopReason,
     TextBlock,
@@ -85,7 +84,7 @@ async def prompt(services: AcpServices, params: PromptRequest) -> PromptResponse
             return PromptResponse(stop_reason=StopReason.CANCELLED)  # closed while the words were prepared
 
 
-async def steering(services: AcpServices, params: SteeringRequest) -> SteeringResponse:
+async def steering(services: AcpServices, params: PromptRequest) -> SteeringResponse:
     session = services.sessions.get(params.session_id)
     async with session.turns.order:
         words = await _words(session, params.prompt)

@@ -41,19 +41,16 @@ from protocol.acp.requests import (
     AgentInitializeRequest,
     AgentInitializeResponse,
     AuthenticateRequest,
-    CloseSessionRequest,
-    DeleteSessionRequest,
     ListSessionsRequest,
     ListSessionsResponse,
-    LoadSessionRequest,
-    LoadSessionResponse,
     LogoutRequest,
-    ResumeSessionRequest,
-    ResumeSessionResponse,
+    OfSession,
+    OpenedSession,
     SessionInfo,
     SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse,
     SetSessionModeRequest,
+    StoredSessionRequest,
 )
 from protocol.ids import SessionOrigin, parse_conversation_id
 
@@ -107,9 +104,7 @@ AT_ONCE = 64
 """Lines of a replay that are queued before the client has to have read some."""
 
 
-async def load_session(
-    services: AcpServices, params: LoadSessionRequest
-) -> AsyncIterator[LoadSessionResponse]:
+async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     """Go on with a stored session. The replay comes before the response."""
     session, stored = await _reopen(services, params)
     outgoing = services.server.outgoing
@@ -123,25 +118,23 @@ async def load_session(
         raise
     if session.title is not None:
         session.send("session_info_update", title=session.title)
-    yield LoadSessionResponse(**session.options.shown())
+    yield OpenedSession(**session.options.shown())
     await follow(services, session)
 
 
-async def resume_session(
-    services: AcpServices, params: ResumeSessionRequest
-) -> AsyncIterator[ResumeSessionResponse]:
+async def resume_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     session, _ = await _reopen(services, params)
-    yield ResumeSessionResponse(**session.options.shown())
+    yield OpenedSession(**session.options.shown())
     await follow(services, session)
 
 
-async def close_session(services: AcpServices, params: CloseSessionRequest) -> None:
+async def close_session(services: AcpServices, params: OfSession) -> None:
     """End a session. The turn that runs is cancelled; its prompt is answered before this request."""
     session = services.sessions.get(params.session_id)
     await _end(session)
 
 
-async def delete_session(services: AcpServices, params: DeleteSessionRequest) -> None:
+async def delete_session(services: AcpServices, params: OfSession) -> None:
     """Move a session to the archive, from where it can be brought back. One that is not there is deleted already."""
     id = parse_conversation_id(params.session_id)
     if id is None:
@@ -156,9 +149,7 @@ async def delete_session(services: AcpServices, params: DeleteSessionRequest) ->
         pass
 
 
-async def _reopen(
-    services: AcpServices, params: LoadSessionRequest | ResumeSessionRequest
-) -> tuple[AcpSession, StoredItems]:
+async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[AcpSession, StoredItems]:
     """Open a stored session, and read what a client is shown of it. Raises RpcError and RolloutUnreadable."""
     id = parse_conversation_id(params.session_id)
     if id is None:

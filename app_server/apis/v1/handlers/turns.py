@@ -14,6 +14,7 @@ from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.structs import Json
 from protocol.v1 import turn as wire
+from protocol.v1.conversation import InConversation
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
@@ -42,7 +43,7 @@ async def send_user_turn(services: ServerServices, params: wire.SendUserTurnPara
 
 
 async def interrupt_conversation(
-    services: ServerServices, params: wire.InterruptConversationParams
+    services: ServerServices, params: InConversation
 ) -> wire.InterruptConversationResponse:
     """Responds once what runs has ended; at once where nothing does."""
     session = services.conversations.get(params.conversation_id).session

@@ -221,9 +221,7 @@ async def command_exec_resize(context: ClientCommandContext, params: wire.Comman
     (await context.processes.started(params.process_id)).resize(size)
 
 
-async def command_exec_terminate(
-    context: ClientCommandContext, params: wire.CommandExecTerminateParams
-) -> None:
+async def command_exec_terminate(context: ClientCommandContext, params: wire.OfCommand) -> None:
     """`command/exec` answers when all of it has ended."""
     (await context.processes.started(params.process_id)).kill()
 

@@ -57,7 +57,7 @@ class ClientFileContext(Struct, frozen=True):
                 return await run_in_thread(work, abandon_on_cancel=True)
 
 
-async def fs_read_file(context: ClientFileContext, params: wire.FsReadFileParams) -> wire.FsReadFileResponse:
+async def fs_read_file(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadFileResponse:
     context.check("fs/readFile")
     home = str(context.config.home)
     text = await context.read(lambda: base64.b64encode(files.read_file(params.path, home)).decode())
@@ -74,9 +74,7 @@ async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateD
     await _run(partial(files.create_directory, params.path, recursive=params.recursive is not False))
 
 
-async def fs_get_metadata(
-    context: ClientFileContext, params: wire.FsGetMetadataParams
-) -> wire.FsGetMetadataResponse:
+async def fs_get_metadata(context: ClientFileContext, params: wire.AtPath) -> wire.FsGetMetadataResponse:
     context.check("fs/getMetadata")
     found = await _run(lambda: files.metadata(params.path))
     return wire.FsGetMetadataResponse(
@@ -88,9 +86,7 @@ async def fs_get_metadata(
     )
 
 
-async def fs_read_directory(
-    context: ClientFileContext, params: wire.FsReadDirectoryParams
-) -> wire.FsReadDirectoryResponse:
+async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadDirectoryResponse:
     context.check("fs/readDirectory")
     found = await context.read(lambda: files.list_directory(params.path))
     return wire.FsReadDirectoryResponse(
@@ -130,7 +126,7 @@ async def fs_watch(
     context.watcher.begin(params.watch_id)
 
 
-async def fs_unwatch(context: ClientFileContext, params: wire.FsUnwatchParams) -> None:
+async def fs_unwatch(context: ClientFileContext, params: wire.OfWatch) -> None:
     """End a watch; one that is not there is no error."""
     context.watcher.unwatch(params.watch_id)
 
@@ -262,7 +258,7 @@ async def session_update(
     context.sessions.look_for(params.session_id, session, params.query)
 
 
-async def session_stop(context: FileSearchContext, params: wire.FuzzyFileSearchSessionStopParams) -> None:
+async def session_stop(context: FileSearchContext, params: wire.OfSearch) -> None:
     """End a session; one that is not there is no error."""
     context.sessions.stop(params.session_id)
 

@@ -15,6 +15,7 @@ from app_server.core.rollout.pages import Anchor, InvalidCursor, ItemRow, Page, 
 from app_server.rpc.errors import invalid_request
 from protocol.structs import Written
 from protocol.v2 import thread_store as wire
+from protocol.v2.fields import ByPages
 from protocol.v2.turn import Turn, TurnItemsView
 
 PAGE_BYTES = 48 * 1024
@@ -68,9 +69,7 @@ async def thread_items_list(
     )
 
 
-async def thread_loaded_list(
-    context: ReadingContext, params: wire.ThreadLoadedListParams
-) -> wire.ThreadLoadedListResponse:
+async def thread_loaded_list(context: ReadingContext, params: ByPages) -> wire.ThreadLoadedListResponse:
     """List loaded threads by pages; a cursor is the last id of the page before."""
     ids = context.live.loaded()
     start = 0
