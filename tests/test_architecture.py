@@ -278,7 +278,6 @@ BESIDE_THE_FACES = {
         "config.fence",
         "files.search",
         "git.repository",
-        "mcp.faults",
         "mcp.mcp_manager",
         "mcp.requests",
         "patch.diff",

@@ -8,15 +8,7 @@ import logging
 from typing import Final
 
 from app_server.core import remedies
-from app_server.core.errors import (
-    SHORTAGES,
-    BeyondClientRights,
-    ConfigError,
-    ConversationError,
-    CoreError,
-    RolloutNotFound,
-    retry_hint,
-)
+from app_server.core.errors import SHORTAGES, ConfigError, ConversationError, CoreError, retry_hint
 from app_server.core.remedies import Problem
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from protocol.jsonrpc import shortened
@@ -32,16 +24,10 @@ def to_rpc_error(error: BaseException, method: str) -> RpcError:
     match error:
         case RpcError():
             return error
-        case RolloutNotFound():
-            return invalid_request(str(error), "rollout_not_found")
-        case BeyondClientRights():
-            return invalid_request(str(error), "client_rights")
-        case ConfigError():
-            return invalid_request(str(error), "config")
-        case ConversationError():
-            return invalid_request(str(error), "conversation")
+        case ConfigError() | ConversationError():
+            return invalid_request(str(error), error.kind, error.field)
         case CoreError():
-            return internal_error(str(error), "engine")
+            return internal_error(str(error), error.kind)
         case OSError(errno=code, strerror=str(reason)) if code in SHORTAGES:
             log.warning("%s failed: %s", method, reason)
             return internal_error(f"{method}: {reason}{retry_hint(code)}", "engine")

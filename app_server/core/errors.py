@@ -34,6 +34,10 @@ class CoreError(Exception):
 
     error_class = ErrorClass.OTHER
     """The class of a turn that ends with this error."""
+    kind = "engine"
+    """What is wrong, for programs."""
+    field: str | None = None
+    """The part of a request that is to blame."""
 
 
 class FilePosition(NamedTuple):
@@ -54,6 +58,8 @@ UNREADABLE_CONFIG = "failed to load configuration: "
 class ConfigError(CoreError):
     """The configuration cannot be used as written; the message names file, line and key where known."""
 
+    kind = "config"
+
     def __init__(self, text: str, position: FilePosition | None = None) -> None:
         super().__init__(text)
         self.position = position
@@ -61,6 +67,8 @@ class ConfigError(CoreError):
 
 class BeyondClientRights(ConfigError):
     """A client asks for more than the user's configuration leaves to clients."""
+
+    kind = "client_rights"
 
 
 class InvalidSettings(ConfigError):
@@ -74,9 +82,13 @@ class VersionConflict(ConfigError):
 class ConversationError(CoreError):
     """A conversation cannot be opened, found or stored."""
 
+    kind = "conversation"
+
 
 class RolloutNotFound(ConversationError):
     """No stored conversation has that id or path."""
+
+    kind = "rollout_not_found"
 
 
 class RolloutUnreadable(ConversationError):

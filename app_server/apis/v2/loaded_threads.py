@@ -19,12 +19,11 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import RolloutNotFound, RolloutUnreadable
-from app_server.core.rollout.pages import InvalidCursor, ThreadSummary
+from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
 from app_server.identity import UserAgent
-from app_server.rpc.errors import invalid_field
 from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import replace
@@ -121,11 +120,8 @@ class ReadingContext(Struct, frozen=True):
             return FoundThread(id, None, loaded)
 
     async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
-        """Return what `ask` makes of the thread's turns, in a worker thread. Raises RpcError for a bad cursor."""
-        try:
-            return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
-        except InvalidCursor as error:
-            raise invalid_field(str(error), "cursor") from None
+        """Return what `ask` makes of the thread's turns, in a worker thread."""
+        return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
 
     async def summary(self, thread: FoundThread) -> ThreadSummary:
         """Summarise the stored thread; a loaded one shows its current model and directory."""

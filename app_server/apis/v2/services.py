@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from app_server.apis.v2.errors import parse_thread_id, thread_not_found
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.identity import ClientProfile
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from app_server.apis.v2.loaded_threads import ItemIdSeeds, ReadingContext
     from app_server.apis.v2.news import SentOnce
     from app_server.conversations.adapter import AdapterFactory
+    from app_server.conversations.live import LiveConversation
     from app_server.conversations.manager import ConversationManager
     from app_server.conversations.unloading import IdleUnloader
     from app_server.core.host import Host
@@ -41,6 +43,18 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     unloader: IdleUnloader
     skills: Lazy[SkillCatalog]
     host: Host
+
+    def loaded(self, thread_id: str) -> LiveConversation:
+        """Return the open thread. Raises RpcError where there is none."""
+        return loaded(self.conversations, thread_id)
+
+
+def loaded(conversations: ConversationManager, thread_id: str) -> LiveConversation:
+    """Return the open thread. Raises RpcError where there is none."""
+    live = conversations.find(parse_thread_id(thread_id))
+    if live is None:
+        raise thread_not_found(thread_id)
+    return live
 
 
 class ThreadServices(Struct, frozen=True):

@@ -62,6 +62,8 @@ UNEXPECTED = "Unexpected response type"
 class McpFailure(CoreError):
     """A request to a server failed; the message is the reason, without secrets."""
 
+    kind = "mcp"
+
 
 class StartFailure(Struct, frozen=True):
     """A server that failed to start, and the message for the user."""

@@ -31,6 +31,8 @@ SUB_AGENT_KINDS = ("review", "compact", "thread_spawn")
 class InvalidCursor(ConversationError):
     """The cursor is none of ours, or what it names is gone."""
 
+    kind, field = "invalid_params", "cursor"
+
     def __init__(self, cursor: str) -> None:
         super().__init__(f"invalid cursor: {cursor[:100]}")
 
@@ -231,6 +233,8 @@ def choose(ids: Sequence[str], request: PageRequest) -> Page[str]:
 
 class TurnNotFound(ConversationError):
     """The thread has no such turn."""
+
+    kind = "turn_not_found"
 
     def __init__(self, turn_id: str) -> None:
         super().__init__(f"turn not found: {turn_id[:100]}")

@@ -196,4 +196,4 @@ class TurnNotSteerable(CoreError):
 
     def __init__(self, kind: TurnKind) -> None:
         super().__init__(f"cannot steer a {kind.value} turn")
-        self.kind = kind
+        self.turn = kind

@@ -7,12 +7,14 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from app_server.apis.errors import to_rpc_error
 from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides
+from app_server.core.errors import CoreError
 from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.rpc.errors import RpcError
@@ -175,9 +177,9 @@ async def test_a_running_turn_is_the_newest(tmp_path: Path) -> None:
 
 async def refusal(context: ReadingContext, method: str, **params: Json) -> RpcError:
     ask = {"read": read, "turns": turns, "items": items, "loaded": loaded}[method]
-    with pytest.raises(RpcError) as error:
+    with pytest.raises((RpcError, CoreError)) as error:
         await ask(context, **params)
-    return error.value
+    return to_rpc_error(error.value, method)
 
 
 @pytest.mark.parametrize("method", ["read", "turns", "items"])

@@ -10,11 +10,10 @@ from typing import Any, Self, cast
 import pytest
 
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import ProviderModels
+from app_server.apis.services import ServerServices
 from app_server.apis.v1.routes import find_route
 from app_server.apis.v2.handlers import account, configuration, models, skills
-from app_server.apis.v2.handlers.models import ModelContext
-from app_server.apis.v2.news import AccountLimits, SentOnce
+from app_server.apis.v2.news import SentOnce
 from app_server.apis.v2.routes import family, load
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.accounts import Accounts
@@ -113,7 +112,7 @@ def test_settings_of_another_shape_are_left_out(settings: Json, shown: Json) -> 
     assert json.dumps(settings) == before
 
 
-async def listed(handler: Handler, row: Json, config: UserSettings, **params: Json) -> Json:
+async def listed(handler: Handler, row: Json, config: UserSettings | ServerServices, **params: Json) -> Json:
     return (await handler(config, row.parse(params))).to_value()
 
 
@@ -134,7 +133,7 @@ async def test_small_lists(tmp_path: Path) -> None:
 
 async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None:
     config = source(tmp_path, "[features]\nunified_exec = true\n")
-    context = models.FeatureContext(config, cast("Any", None))
+    context = services(config)
 
     async def listed(**params: Json) -> Json:
         row = EXPERIMENTAL_FEATURE_LIST
@@ -165,7 +164,7 @@ async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
         '[model_providers.c]\nname = "C"\nexperimental_bearer_token = "s3cr3t"\n'
     )
     row = MODEL_PROVIDER_LIST
-    answer = await listed(models.model_provider_list, row, source(tmp_path, text))
+    answer = await listed(models.model_provider_list, row, services(source(tmp_path, text)))
     shown = {each["id"]: (each["baseUrl"], each["settings"]) for each in answer["data"]}
     assert answer["defaultProviderId"] == "b"
     gateway = {"type": "customGateway"}
@@ -180,12 +179,12 @@ async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
 async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: bool) -> None:
     text = f'model_provider = "p"\n[model_providers.p]\nname = "P"\nwire_api = "{wire_api}"\n'
     row = MODEL_PROVIDER_CAPABILITIES_READ
-    answer = await listed(models.model_provider_capabilities_read, row, source(tmp_path, text))
+    answer = await listed(models.model_provider_capabilities_read, row, services(source(tmp_path, text)))
     assert answer == {"imageGeneration": False, "webSearch": searches}
 
 
 async def test_models_of_a_provider_that_is_none(tmp_path: Path) -> None:
-    context = ModelContext(source(tmp_path), cast("ProviderModels", OneMore()))
+    context = services(source(tmp_path))
     with pytest.raises(ConfigError, match="Model provider `zz` not found"):
         await models.model_list(context, MODEL_LIST.parse({"modelProvider": "zz"}))
 
@@ -197,7 +196,7 @@ class OneMore:
 
 async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
     """Whoever asks by the older shape finds everything that it has in the newer one."""
-    context = ModelContext(source(tmp_path), cast("ProviderModels", OneMore()))
+    context = services(source(tmp_path))
     pages: list[Json] = []
     cursor = None
     while True:
@@ -244,17 +243,7 @@ def test_every_method_is_served_by_its_family() -> None:
 async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     """Through the router, with the conversation API's route for the method that both have replaced."""
     config = source(tmp_path)
-    services = cast(
-        "Any",
-        SimpleNamespace(
-            config=config,
-            accounts=accounts(config, None),
-            engine=OneMore(),
-            conversations=None,
-            skills=Lazy(NoSkills),
-        ),
-    )
-    shared = ThreadServices(services, cast("Any", None), Lazy(SentOnce), cast("Any", None))
+    shared = ThreadServices(services(config), cast("Any", None), Lazy(SentOnce), cast("Any", None))
     families = (account, configuration, models, skills)
     own = by_method(each for family in families for each in family.routes(shared))
     others = find_route(cast("Any", Anything()))
@@ -266,6 +255,17 @@ async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
             assert json.loads(reply.result)
     with pytest.raises(RpcError, match="NUL"):
         await router.call(Request(1, "config/read", {"cwd": "/a\0"}))
+
+
+def services(config: UserSettings, login: Json = None) -> ServerServices:
+    given = SimpleNamespace(
+        config=config,
+        accounts=accounts(config, login),
+        engine=OneMore(),
+        conversations=None,
+        skills=Lazy(NoSkills),
+    )
+    return cast("ServerServices", given)
 
 
 NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
@@ -304,7 +304,8 @@ def chatgpt(plan: str | None) -> Json:
     ],
 )
 async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
-    context = account.AccountContext(accounts(source(tmp_path, text), stored), AccountLimits())
+    server = services(source(tmp_path, text), stored)
+    context = ThreadServices(server, cast("Any", None), Lazy(SentOnce), cast("Any", None))
     answer = (await account.account_read(context, ACCOUNT_READ.parse({}))).to_value()
     assert answer["requiresOpenaiAuth"] is required
     if shown is None:

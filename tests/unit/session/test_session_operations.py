@@ -163,7 +163,7 @@ async def test_a_compaction_to_come_takes_no_words(scene: Scene) -> None:
     scene.queue.submit("c", Compact())
     with pytest.raises(TurnNotSteerable) as refused:
         scene.turns.steer("running", WORDS)
-    assert refused.value.kind is TurnKind.COMPACT
+    assert refused.value.turn is TurnKind.COMPACT
 
 
 @pytest.mark.parametrize(("named", "ended"), [(None, "running"), ("", "running"), ("turn-0", "turn-0")])

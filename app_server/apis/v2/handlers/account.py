@@ -7,7 +7,7 @@ no table: what is not listed here is refused as any unknown method is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Final, assert_never
 from uuid import UUID
@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import account_error, login_required
-from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
@@ -28,46 +27,38 @@ from protocol.v2.server import PlanType
 from protocol.validation import unknown_method
 
 
-class AccountContext(Struct, frozen=True):
-    accounts: Accounts
-    limits: AccountLimits
-
-
-async def account_read(context: AccountContext, params: wire.GetAccountParams) -> wire.GetAccountResponse:
+async def account_read(services: ThreadServices, params: wire.GetAccountParams) -> wire.GetAccountResponse:
     """Show the account; there is none where the configured provider needs no login, whatever is stored."""
-    status = await context.accounts.status(refresh=params.refresh_token)
+    accounts = services.server.accounts
+    status = await accounts.status(refresh=params.refresh_token)
     return wire.GetAccountResponse(
-        account=_account(context.accounts, status.method), requires_openai_auth=status.requires_openai_auth
+        account=_account(accounts, status.method), requires_openai_auth=status.requires_openai_auth
     )
 
 
 async def account_rate_limits_read(
-    context: AccountContext, params: wire.GetAccountRateLimitsParams
+    services: ThreadServices, params: wire.GetAccountRateLimitsParams
 ) -> wire.GetAccountRateLimitsResponse:
     """Show the limits as the provider sent them with its last answer here; it is not asked for them alone."""
-    method = context.accounts.method()
+    accounts = services.server.accounts
+    method = accounts.method()
     if method is not AuthMethod.CHATGPT:
         raise login_required("read rate limits", method)
-    claims = context.accounts.identity()
+    claims = accounts.identity()
     return wire.GetAccountRateLimitsResponse(
-        rate_limits=context.limits.latest, account_id=claims.account_id if claims else None
+        rate_limits=services.once.get().limits.latest, account_id=claims.account_id if claims else None
     )
 
 
 def _account(accounts: Accounts, method: AuthMethod | None) -> wire.Account | None:
-    match method:
-        case None:
-            return None
-        case AuthMethod.API_KEY:
-            return wire.ApiKeyAccount()
-        case AuthMethod.CHATGPT:
-            claims = accounts.identity()
-            return wire.ChatgptAccount(
-                email=claims.email if claims else None,
-                plan_type=plan_type(claims.plan_type if claims else None),
-            )
-        case _:
-            assert_never(method)
+    if method is None:
+        return None
+    if method is AuthMethod.API_KEY:
+        return wire.ApiKeyAccount()
+    claims = accounts.identity()
+    return wire.ChatgptAccount(
+        email=claims.email if claims else None, plan_type=plan_type(claims.plan_type if claims else None)
+    )
 
 
 def plan_type(word: str | None) -> PlanType:
@@ -164,49 +155,37 @@ async def account_logout(context: LoginContext, params: NoParams) -> AsyncIterat
     context.updated(None)
 
 
-IMPORT: Final = "externalAgentConfig/import"
 NO_SUCH_METHOD: Final = -32601
 """Of JSON-RPC. A client that imports takes it, and no other code, for a server that cannot."""
 
-OF_AN_ACCOUNT: Final = {
+REFUSED: Final = {
     "account/usage/read": "read token usage",
     "account/workspaceMessages/read": "read workspace messages",
     "account/sendAddCreditsNudgeEmail": "notify workspace owner",
+    "externalAgentConfig/import": None,
 }
-"""What only the provider's own service knows, which is not asked here whoever is logged in."""
+"""What only the provider's own service knows, which is not asked here whoever is logged in, by what that is for; and
+what no server of this kind has.
+"""
 
 
-Refusal = Callable[[Accounts, NoParams], Awaitable[None]]
-
-
-def _row(method: str) -> ClientRequest[NoParams, NoResult]:
-    return ClientRequest(method, NoParams, NoResult, "Refused.")
-
-
-async def _refuse_import(accounts: Accounts, params: NoParams) -> NoResult:
-    raise RpcError(NO_SUCH_METHOD, unknown_method(IMPORT), {"kind": "unknown_method"})
-
-
-def _refuse_account(purpose: str) -> Refusal:
+def _refusing(method: str, purpose: str | None, accounts: Accounts) -> Route:
     async def refuse(accounts: Accounts, params: NoParams) -> None:
+        if purpose is None:
+            raise RpcError(NO_SUCH_METHOD, unknown_method(method), {"kind": "unknown_method"})
         raise login_required(purpose, accounts.method())
 
-    return refuse
+    return route(ClientRequest(method, NoParams, NoResult, "Refused."), refuse, accounts)
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     accounts = services.server.accounts
-    known = AccountContext(accounts, services.once.get().limits)
     login = LoginContext(accounts, services.notifier)
     return (
-        route(wire.ACCOUNT_READ, account_read, known),
-        route(wire.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
+        route(wire.ACCOUNT_READ, account_read, services),
+        route(wire.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, services),
         route(wire.ACCOUNT_LOGIN_START, account_login_start, login),
         route(wire.ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
         route(wire.ACCOUNT_LOGOUT, account_logout, login),
-        route(_row(IMPORT), _refuse_import, accounts),
-        *(
-            route(_row(method), _refuse_account(purpose), accounts)
-            for method, purpose in OF_AN_ACCOUNT.items()
-        ),
+        *(_refusing(method, purpose, accounts) for method, purpose in REFUSED.items()),
     )

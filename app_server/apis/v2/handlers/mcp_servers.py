@@ -7,29 +7,24 @@ for as long as it takes. A login goes through the user's browser and ends with `
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.apis.router import Route, route
-from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
-from app_server.apis.v2.services import ThreadNotifier, ThreadServices
-from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import ConversationManager
-from app_server.core.auth.accounts import Accounts
+from app_server.apis.services import ServerServices
+from app_server.apis.v2.errors import page_by_position
+from app_server.apis.v2.services import ThreadServices, loaded
 from app_server.core.auth.home_login import LoginOutcome
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
+from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
-from app_server.core.mcp.faults import McpFailure
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.requests import ConnectionState, ServerStatus, running, server_statuses
-from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
+from app_server.rpc.errors import invalid_field, invalid_request
 from protocol import mcp as engine
 from protocol.reading import read
 from protocol.structs import Json, replace
@@ -96,49 +91,37 @@ def _origin(config: McpServerConfig) -> str | None:
     return f"{address.scheme}://{address.hostname}{port}" if address.hostname else None
 
 
-class McpContext(Struct, frozen=True):
-    config: UserSettings
-    conversations: ConversationManager
-    servers_alone: Callable[[Config], McpManager]
+@asynccontextmanager
+async def _servers(
+    services: ServerServices, thread_id: str | None, names: Sequence[str]
+) -> AsyncIterator[McpManager]:
+    """Yield the servers of the thread, or else these of the configuration."""
+    if thread_id is not None:
+        yield loaded(services.conversations, thread_id).session.mcp
+        return
+    config = services.config.load()
+    chosen = {name: config.mcp_servers[name] for name in names if name in config.mcp_servers}
+    alone = services.engine.mcp_alone(replace(config, mcp_servers=MappingProxyType(chosen)))
+    async with running(alone):
+        yield alone
 
-    def of_thread(self, thread_id: str) -> McpManager:
-        """Return the MCP manager of a loaded thread. Raises RpcError."""
-        return self._thread(thread_id).session.mcp
 
-    @asynccontextmanager
-    async def of(self, thread_id: str | None, names: Sequence[str]) -> AsyncIterator[McpManager]:
-        """Yield the servers of the thread, or else these of the configuration."""
-        if thread_id is not None:
-            yield self.of_thread(thread_id)
-            return
-        config = self.config.load()
-        chosen = {name: config.mcp_servers[name] for name in names if name in config.mcp_servers}
-        alone = self.servers_alone(replace(config, mcp_servers=MappingProxyType(chosen)))
-        async with running(alone):
-            yield alone
-
-    def configured(self, thread_id: str | None) -> Mapping[str, McpServerConfig]:
-        """Return the servers of the thread, or else those of the configuration."""
-        return self.config.load().mcp_servers if thread_id is None else self.of_thread(thread_id).configs
-
-    def names(self, thread_id: str | None) -> list[str]:
-        return sorted(self.configured(thread_id))
-
-    def _thread(self, thread_id: str) -> LiveConversation:
-        live = self.conversations.find(parse_thread_id(thread_id))
-        if live is None:
-            raise thread_not_found(thread_id)
-        return live
+def _configured(services: ServerServices, thread_id: str | None) -> Mapping[str, McpServerConfig]:
+    """Return the servers of the thread, or else those of the configuration."""
+    if thread_id is None:
+        return services.config.load().mcp_servers
+    return loaded(services.conversations, thread_id).session.mcp.configs
 
 
 async def mcp_server_status_list(
-    context: McpContext, params: wire.ListMcpServerStatusParams
+    services: ServerServices, params: wire.ListMcpServerStatusParams
 ) -> wire.ListMcpServerStatusResponse:
     """List the servers by pages; only those of the page are started."""
-    names = [name for name in context.names(params.thread_id) if params.server_name in (None, name)]
+    configured = sorted(_configured(services, params.thread_id))
+    names = [name for name in configured if params.server_name in (None, name)]
     page, next_cursor = page_by_position(names, params.cursor, params.limit)
     full = params.detail != "toolsAndAuthOnly"
-    async with context.of(params.thread_id, page) as manager:
+    async with _servers(services, params.thread_id, page) as manager:
         found = await server_statuses(manager, page, with_resources=full)
     return wire.ListMcpServerStatusResponse(
         data=tuple(shown_server(each, of_thread=params.thread_id is not None) for each in found),
@@ -147,42 +130,33 @@ async def mcp_server_status_list(
 
 
 async def mcp_server_tool_call(
-    context: McpContext, params: wire.McpServerToolCallParams
+    services: ServerServices, params: wire.McpServerToolCallParams
 ) -> wire.McpServerToolCallResponse:
     """Call a tool without a question: the client is who would be asked."""
-    servers = context.of_thread(params.thread_id).requests
-    try:
-        result = await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
-    except McpFailure as failure:
-        raise _failed(failure) from failure
-    return shown_result(result)
+    servers = loaded(services.conversations, params.thread_id).session.mcp.requests
+    return shown_result(
+        await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
+    )
 
 
 async def mcp_server_resource_read(
-    context: McpContext, params: wire.McpResourceReadParams
+    services: ServerServices, params: wire.McpResourceReadParams
 ) -> wire.McpResourceReadResponse:
-    async with context.of(params.thread_id, [params.server]) as manager:
-        try:
-            contents = await manager.requests.read_directly(params.server, params.uri)
-        except McpFailure as failure:
-            raise _failed(failure) from failure
+    async with _servers(services, params.thread_id, [params.server]) as manager:
+        contents = await manager.requests.read_directly(params.server, params.uri)
     return wire.McpResourceReadResponse(
         contents=tuple(shown_content(each) for each in contents), origin_call_id=params.origin_call_id
     )
 
 
-async def config_mcp_server_reload(context: McpContext, params: NoParams) -> None:
+async def config_mcp_server_reload(services: ServerServices, params: NoParams) -> None:
     """Reload the servers of all threads or, where the settings of one cannot be read any more, none. Raises
     ConfigError.
     """
-    live = context.conversations.all()
-    configs = [context.config.load(each.session.facts.config.request) for each in live]
+    live = services.conversations.all()
+    configs = [services.config.load(each.session.facts.config.request) for each in live]
     for each, config in zip(live, configs, strict=True):
         each.session.reload_servers(config.mcp_servers)
-
-
-def _failed(failure: McpFailure) -> RpcError:
-    return internal_error(str(failure), "mcp")
 
 
 LIMIT_SECONDS = 300.0
@@ -191,28 +165,22 @@ MOST_SCOPES: Final = 100
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 
 
-class McpLoginContext(Struct, frozen=True):
-    servers: McpContext
-    accounts: Accounts
-    notifier: ThreadNotifier
-
-
 async def mcp_server_oauth_login(
-    context: McpLoginContext, params: wire.McpServerOauthLoginParams
+    services: ThreadServices, params: wire.McpServerOauthLoginParams
 ) -> AsyncIterator[wire.McpServerOauthLoginResponse]:
     """Begin a login, and cancel a pending one at the same server; `account/login/cancel` cancels this one by its
     `loginId`.
     """
-    transport = _transport(context.servers, params)
+    transport = _transport(services.server, params)
     seconds = _seconds(params.timeout_secs)
     _check_scopes(params.scopes)
     try:
-        login = await context.accounts.open_mcp_login(params.name, transport.url, params.scopes)
+        login = await services.server.accounts.open_mcp_login(params.name, transport.url, params.scopes)
     except AuthError as error:
         raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
 
     def ended(outcome: LoginOutcome) -> None:
-        context.notifier.notify(
+        services.notifier.notify(
             wire.MCP_SERVER_OAUTH_LOGIN_COMPLETED,
             name=params.name,
             thread_id=params.thread_id,
@@ -222,11 +190,11 @@ async def mcp_server_oauth_login(
         )
 
     yield wire.McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
-    context.accounts.await_in_background(login, ended, seconds)
+    services.server.accounts.await_in_background(login, ended, seconds)
 
 
-def _transport(context: McpContext, params: wire.McpServerOauthLoginParams) -> McpHttpTransport:
-    server = context.configured(params.thread_id).get(params.name)
+def _transport(services: ServerServices, params: wire.McpServerOauthLoginParams) -> McpHttpTransport:
+    server = _configured(services, params.thread_id).get(params.name)
     if server is None:
         message = f"No MCP server named '{params.name[:200]}' found."
         raise invalid_request(message, "mcp_server_not_found", "name")
@@ -257,12 +225,10 @@ def _check_scopes(scopes: tuple[str, ...] | None) -> None:
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     server = services.server
-    context = McpContext(server.config, server.conversations, server.engine.mcp_alone)
-    login = McpLoginContext(context, server.accounts, services.notifier)
     return (
-        route(wire.MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
-        route(wire.MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),
-        route(wire.MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, context),
-        route(wire.CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, context),
-        route(wire.MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, login),
+        route(wire.MCP_SERVER_STATUS_LIST, mcp_server_status_list, server),
+        route(wire.MCP_SERVER_TOOL_CALL, mcp_server_tool_call, server),
+        route(wire.MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, server),
+        route(wire.CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, server),
+        route(wire.MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, services),
     )

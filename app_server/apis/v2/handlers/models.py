@@ -7,16 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from app_server.apis.router import Route, route
-from app_server.apis.services import ProviderModels
-from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
-from app_server.apis.v2.services import ThreadServices
-from app_server.conversations.manager import ConversationManager
+from app_server.apis.services import ServerServices
+from app_server.apis.v2.errors import page_by_position
+from app_server.apis.v2.services import ThreadServices, loaded
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import OPENAI, Config, ProviderConfig, RequestOverrides, WireApi
+from app_server.core.config.types import OPENAI, ProviderConfig, RequestOverrides, WireApi
 from app_server.core.errors import CoreError
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel
 from app_server.masking import masked_text
@@ -31,38 +27,28 @@ STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
 }
 
 
-class FeatureContext(Struct, frozen=True):
-    config: UserSettings
-    conversations: ConversationManager
-
-    def of_thread(self, thread_id: str) -> Features:
-        """Return the features with which a loaded thread began. Raises RpcError."""
-        id = parse_thread_id(thread_id)
-        live = self.conversations.find(id)
-        if live is None:
-            raise thread_not_found(id)
-        return live.session.facts.config.features
-
-
 async def experimental_feature_list(
-    context: FeatureContext, params: wire.ExperimentalFeatureListParams
+    services: ServerServices, params: wire.ExperimentalFeatureListParams
 ) -> wire.ExperimentalFeatureListResponse:
     """List the features of a thread, or those with which one would begin now."""
-    on = context.config.load().features if params.thread_id is None else context.of_thread(params.thread_id)
+    if params.thread_id is None:
+        on = services.config.load().features
+    else:
+        on = loaded(services.conversations, params.thread_id).session.facts.config.features
     features = [_shown(feature, on) for feature in FEATURES.values()]
     page, next_cursor = page_by_position(features, params.cursor, params.limit)
     return wire.ExperimentalFeatureListResponse(data=page, next_cursor=next_cursor)
 
 
 async def experimental_feature_enablement_set(
-    context: FeatureContext, params: wire.ExperimentalFeatureEnablementSetParams
+    services: ServerServices, params: wire.ExperimentalFeatureEnablementSetParams
 ) -> wire.ExperimentalFeatureEnablementSetResponse:
     """Switch features for threads that begin from now on, where the settings say nothing of a feature. Unknown ones are
     passed over.
     """
     known = {canonical_feature(name): on for name, on in params.enablement.items()}
     accepted = {name: on for name, on in known.items() if name is not None}
-    context.config.switches.update(accepted)
+    services.config.switches.update(accepted)
     return wire.ExperimentalFeatureEnablementSetResponse(enablement=accepted)
 
 
@@ -76,10 +62,10 @@ def _shown(feature: Feature, on: Features) -> wire.ExperimentalFeature:
 
 
 async def model_provider_list(
-    source: UserSettings, params: wire.ModelProviderListParams
+    services: ServerServices, params: wire.ModelProviderListParams
 ) -> wire.ModelProviderListResponse:
     """List the providers; they are changed with the other settings, so none can be edited by a method of its own."""
-    config = source.load()
+    config = services.config.load()
     return wire.ModelProviderListResponse(
         data=tuple(_summary(config.providers[id]) for id in sorted(config.providers)),
         default_provider_id=config.provider.id,
@@ -88,10 +74,10 @@ async def model_provider_list(
 
 
 async def model_provider_capabilities_read(
-    source: UserSettings, params: wire.ModelProviderCapabilitiesReadParams
+    services: ServerServices, params: wire.ModelProviderCapabilitiesReadParams
 ) -> wire.ModelProviderCapabilitiesReadResponse:
     """Show what the provider can do: searches of its own are a tool of one of the two APIs; pictures are never made."""
-    responses = source.load().provider.wire_api is WireApi.RESPONSES
+    responses = services.config.load().provider.wire_api is WireApi.RESPONSES
     return wire.ModelProviderCapabilitiesReadResponse(image_generation=False, web_search=responses)
 
 
@@ -122,34 +108,26 @@ def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
     return wire.ExternallyConfiguredGatewayAuth() if elsewhere else wire.NoGatewayAuth()
 
 
-class ModelContext(Struct, frozen=True):
-    config: UserSettings
-    models: ProviderModels
-
-    async def offered(self, provider: str | None = None) -> Sequence[KnownModel]:
-        """The first is the default. A provider that does not answer costs only its own models.
-
-        A `provider` that is named must be one. Raises ConfigError.
-        """
-        config = None if provider is None else self.config.load(RequestOverrides(model_provider=provider))
-        names = {model.name for model in KNOWN_MODELS}
-        own = [_named(name) for name in await self._provider_models(config) if name not in names]
-        return [*KNOWN_MODELS, *own]
-
-    async def _provider_models(self, config: Config | None) -> Sequence[str]:
-        try:
-            return await self.models.names(config or self.config.load())
-        except CoreError:
-            return ()
+async def _offered(services: ServerServices, provider: str | None) -> Sequence[KnownModel]:
+    """Return the models of a provider, or else of the configured one, behind those that are known; the first is the
+    default. A provider that does not answer costs only its own models. Raises ConfigError where the named one is none.
+    """
+    config = None if provider is None else services.config.load(RequestOverrides(model_provider=provider))
+    try:
+        named = await services.engine.names(config or services.config.load())
+    except CoreError:
+        named = ()
+    names = {model.name for model in KNOWN_MODELS}
+    return [*KNOWN_MODELS, *(_named(name) for name in named if name not in names)]
 
 
 def _named(name: str) -> KnownModel:
     return KnownModel(name, "Offered by the configured provider.", ())
 
 
-async def model_list(context: ModelContext, params: wire.ModelListParams) -> wire.ModelListResponse:
+async def model_list(services: ServerServices, params: wire.ModelListParams) -> wire.ModelListResponse:
     """List the models; none is hidden, so `includeHidden` changes nothing."""
-    models, cursor = await context.offered(params.model_provider), params.cursor
+    models, cursor = await _offered(services, params.model_provider), params.cursor
     if cursor and cursor.isascii() and cursor.isdigit() and (len(cursor) > 9 or int(cursor) > len(models)):
         raise invalid_field(f"cursor {cursor[:100]} exceeds total models {len(models)}", "cursor")
     page, next_cursor = page_by_position(models, cursor, params.limit)
@@ -177,11 +155,10 @@ def _effort(effort: ReasoningEffort) -> wire.ReasoningEffortOption:
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     """Return the routes. That of `model/list` serves clients of the conversation API too."""
     server = services.server
-    config, switches = server.config, FeatureContext(server.config, server.conversations)
     return (
-        route(wire.MODEL_LIST, model_list, ModelContext(config, server.engine)),
-        route(wire.MODEL_PROVIDER_LIST, model_provider_list, config),
-        route(wire.MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, config),
-        route(wire.EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, switches),
-        route(wire.EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, switches),
+        route(wire.MODEL_LIST, model_list, server),
+        route(wire.MODEL_PROVIDER_LIST, model_provider_list, server),
+        route(wire.MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, server),
+        route(wire.EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, server),
+        route(wire.EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, server),
     )

@@ -11,7 +11,7 @@ from app_server.apis.v2.loaded_threads import FoundThread, ReadingContext
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import shown_items, shown_turn, thread_view, whole_turns
-from app_server.core.rollout.pages import Anchor, InvalidCursor, ItemRow, Page, PageRequest, parse_cursor
+from app_server.core.rollout.pages import Anchor, ItemRow, Page, PageRequest, parse_cursor
 from app_server.rpc.errors import invalid_request
 from protocol.structs import Written
 from protocol.v2 import thread_store as wire
@@ -94,10 +94,7 @@ def _anchor(cursor: str | wire.ItemThreadItemsListAnchor | None) -> Anchor | Non
         case None:
             return None
         case str():
-            try:
-                return parse_cursor(cursor)
-            except InvalidCursor:
-                raise invalid_cursor(cursor) from None
+            return parse_cursor(cursor)
         case wire.ItemThreadItemsListAnchor():
             return Anchor(cursor.item_id, included=True)
 

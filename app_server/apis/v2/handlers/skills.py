@@ -14,10 +14,9 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.config.settings import UserSettings
-from app_server.core.errors import ConfigError
 from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
-from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
+from app_server.rpc.errors import invalid_field, invalid_params
 from protocol.base import WireModel
 from protocol.structs import Written
 from protocol.v2 import skills as wire
@@ -71,10 +70,7 @@ async def skills_config_write(
     name = params.name.strip() if params.name is not None else None
     if (name is None) is (params.path is None) or name == "":
         raise invalid_params("skills/config/write requires exactly one of path or name", "name")
-    try:
-        await context.config.file.switch_skill(name, params.path, enabled=params.enabled)
-    except ConfigError as error:
-        raise invalid_request(str(error), "config") from error
+    await context.config.file.switch_skill(name, params.path, enabled=params.enabled)
     yield wire.SkillsConfigWriteResponse(effective_enabled=params.enabled)
     context.announce_change()
 

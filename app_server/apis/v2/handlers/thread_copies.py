@@ -13,7 +13,6 @@ from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers.threads import (
     SUBSCRIPTION,
     all_turns,
-    loaded,
     settings_errors,
     settings_in_force,
     shown_thread,
@@ -28,7 +27,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import operation_numbers
 from app_server.core.errors import describe
 from app_server.core.opening import Fork, Revert, StoredRollout
-from app_server.core.rollout.pages import PageRequest, TurnCut, TurnNotFound
+from app_server.core.rollout.pages import PageRequest, TurnCut
 from app_server.core.rollout.rollout_names import parse_rollout_name
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_field, invalid_request
@@ -72,7 +71,7 @@ async def thread_revert(
     context: ThreadContext, params: ThreadRevertParams
 ) -> AsyncIterator[ThreadRevertResponse]:
     """End the thread and load it again without the turn and what came behind it; files stay as they are."""
-    before = loaded(context, params.thread_id)
+    before = context.loaded(params.thread_id)
     path = before.rollout_path
     if path is None:
         raise invalid_request("ephemeral threads do not support thread/revert", "ephemeral")
@@ -144,10 +143,7 @@ async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str,
 
 
 async def _cut(context: ThreadContext, id: str, path: Path, turn_id: str, *, behind: bool = False) -> TurnCut:
-    try:
-        return await context.reading.stored.find_cut(path, id, turn_id, behind=behind)
-    except TurnNotFound as error:
-        raise invalid_request(str(error), "turn_not_found") from None
+    return await context.reading.stored.find_cut(path, id, turn_id, behind=behind)
 
 
 async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | None, str | None]:

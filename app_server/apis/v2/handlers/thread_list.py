@@ -13,7 +13,7 @@ from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.core.config.settings import UserSettings
 from app_server.core.real_path import real_path
-from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.rollout.pages import ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_field, invalid_params
 from protocol.ids import sound_path
@@ -71,10 +71,7 @@ async def thread_list(
         limit=params.limit,
         cursor=params.cursor,
     )
-    try:
-        page = await context.stored.list(request)
-    except InvalidCursor as error:
-        raise invalid_field(str(error), "cursor") from None
+    page = await context.stored.list(request)
     yield wire.ThreadListResponse(
         data=tuple(_view(context, each) for each in page.rows),
         next_cursor=page.next_cursor,
@@ -142,10 +139,7 @@ async def thread_search(
         limit=params.limit,
         cursor=params.cursor,
     )
-    try:
-        page = await context.stored.search(request, term, context.live.loaded())
-    except InvalidCursor as error:
-        raise invalid_field(str(error), "cursor") from None
+    page = await context.stored.search(request, term, context.live.loaded())
     yield wire.ThreadSearchResponse(
         data=tuple(
             wire.ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.rows

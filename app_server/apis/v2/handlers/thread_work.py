@@ -12,7 +12,6 @@ from pathlib import Path
 from app_server.apis.router import Route, route
 from app_server.apis.services import require_client_rights
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
-from app_server.apis.v2.handlers.threads import loaded
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.news import goal_status, shown_goal
 from app_server.apis.v2.services import ThreadContext, ThreadServices
@@ -34,18 +33,18 @@ from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 async def thread_compact_start(context: ThreadContext, params: InThread) -> None:
     """Begin a turn that compacts; it ends the one that runs."""
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     live.subscriptions.preferred = context.make_adapter
     live.session.do(Compact())
 
 
 async def thread_inject_items(context: ThreadContext, params: wire.ThreadInjectItemsParams) -> None:
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     live.session.do(AddItems(response_items(params.items, "items")))
 
 
 async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellCommandParams) -> None:
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     require_client_rights(context.config, "thread/shellCommand")
     if not params.command.strip():
         raise invalid_field("command must not be empty", "command")
@@ -61,14 +60,14 @@ async def thread_settings_update(context: ThreadContext, params: ThreadSettingsU
     """Change settings from the next turn on; `thread/settings/updated` says what is in force where something
     changed.
     """
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     change = settings_change(params, live.session.facts)
     live.session.do(ChangeSettings(change))
 
 
 async def review_start(context: ThreadContext, params: ReviewStartParams) -> ReviewStartResponse:
     """Begin a turn that reviews; it ends the one that runs."""
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
     live.subscriptions.preferred = context.make_adapter
     started = live.session.do(Review(request))
@@ -105,7 +104,7 @@ async def terminals_list(
     context: ThreadContext, params: wire.ThreadBackgroundTerminalsListParams
 ) -> wire.ThreadBackgroundTerminalsListResponse:
     """List terminals by number, all of them unless a limit is given; the cursor is the number of the last one."""
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
     rest = [each for each in live.session.terminals() if each.number > after]
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
@@ -131,13 +130,13 @@ async def terminals_list(
 async def terminals_terminate(
     context: ThreadContext, params: wire.ThreadBackgroundTerminalsTerminateParams
 ) -> wire.ThreadBackgroundTerminalsTerminateResponse:
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     number = _number(params.process_id, "invalid background terminal process id", "processId")
     return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.kill_terminals({number}))
 
 
 async def terminals_clean(context: ThreadContext, params: InThread) -> None:
-    loaded(context, params.thread_id).session.kill_terminals()
+    context.loaded(params.thread_id).session.kill_terminals()
 
 
 def _number(text: str, problem: str, field: str) -> int:
@@ -153,7 +152,7 @@ def _not_a_number(problem: str, field: str) -> RpcError:
 async def thread_goal_set(
     context: ThreadContext, params: wire.ThreadGoalSetParams
 ) -> wire.ThreadGoalSetResponse:
-    live = _with_goals(loaded(context, params.thread_id))
+    live = _with_goals(context.loaded(params.thread_id))
     takes_budget_away = params.token_budget is None and "token_budget" in params.model_fields_set
     change = GoalChange(
         objective=params.objective,
@@ -190,7 +189,7 @@ async def thread_goal_clear(
     context: ThreadContext, params: wire.ThreadGoalClearParams
 ) -> wire.ThreadGoalClearResponse:
     """Remove the goal; a turn that runs for it goes on to its end."""
-    live = _with_goals(loaded(context, params.thread_id))
+    live = _with_goals(context.loaded(params.thread_id))
     return wire.ThreadGoalClearResponse(cleared=live.session.clear_goal())
 
 

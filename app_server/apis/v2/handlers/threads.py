@@ -12,7 +12,7 @@ import anyio
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
+from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
 from app_server.apis.v2.news import SentOnce, shown_goal, token_usage
@@ -105,14 +105,6 @@ async def thread_unsubscribe(
         status = "unsubscribed"
     yield ThreadUnsubscribeResponse(status=status)
     await context.unloader.look()
-
-
-def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
-    """Return the open thread. Raises RpcError where there is none."""
-    live = context.conversations.find(parse_thread_id(thread_id))
-    if live is None:
-        raise thread_not_found(thread_id)
-    return live
 
 
 def _resumed_id(params: ThreadResumeParams) -> ConversationId:

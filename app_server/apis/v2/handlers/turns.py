@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id
-from app_server.apis.v2.handlers.threads import loaded
 from app_server.apis.v2.items import UnsupportedInput, user_inputs
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change
@@ -23,7 +22,7 @@ MAX_INPUT_CHARACTERS = 1_048_576
 
 
 async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wire.TurnStartResponse:
-    live = loaded(context, params.thread_id)
+    live = context.loaded(params.thread_id)
     session = live.session
     _check_length(params.input)
     try:
@@ -44,7 +43,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
 
 
 async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wire.TurnSteerResponse:
-    session = loaded(context, params.thread_id).session
+    session = context.loaded(params.thread_id).session
     if not params.expected_turn_id:
         raise invalid_field("expectedTurnId must not be empty", "expectedTurnId")
     if not params.input:
@@ -61,7 +60,7 @@ async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParam
     """Answered at once: `turn/completed` reports the end of the turn. An empty id asks for the thread to rest,
     also where it does already.
     """
-    live = loaded(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
+    live = context.loaded(params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
         live.session.interrupt(params.turn_id)
     except CoreError as error:
@@ -109,7 +108,7 @@ def _refused(error: CoreError) -> RpcError:
             return invalid_request(str(error), "other_turn_active")
         case TurnNotSteerable():
             refused = invalid_request(str(error), "turn_not_steerable")
-            info = {"activeTurnNotSteerable": {"turnKind": error.kind.value}}
+            info = {"activeTurnNotSteerable": {"turnKind": error.turn.value}}
             data = {**(refused.data or {}), "message": str(error), "codexErrorInfo": info}
             return RpcError(refused.code, refused.message, data)
         case _:
