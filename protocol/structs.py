@@ -147,6 +147,12 @@ def struct_of(kind: type[T], model: BaseModel) -> T:
     return kind(**{name: getattr(model, name) for name in model.model_fields_set})
 
 
+def alike(kind: type[T], value: object, **others: Json) -> T:
+    """Make a struct of the fields of a value, which has all of them under the same names but for `others`."""
+    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
+    return kind(**{name: getattr(value, name) for name in names if name not in others}, **others)
+
+
 @cache
 def model_of(
     kind: type[msgspec.Struct], shaped: Callable[[Json], Json] = lambda hint: hint

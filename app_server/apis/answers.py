@@ -1,16 +1,30 @@
-"""Answers of clients as commands, as far as all APIs have them in common. Pure.
+"""Questions to clients, and their answers as commands, as far as all APIs have them in common. Pure.
 
 Which words are a yes is for each API to say. What is no answer at all declines.
 """
 
 from __future__ import annotations
 
-from app_server.core.session.commands import AnswerElicitation, Decide
+from collections.abc import Callable
+
+from app_server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.core.session.commands import AnswerElicitation, Command, Decide
 from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ElicitationAction, ReviewDecision
-from protocol.structs import Json
+from protocol.structs import Json, Written
+from protocol.table import AnyServerRequest
+
+
+def asked(
+    row: AnyServerRequest,
+    params: Written,
+    to_command: Callable[[Json], Command],
+    kind: QuestionKind = QuestionKind.APPROVAL,
+) -> ClientQuestion:
+    """Return a question as the request of that row."""
+    return ClientQuestion(row.method, params.to_json(), to_command, kind)
 
 
 def decide(

@@ -21,6 +21,7 @@ from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from protocol.structs import alike
 from protocol.v2 import thread as wire
 from protocol.v2.server import (
     ACCOUNT_RATE_LIMITS_UPDATED,
@@ -34,15 +35,12 @@ from protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep,
 
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
-    return wire.ThreadGoal(
+    return alike(
+        wire.ThreadGoal,
+        goal,
         thread_id=thread_id,
-        objective=goal.objective,
         status=wire.ThreadGoalStatus[goal.status.name],
-        token_budget=goal.token_budget,
-        tokens_used=goal.tokens_used,
         time_used_seconds=int(goal.seconds_used),
-        created_at=goal.created_at,
-        updated_at=goal.updated_at,
     )
 
 
@@ -93,13 +91,7 @@ def rate_limits(snapshot: turn.RateLimitSnapshot) -> RateLimitSnapshot:
 
 
 def _breakdown(usage: turn.TokenUsage) -> wire.TokenUsageBreakdown:
-    return wire.TokenUsageBreakdown(
-        total_tokens=usage.total_tokens,
-        input_tokens=usage.input_tokens,
-        cached_input_tokens=usage.cached_input_tokens,
-        output_tokens=usage.output_tokens,
-        reasoning_output_tokens=usage.reasoning_output_tokens,
-    )
+    return alike(wire.TokenUsageBreakdown, usage, cache_write_input_tokens=0)
 
 
 def _window(window: turn.RateLimitWindow | None) -> RateLimitWindow | None:

@@ -23,7 +23,7 @@ from protocol.engine.questions import ClientTool
 from protocol.engine.settings import Settings
 from protocol.policy import MAX_EFFORT_LENGTH, SandboxPolicy, WorkspaceWrite
 from protocol.rollout import TurnContextItem
-from protocol.structs import Json, replace
+from protocol.structs import Json, alike, replace
 from protocol.v2 import thread_open as wire
 from protocol.v2.settings import ApprovalsReviewer
 
@@ -141,18 +141,10 @@ def client_tools(specs: Sequence[wire.DynamicToolSpec]) -> tuple[ClientTool, ...
 def _tools(spec: wire.DynamicToolSpec) -> Iterator[ClientTool]:
     match spec:
         case wire.FunctionDynamicToolSpec():
-            yield _tool(spec, None)
+            yield alike(ClientTool, spec, namespace=None)
         case wire.NamespaceDynamicToolSpec():
             if not spec.tools:
                 text = f"dynamic tool namespace must contain at least one tool: {spec.name[:128]}"
                 raise invalid_field(text, "dynamicTools")
             for tool in spec.tools:
-                yield _tool(tool, spec.name)
-
-
-def _tool(
-    spec: wire.FunctionDynamicToolSpec | wire.FunctionDynamicToolNamespaceTool, namespace: str | None
-) -> ClientTool:
-    return ClientTool(
-        name=spec.name, namespace=namespace, description=spec.description, input_schema=spec.input_schema
-    )
+                yield alike(ClientTool, tool, namespace=spec.name)

@@ -6,64 +6,26 @@ shape to the question of a tool is none: the tool fails, the question was not an
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
 
-from app_server.apis.answers import answer_elicitation, decide
+from app_server.apis.answers import answer_elicitation, asked, decide
 from app_server.apis.v2.items import command_actions, command_line
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
-from app_server.core.session.commands import Answer, Command
+from app_server.core.session.commands import Answer, Decide
 from protocol.engine import questions as engine
-from protocol.engine.events import Question, SessionEvent
+from protocol.engine.events import SessionEvent
 from protocol.engine.items import CommandExecution, CommandSource, Item
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ReviewDecision
 from protocol.responses import InputImage, InputText
-from protocol.structs import Json, Written
-from protocol.table import AnyServerRequest
+from protocol.structs import Json, alike
 from protocol.v2 import approval
 from protocol.v2 import question as wire
 
 INVALID: Final = "dynamic tool response was invalid"
-
-
-def tool_call_params(
-    thread_id: str, turn_id: str, call: engine.ToolCallQuestion
-) -> wire.DynamicToolCallParams:
-    return wire.DynamicToolCallParams(
-        thread_id=thread_id,
-        turn_id=turn_id,
-        call_id=call.call_id,
-        namespace=call.namespace,
-        tool=call.tool,
-        arguments=call.arguments,
-    )
-
-
-def user_input_params(
-    thread_id: str, turn_id: str, asked: engine.UserInputQuestion
-) -> wire.ToolRequestUserInputParams:
-    """Return the questions; another answer than the ones to choose from may always be given."""
-    questions = tuple(
-        wire.ToolRequestUserInputQuestion(
-            id=each.id,
-            header=each.header,
-            question=each.text,
-            is_other=True,
-            options=tuple(
-                wire.ToolRequestUserInputOption(label=choice.label, description=choice.description)
-                for choice in each.choices
-            ),
-        )
-        for each in asked.inquiries
-    )
-    return wire.ToolRequestUserInputParams(
-        thread_id=thread_id,
-        turn_id=turn_id,
-        item_id=asked.call_id,
-        questions=questions,
-        is_blocking=True,
-    )
 
 
 def tool_call_answer(result: Json) -> engine.ToolCallAnswer | None:
@@ -124,25 +86,83 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
     """Return what the client is asked; None for an event that asks nothing. `item` is the one that the question is
     about, under the id that the client knows.
     """
-    asking = event.event
-    if not isinstance(asking, Question):
-        return None
-    row, params = _request(thread_id, event.turn_id, asking, item, now_ms)
-
-    def to_command(result: Json) -> Command:
-        return _command(asking, result)
-
-    return ClientQuestion(row.method, params.to_json(), to_command, _kind(asking))
-
-
-def _kind(event: Question) -> QuestionKind:
-    match event:
-        case engine.ToolCallQuestion():
-            return QuestionKind.CALL
-        case engine.UserInputQuestion():
-            return QuestionKind.INPUT
+    at: dict[str, Json] = {"thread_id": thread_id, "turn_id": event.turn_id or ""}
+    match event.event:
+        case ExecApprovalRequestEvent() as asking:
+            command = _about_command(asking, item, now_ms, at)
+            row = approval.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL
+            return asked(row, command, partial(_decided_command, asking))
+        case ApplyPatchApprovalRequestEvent() as asking:
+            patch = approval.FileChangeRequestApprovalParams(
+                **at,
+                item_id=asking.call_id if item is None else item.id,
+                started_at_ms=now_ms,
+                reason=asking.reason,
+                grant_root=asking.grant_root,
+            )
+            return asked(approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, partial(_decided_patch, asking))
+        case ElicitationRequestEvent() as asking:
+            form = wire.FormElicitation.model_construct(
+                thread_id=thread_id,
+                turn_id=event.turn_id,
+                server_name=asking.server_name,
+                message=asking.message,
+                requested_schema=_NO_FIELDS if asking.requested_schema is None else asking.requested_schema,
+                meta=asking.meta,
+            )
+            elicitation = wire.McpServerElicitationRequestParams.model_construct(form)
+            return asked(
+                wire.MCP_SERVER_ELICITATION_REQUEST, elicitation, partial(answer_elicitation, asking)
+            )
+        case engine.ToolCallQuestion(call_id=id) as asking:
+            call = alike(wire.DynamicToolCallParams, asking, **at)
+            return asked(
+                wire.ITEM_TOOL_CALL,
+                call,
+                lambda result: Answer(id, tool_call_answer(result)),
+                QuestionKind.CALL,
+            )
+        case engine.UserInputQuestion(call_id=id) as asking:
+            questions = wire.ToolRequestUserInputParams(
+                **at, item_id=id, questions=tuple(map(_inquiry, asking.inquiries)), is_blocking=True
+            )
+            return asked(
+                wire.ITEM_TOOL_REQUEST_USER_INPUT,
+                questions,
+                lambda result: Answer(id, user_input_answer(result)),
+                QuestionKind.INPUT,
+            )
         case _:
-            return QuestionKind.APPROVAL
+            return None
+
+
+def _about_command(
+    event: ExecApprovalRequestEvent, item: Item | None, now_ms: int, at: Mapping[str, Json]
+) -> approval.CommandExecutionRequestApprovalParams:
+    typed = _is_typed(event, item)
+    return approval.CommandExecutionRequestApprovalParams(
+        **at,
+        kind="writeStdin" if typed else "command",
+        item_id=event.call_id if item is None else item.id,
+        started_at_ms=now_ms,
+        reason=event.reason,
+        command="".join(event.command) if typed else command_line(event.command),
+        cwd=event.cwd,
+        command_actions=command_actions(event.parsed_cmd, event.command, event.cwd),
+        proposed_execpolicy_amendment=event.proposed_rule,
+        available_decisions=_offered(event.proposed_rule),
+    )
+
+
+def _inquiry(asked: engine.Inquiry) -> wire.ToolRequestUserInputQuestion:
+    """Return a question of a tool; another answer than the ones to choose from may always be given."""
+    return wire.ToolRequestUserInputQuestion(
+        id=asked.id,
+        header=asked.header,
+        question=asked.text,
+        is_other=True,
+        options=tuple(alike(wire.ToolRequestUserInputOption, choice) for choice in asked.choices),
+    )
 
 
 def decision(result: Json) -> ReviewDecision:
@@ -175,58 +195,6 @@ def _offered(proposed: tuple[str, ...] | None) -> tuple[approval.CommandExecutio
     return (yes, for_session, rule, *no)
 
 
-def _request(
-    thread_id: str, turn_id: str | None, event: Question, item: Item | None, now_ms: int
-) -> tuple[AnyServerRequest, Written]:
-    match event:
-        case ExecApprovalRequestEvent():
-            typed = _is_typed(event, item)
-            return (
-                approval.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
-                approval.CommandExecutionRequestApprovalParams(
-                    kind="writeStdin" if typed else "command",
-                    thread_id=thread_id,
-                    turn_id=turn_id or "",
-                    item_id=event.call_id if item is None else item.id,
-                    started_at_ms=now_ms,
-                    reason=event.reason,
-                    command="".join(event.command) if typed else command_line(event.command),
-                    cwd=event.cwd,
-                    command_actions=command_actions(event.parsed_cmd, event.command, event.cwd),
-                    proposed_execpolicy_amendment=event.proposed_rule,
-                    available_decisions=_offered(event.proposed_rule),
-                ),
-            )
-        case ApplyPatchApprovalRequestEvent():
-            return approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL, approval.FileChangeRequestApprovalParams(
-                thread_id=thread_id,
-                turn_id=turn_id or "",
-                item_id=event.call_id if item is None else item.id,
-                started_at_ms=now_ms,
-                reason=event.reason,
-                grant_root=event.grant_root,
-            )
-        case ElicitationRequestEvent():
-            form = wire.FormElicitation.model_construct(
-                thread_id=thread_id,
-                turn_id=turn_id,
-                server_name=event.server_name,
-                message=event.message,
-                requested_schema=_NO_FIELDS if event.requested_schema is None else event.requested_schema,
-                meta=event.meta,
-            )
-            return (
-                wire.MCP_SERVER_ELICITATION_REQUEST,
-                wire.McpServerElicitationRequestParams.model_construct(form),
-            )
-        case engine.ToolCallQuestion():
-            return wire.ITEM_TOOL_CALL, tool_call_params(thread_id, turn_id or "", event)
-        case engine.UserInputQuestion():
-            return wire.ITEM_TOOL_REQUEST_USER_INPUT, user_input_params(thread_id, turn_id or "", event)
-        case _:
-            assert_never(event)
-
-
 def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
     """Tell whether the question is about text for a command that goes on, and not about the command."""
     return (
@@ -236,21 +204,12 @@ def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
     )
 
 
-def _command(event: Question, result: Json) -> Command:
-    match event:
-        case ExecApprovalRequestEvent(proposed_rule=(_, *_)) if (rule := accepted_rule(result)) is not None:
-            return decide(event, ReviewDecision.APPROVED, rule)
-        case ExecApprovalRequestEvent():
-            return decide(event, decision(result))
-        case ApplyPatchApprovalRequestEvent():
-            decided = decision(result)
-            for_session = decided is ReviewDecision.APPROVED_FOR_SESSION
-            return decide(event, decided, engine.AllowFiles() if for_session else None)
-        case ElicitationRequestEvent():
-            return answer_elicitation(event, result)
-        case engine.ToolCallQuestion(call_id=call_id):
-            return Answer(call_id, tool_call_answer(result))
-        case engine.UserInputQuestion(call_id=call_id):
-            return Answer(call_id, user_input_answer(result))
-        case _:
-            assert_never(event)
+def _decided_command(event: ExecApprovalRequestEvent, result: Json) -> Decide:
+    rule = accepted_rule(result) if event.proposed_rule else None
+    return decide(event, decision(result)) if rule is None else decide(event, ReviewDecision.APPROVED, rule)
+
+
+def _decided_patch(event: ApplyPatchApprovalRequestEvent, result: Json) -> Decide:
+    decided = decision(result)
+    for_session = decided is ReviewDecision.APPROVED_FOR_SESSION
+    return decide(event, decided, engine.AllowFiles() if for_session else None)

@@ -31,15 +31,15 @@ class Metadata(Struct, frozen=True):
     is_directory: bool
     is_file: bool
     is_symlink: bool
-    created_ms: int
+    created_at_ms: int
     """0 where the system does not say."""
-    modified_ms: int
+    modified_at_ms: int
 
 
 class DirectoryEntry(Struct, frozen=True):
     """What a link leads to counts; one that leads nowhere is neither."""
 
-    name: str
+    file_name: str
     is_directory: bool
     is_file: bool
 
@@ -73,8 +73,8 @@ def metadata(path: str) -> Metadata:
         is_directory=stat.S_ISDIR(info.st_mode),
         is_file=stat.S_ISREG(info.st_mode),
         is_symlink=os.path.islink(path),
-        created_ms=int(born * 1000),
-        modified_ms=info.st_mtime_ns // 1_000_000,
+        created_at_ms=int(born * 1000),
+        modified_at_ms=info.st_mtime_ns // 1_000_000,
     )
 
 
@@ -87,7 +87,7 @@ def list_directory(path: str) -> list[DirectoryEntry]:
                 raise FileRefused(f"path `{path}` has more than {MAX_ENTRIES:,} entries", "too_large")
             name = _UNSHOWABLE.sub("\ufffd", entry.name)
             found.append(DirectoryEntry(name, _leads_to(entry.is_dir), _leads_to(entry.is_file)))
-    found.sort(key=lambda entry: entry.name)
+    found.sort(key=lambda entry: entry.file_name)
     return found
 
 

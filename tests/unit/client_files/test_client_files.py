@@ -135,7 +135,7 @@ def test_metadata_and_names(tmp_path: Path) -> None:
     ]
     found = files.metadata(str(tmp_path / "to-f"))
     assert (found.is_file, found.is_directory, found.is_symlink) == (True, False, True)
-    assert found.modified_ms == (tmp_path / "f").stat().st_mtime_ns // 1_000_000
+    assert found.modified_at_ms == (tmp_path / "f").stat().st_mtime_ns // 1_000_000
     with pytest.raises(FileNotFoundError):
         files.metadata(str(tmp_path / "to-nothing"))
 

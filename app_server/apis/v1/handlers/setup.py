@@ -15,6 +15,7 @@ from app_server.core.host import WantedCommand
 from app_server.identity import platform_os
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request, not_found
 from protocol.reading import read
+from protocol.structs import alike
 from protocol.table import NoParams
 from protocol.v1 import setup as wire
 
@@ -115,14 +116,7 @@ async def fuzzy_file_search(
     """Search for files; a second search with the same token cancels the first, which then returns none."""
     roots = [Path(root) for root in params.roots]
     hits = await services.host.search.search(params.query, roots, params.cancellation_token)
-    return wire.FuzzyFileSearchResponse(
-        files=tuple(
-            wire.FuzzyFileSearchResult(
-                root=hit.root, path=hit.path, file_name=hit.file_name, score=hit.score, indices=hit.indices
-            )
-            for hit in hits
-        )
-    )
+    return wire.FuzzyFileSearchResponse(files=tuple(alike(wire.FuzzyFileSearchResult, hit) for hit in hits))
 
 
 async def git_diff_to_remote(

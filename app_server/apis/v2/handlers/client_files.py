@@ -33,6 +33,7 @@ from app_server.core.files.search import FileMatch, FileSearch
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server.rpc.outgoing import Outgoing
+from protocol.structs import alike
 from protocol.v2 import files as wire
 
 READERS = 4
@@ -76,26 +77,14 @@ async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateD
 
 async def fs_get_metadata(context: ClientFileContext, params: wire.AtPath) -> wire.FsGetMetadataResponse:
     context.check("fs/getMetadata")
-    found = await _run(lambda: files.metadata(params.path))
-    return wire.FsGetMetadataResponse(
-        is_directory=found.is_directory,
-        is_file=found.is_file,
-        is_symlink=found.is_symlink,
-        created_at_ms=found.created_ms,
-        modified_at_ms=found.modified_ms,
-    )
+    return alike(wire.FsGetMetadataResponse, await _run(lambda: files.metadata(params.path)))
 
 
 async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadDirectoryResponse:
     context.check("fs/readDirectory")
     found = await context.read(lambda: files.list_directory(params.path))
     return wire.FsReadDirectoryResponse(
-        entries=tuple(
-            wire.FsReadDirectoryEntry(
-                file_name=each.name, is_directory=each.is_directory, is_file=each.is_file
-            )
-            for each in found
-        )
+        entries=tuple(alike(wire.FsReadDirectoryEntry, each) for each in found)
     )
 
 
@@ -265,14 +254,7 @@ async def session_stop(context: FileSearchContext, params: wire.OfSearch) -> Non
 
 def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResult, ...]:
     return tuple(
-        wire.FuzzyFileSearchResult(
-            root=match.root,
-            path=match.path,
-            match_type="directory" if match.is_folder else "file",
-            file_name=match.file_name,
-            score=match.score,
-            indices=match.indices,
-        )
+        alike(wire.FuzzyFileSearchResult, match, match_type="directory" if match.is_folder else "file")
         for match in found
     )
 

@@ -18,7 +18,7 @@ from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
 from app_server.rpc.errors import invalid_field, invalid_params
 from protocol.base import WireModel
-from protocol.structs import Written
+from protocol.structs import Written, alike
 from protocol.v2 import skills as wire
 
 Result = TypeVar("Result", bound=Written)
@@ -79,7 +79,7 @@ def _entry(cwd: str, found: SkillSet) -> wire.SkillsListEntry:
     return wire.SkillsListEntry(
         cwd=cwd,
         skills=tuple(_metadata(skill) for skill in found.skills),
-        errors=tuple(wire.SkillErrorInfo(path=each.path, message=each.message) for each in found.problems),
+        errors=tuple(alike(wire.SkillErrorInfo, each) for each in found.problems),
     )
 
 
