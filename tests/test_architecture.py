@@ -248,8 +248,14 @@ LONG_CLASSES = {
 
 FACES = {
     "app_server.core.auth.accounts",
+    "app_server.core.client_files.files",
+    "app_server.core.client_files.watching",
+    "app_server.core.config.fence",
     "app_server.core.config.settings",
+    "app_server.core.files.search",
     "app_server.core.host",
+    "app_server.core.mcp.mcp_manager",
+    "app_server.core.mcp.requests",
     "app_server.core.opening",
     "app_server.core.rollout.stored_conversations",
     "app_server.core.session.handle",
@@ -263,35 +269,23 @@ VALUES = {
     *("app_server.core.exec.process", "app_server.core.exec.streams", "app_server.core.skills.skill"),
     *("app_server.core.model.families", "app_server.core.rollout.pages", "app_server.core.session.commands"),
     *("app_server.core.session.review_texts", "app_server.core.turn.items"),
+    *("app_server.core.git.repository", "app_server.core.rollout.stored_items"),
+    *("app_server.core.rollout.turn_fold", "app_server.core.rollout.turn_pages"),
 }
 """What is handed to a face or comes from it."""
 
+PURE_KNOWLEDGE = {
+    *(
+        "app_server.core.patch.diff",
+        "app_server.core.rollout.rollout_names",
+        "app_server.core.rollout.stored_events",
+    ),
+    *("app_server.core.shell.quote", "app_server.core.shell.script", "app_server.core.shell.summaries"),
+}
+"""What the engine knows about names, patches and command lines, for whoever shows them; nothing of it acts."""
+
 TOOLS = {f"app_server.core.{name}" for name in ("bounds", "lazy", "real_path", "remedies", "threads")}
 """What anybody may use."""
-
-BESIDE_THE_FACES = {
-    f"app_server.core.{name}"
-    for name in (
-        "client_files.files",
-        "client_files.opening",
-        "client_files.watching",
-        "config.fence",
-        "files.search",
-        "git.repository",
-        "mcp.mcp_manager",
-        "mcp.requests",
-        "patch.diff",
-        "rollout.rollout_names",
-        "rollout.stored_events",
-        "rollout.stored_items",
-        "rollout.turn_fold",
-        "rollout.turn_pages",
-        "shell.quote",
-        "shell.script",
-        "shell.summaries",
-    )
-}
-"""What APIs import of the engine besides. Each that goes is a step; none is added."""
 
 OPENS_FILES = {
     "app_server.beneath": "the opener",
@@ -650,7 +644,11 @@ def lines_of(node: ast.ClassDef) -> int:
 def test_apis_use_the_engine_by_its_faces() -> None:
     used = {imported for _, imported in edges("app_server.apis") if inside(imported, "app_server.core")}
     found = {each for each in used if each in modules()}  # and not the names in them
-    assert {each for each in found if each != "app_server.core"} - FACES - VALUES - TOOLS == BESIDE_THE_FACES
+    assert {each for each in found if each != "app_server.core"} == FACES | VALUES | PURE_KNOWLEDGE | TOOLS
+
+
+def test_knowledge_that_apis_share_with_the_engine_is_pure() -> None:
+    assert {each for each in PURE_KNOWLEDGE if not any(inside(each, pure) for pure in PURE)} == set()
 
 
 def test_a_class_name_stands_for_one_thing() -> None:

@@ -186,3 +186,11 @@ class ContextWindowExceeded(ModelError):
     def __init__(self) -> None:
         text = "The conversation has become too long for this model. Start a new one, or ask with less of it."
         super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
+
+
+class FileRefused(CoreError):
+    """A request of a client about a file cannot be served as sent; `kind` says why to programs."""
+
+    def __init__(self, text: str, kind: str = "file") -> None:
+        super().__init__(text)
+        self.kind = kind

@@ -8,12 +8,11 @@ and notifications show what is in force.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, Protocol, TypeVar, assert_never
+from typing import Final, Literal, TypeVar, assert_never
 
 from msgspec.structs import asdict
 
 from app_server.conversations.adapter import Activity, ConversationStatus
-from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config
 from app_server.rpc.errors import invalid_field
 from protocol import policy as engine
@@ -159,27 +158,17 @@ _MODES: Final = {
 _SHOWN_MODES: Final = {kind: mode for mode, kind in _MODES.items()}
 
 
-class SettingsInForce(Protocol):
-    """What is in force in a thread."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def config(self) -> Config: ...
-
-
 def settings_change(
-    params: TurnStartParams | wire.ThreadSettingsUpdateParams, facts: SettingsInForce
+    params: TurnStartParams | wire.ThreadSettingsUpdateParams, config: Config
 ) -> SettingsChange:
-    """Return what the request changes. Raises RpcError, and ConfigError for rights that are not given."""
+    """Return what the request changes of a thread that was opened with `config`. Raises RpcError."""
     sandbox, policy, kinds = params.sandbox_policy, None, None
     if params.approval_policy is not None:
         policy, kinds = approval_policy(params.approval_policy)
     chosen = None if sandbox is None else sandbox_policy(sandbox)
     if params.permissions is not None:
         mode = profile_mode(params.permissions, beside="sandboxPolicy", given=sandbox)
-        chosen = profile_policy(mode, facts.config.permissions.sandbox_policy)
+        chosen = profile_policy(mode, config.permissions.sandbox_policy)
     model, effort = params.model, params.effort
     set_effort: str | Literal[Unset.UNSET] | None = UNSET
     if effort is not None:
@@ -188,7 +177,7 @@ def settings_change(
     if way is not None:  # which names these as well, and means them
         model, effort = way.settings.model, way.settings.reasoning_effort
         set_effort = None if effort is None else _effort(effort, "collaborationMode")
-    change = SettingsChange(
+    return SettingsChange(
         cwd=or_unset(params.cwd),
         approval_policy=or_unset(policy),
         granular=kinds,
@@ -202,11 +191,6 @@ def settings_change(
         summary=or_unset(params.summary),
         mode=UNSET if way is None else _mode(way),
     )
-    after = facts.settings.changed(change)
-    require_working_directory(after.cwd, None if change.workspace_roots is UNSET else change.workspace_roots)
-    if facts.config.fence is not None:
-        check_permissions(facts.config.fence, after, after.cwd)
-    return change
 
 
 def _effort(word: str, field: str) -> str:

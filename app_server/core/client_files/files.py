@@ -17,7 +17,8 @@ from functools import partial
 from msgspec import Struct
 
 from app_server.beneath import READ_SIZE, TooLarge, read_up_to
-from app_server.core.client_files.opening import FileRefused, opened, replace_content, write_all
+from app_server.core.client_files.opening import opened, replace_content, write_all
+from app_server.core.errors import FileRefused
 
 MAX_READ_BYTES = 48 << 20
 """Of one file. As much as a client can write with one message of 64 MiB."""

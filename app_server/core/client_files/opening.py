@@ -19,17 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from app_server.beneath import may_hold_secrets
-from app_server.core.errors import CoreError
+from app_server.core.errors import FileRefused
 
 READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-class FileRefused(CoreError):
-    """The request cannot be served as sent; `kind` says why to programs."""
-
-    def __init__(self, text: str, kind: str = "file") -> None:
-        super().__init__(text)
-        self.kind = kind
 
 
 @contextmanager

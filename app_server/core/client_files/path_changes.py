@@ -17,7 +17,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from app_server.core.client_files.opening import FileRefused
+from app_server.core.errors import FileRefused
 
 MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200

@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.core.client_files import path_changes
-from app_server.core.client_files.opening import FileRefused
+from app_server.core.errors import FileRefused
 from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)

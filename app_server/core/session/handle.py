@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
+from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config, McpServerConfig
 from app_server.core.context.history import collect_user_messages, message_text
 from app_server.core.goals import GoalChange
@@ -27,7 +28,7 @@ from app_server.core.tools.contract import DiskChanges, EditorAccess, EditorFile
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.core.turn.items import UserWords
 from protocol.engine.events import Goal, SessionEvent
-from protocol.engine.settings import UNCHANGED, Settings, SettingsChange
+from protocol.engine.settings import UNCHANGED, UNSET, Settings, SettingsChange
 from protocol.events.turn import TokenUsageInfo
 from protocol.ids import ConversationId
 from protocol.items import SentInput
@@ -73,6 +74,17 @@ class SessionFacts:
     def first_words(self) -> str:
         """What the user said first; "" before that."""
         return next(iter(collect_user_messages(self._state.history.items)), "")
+
+    def permitted(self, change: SettingsChange) -> SettingsChange:
+        """Return the change. Raises BeyondClientRights where it gives more than the user leaves to clients, and
+        ConfigError where workspace roots are without the working directory.
+        """
+        after = self.settings.changed(change)
+        require_working_directory(
+            after.cwd, None if change.workspace_roots is UNSET else change.workspace_roots
+        )
+        check_permissions(self.config.fence, after, after.cwd)
+        return change
 
     async def history_metadata(self) -> tuple[int, int]:
         """Return the id and the number of entries of the message history, which all conversations share."""

@@ -9,7 +9,8 @@ import pytest
 
 from app_server.core.client_files import files, opening
 from app_server.core.client_files.files import Copying, CopyStopped, DirectoryEntry
-from app_server.core.client_files.opening import FileRefused, replace_content
+from app_server.core.client_files.opening import replace_content
+from app_server.core.errors import FileRefused
 
 NO_HOME = "/nonexistent"
 

@@ -14,7 +14,6 @@ import anyio
 import pytest
 
 from app_server.core.client_files import path_changes, watching
-from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.path_changes import (
     Inotify,
     InotifyEvent,
@@ -23,6 +22,7 @@ from app_server.core.client_files.path_changes import (
     take_snapshot,
 )
 from app_server.core.client_files.watching import FileWatcher
+from app_server.core.errors import FileRefused
 
 needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.apis.v1.handlers.turns import permitted, say, settings
+from app_server.apis.v1.handlers.turns import say, settings
 from app_server.core.session import commands
 from protocol.engine.settings import SettingsChange
 from protocol.v1 import ops
@@ -29,7 +29,7 @@ async def _submit(session: SessionHandle, op: ops.Op) -> str:  # noqa: C901 - on
         case ops.UserTurnOp():
             return await say(session, op.items, settings(op), op.final_output_json_schema)
         case ops.OverrideTurnContextOp():
-            command = commands.ChangeSettings(permitted(session, overriding(op)))
+            command = commands.ChangeSettings(session.facts.permitted(overriding(op)))
         case ops.InterruptOp():
             command = commands.Interrupt()
         case ops.ExecApprovalOp():

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.core.config.fence import check_permissions
 from app_server.core.session import commands
 from protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
 from protocol.events.turn import TurnAbortReason
@@ -59,7 +58,7 @@ async def say(
     output_schema: Json = None,
 ) -> str:
     """Begin a turn, or add to the one that runs; returns the id that its events carry. Raises BeyondClientRights."""
-    kept = UNCHANGED if change is None else permitted(session, change)
+    kept = UNCHANGED if change is None else session.facts.permitted(change)
     words = await session.words(items, wishes=TURNS) if items else None
     return session.start_turn(words, kept, output_schema, TURNS).operation
 
@@ -88,13 +87,6 @@ def settings(
         effort=given.effort if names_effort else UNSET,
         summary=or_unset(given.summary),
     )
-
-
-def permitted(session: SessionHandle, change: SettingsChange) -> SettingsChange:
-    """Return the change. Raises BeyondClientRights where it gives more than the user leaves to clients."""
-    after = session.facts.settings.changed(change)
-    check_permissions(session.facts.config.fence, after, after.cwd)
-    return change
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:

@@ -26,9 +26,9 @@ from app_server.apis.services import ServerServices, require_client_rights
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.client_files import files
 from app_server.core.client_files.files import Copying
-from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.watching import FileWatcher
 from app_server.core.config.settings import UserSettings
+from app_server.core.errors import FileRefused
 from app_server.core.files.search import FileMatch, FileSearch
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request

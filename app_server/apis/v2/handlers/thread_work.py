@@ -61,7 +61,8 @@ async def thread_settings_update(context: ThreadContext, params: ThreadSettingsU
     changed.
     """
     live = context.loaded(params.thread_id)
-    change = settings_change(params, live.session.facts)
+    facts = live.session.facts
+    change = facts.permitted(settings_change(params, facts.config))
     live.session.do(ChangeSettings(change))
 
 
