@@ -14,6 +14,8 @@ from msgspec import Struct
 from app_server import STORED_VERSION
 from app_server.apis.v2.errors import parse_thread_id, thread_not_loaded
 from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.apis.v2.settings import thread_status
+from app_server.apis.v2.turns import thread_view
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
@@ -27,6 +29,7 @@ from app_server.identity import UserAgent
 from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import replace
+from protocol.v2.thread import Thread
 from protocol.v2.turn import Turn
 
 Result = TypeVar("Result")
@@ -122,6 +125,10 @@ class ReadingContext(Struct, frozen=True):
     async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
         """Return what `ask` makes of the thread's turns, in a worker thread."""
         return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
+
+    async def shown(self, thread: FoundThread, turns: tuple[Turn, ...] = ()) -> Thread:
+        status = thread_status(self.live.status(thread.id))
+        return thread_view(await self.summary(thread), status, turns)
 
     async def summary(self, thread: FoundThread) -> ThreadSummary:
         """Summarise the stored thread; a loaded one shows its current model and directory."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from app_server.conversations.unloading import IdleUnloader
     from app_server.core.host import Host
     from app_server.core.lazy import Lazy
-    from app_server.core.skills.skill_catalog import SkillCatalog
 
 
 class ThreadContext(Struct, frozen=True, kw_only=True):
@@ -41,7 +40,6 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     reading: ReadingContext
     seeds: ItemIdSeeds
     unloader: IdleUnloader
-    skills: Lazy[SkillCatalog]
     host: Host
 
     def loaded(self, thread_id: str) -> LiveConversation:

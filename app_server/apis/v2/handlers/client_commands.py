@@ -11,7 +11,8 @@ import binascii
 import codecs
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -53,22 +54,14 @@ _STREAMS: Final[Mapping[Stream, wire.CommandExecOutputStream]] = {
 
 
 class ClientProcess(Struct):
-    """One command; `command` is None until it has started."""
+    """One command."""
 
     stdin: bool
     terminal: bool
     command: Process | None = None
-    _opened: anyio.Event = msgspec.field(default_factory=anyio.Event)
-
-    def opened(self, command: Process | None) -> None:
-        """Note that the command has started, or that it will not."""
-        if command is not None:
-            self.command = command
-        self._opened.set()
-
-    async def wait_opened(self) -> Process | None:
-        await self._opened.wait()
-        return self.command
+    """None until it has started, and where it never does."""
+    opened: anyio.Event = msgspec.field(default_factory=anyio.Event)
+    """Set when it has started, and when it will not."""
 
 
 class ClientProcesses(Struct):
@@ -77,8 +70,9 @@ class ClientProcesses(Struct):
     _named: dict[str, ClientProcess] = msgspec.field(default_factory=dict)
     _running: int = 0
 
-    def add(self, id: str | None, process: ClientProcess) -> None:
-        """Count a command; the caller removes it. Raises RpcError."""
+    @contextmanager
+    def counted(self, id: str | None, process: ClientProcess) -> Iterator[None]:
+        """Count a command as long as the block runs. Raises RpcError."""
         if id in self._named:
             raise invalid_request(
                 f"duplicate active command/exec process id: {_quoted(id)}", "duplicate_process"
@@ -88,11 +82,13 @@ class ClientProcesses(Struct):
         self._running += 1
         if id is not None:
             self._named[id] = process
-
-    def remove(self, id: str | None) -> None:
-        self._running -= 1
-        if id is not None:
-            del self._named[id]
+        try:
+            yield
+        finally:
+            process.opened.set()
+            self._running -= 1
+            if id is not None:
+                del self._named[id]
 
     def get(self, id: str) -> ClientProcess:
         process = self._named.get(id)
@@ -104,10 +100,11 @@ class ClientProcesses(Struct):
         """Return a command once it has started. Raises RpcError where there is no such command, or it could not be
         started.
         """
-        command = await self.get(id).wait_opened()
-        if command is None:
+        process = self.get(id)
+        await process.opened.wait()
+        if process.command is None:
             raise no_process(id)
-        return command
+        return process.command
 
 
 def no_process(id: str) -> RpcError:
@@ -183,16 +180,12 @@ async def command_exec(
 ) -> wire.CommandExecResponse:
     """Take the name before anything is awaited, so that requests that follow find the command."""
     _check(params)
-    id = params.process_id
     process = ClientProcess(stdin=params.stream_stdin or params.tty, terminal=params.tty)
-    context.processes.add(id, process)
-    try:
-        return await _run(context, params, process)
-    except LaunchError as error:
-        raise _not_spawned(error) from error
-    finally:
-        process.opened(None)
-        context.processes.remove(id)
+    with context.processes.counted(params.process_id, process):
+        try:
+            return await _run(context, params, process)
+        except LaunchError as error:
+            raise _not_spawned(error) from error
 
 
 async def command_exec_write(context: ClientCommandContext, params: wire.CommandExecWriteParams) -> None:
@@ -232,7 +225,8 @@ async def _run(
     spec = context.host.prepare(_wanted(params))
     size = _size(params.size) if params.size else USUAL_SIZE
     command = await context.host.open(spec, stdin=process.stdin, terminal=size if process.terminal else None)
-    process.opened(command)
+    process.command = command
+    process.opened.set()
     cap = params.output_bytes_cap
     if cap is None and not params.disable_output_cap:
         cap = DEFAULT_CAP
@@ -308,11 +302,9 @@ def _size(size: wire.CommandExecTerminalSize) -> TerminalSize:
 
 def _not_spawned(error: LaunchError) -> RpcError:
     """Return the error in the words of the system that clients know, where it said anything."""
-    if error.code is None or error.code in SHORTAGES:
-        return internal_error(f"failed to spawn command: {error}", "exec")
-    return internal_error(
-        f"failed to spawn command: {os.strerror(error.code)} (os error {error.code})", "exec"
-    )
+    known = error.code is not None and error.code not in SHORTAGES
+    reason = f"{os.strerror(error.code or 0)} (os error {error.code})" if known else str(error)
+    return internal_error(f"failed to spawn command: {reason}", "exec")
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

@@ -31,9 +31,10 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.errors import FileRefused
 from app_server.core.files.search import FileMatch, FileSearch
 from app_server.core.threads import run_in_thread
+from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server.rpc.outgoing import Outgoing
-from protocol.structs import alike
+from protocol.structs import Json, alike
 from protocol.v2 import files as wire
 
 READERS = 4
@@ -43,13 +44,10 @@ T = TypeVar("T")
 
 
 class ClientFileContext(Struct, frozen=True):
-    config: UserSettings
+    home: str
     outgoing: Outgoing
     watcher: FileWatcher
     readers: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))
-
-    def check(self, method: str) -> None:
-        require_client_rights(self.config, method)
 
     async def read(self, work: Callable[[], T]) -> T:
         async with self.readers:
@@ -59,29 +57,23 @@ class ClientFileContext(Struct, frozen=True):
 
 
 async def fs_read_file(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadFileResponse:
-    context.check("fs/readFile")
-    home = str(context.config.home)
-    text = await context.read(lambda: base64.b64encode(files.read_file(params.path, home)).decode())
+    text = await context.read(lambda: base64.b64encode(files.read_file(params.path, context.home)).decode())
     return wire.FsReadFileResponse(data_base64=text)
 
 
 async def fs_write_file(context: ClientFileContext, params: wire.FsWriteFileParams) -> None:
-    context.check("fs/writeFile")
     await _run(lambda: files.write_file(params.path, _decoded(params.data_base64)))
 
 
 async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateDirectoryParams) -> None:
-    context.check("fs/createDirectory")
     await _run(partial(files.create_directory, params.path, recursive=params.recursive is not False))
 
 
 async def fs_get_metadata(context: ClientFileContext, params: wire.AtPath) -> wire.FsGetMetadataResponse:
-    context.check("fs/getMetadata")
     return alike(wire.FsGetMetadataResponse, await _run(lambda: files.metadata(params.path)))
 
 
 async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadDirectoryResponse:
-    context.check("fs/readDirectory")
     found = await context.read(lambda: files.list_directory(params.path))
     return wire.FsReadDirectoryResponse(
         entries=tuple(alike(wire.FsReadDirectoryEntry, each) for each in found)
@@ -89,15 +81,13 @@ async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> 
 
 
 async def fs_remove(context: ClientFileContext, params: wire.FsRemoveParams) -> None:
-    context.check("fs/remove")
     recursive, force = params.recursive is not False, params.force is not False
     await _run(partial(files.remove, params.path, recursive=recursive, force=force))
 
 
 async def fs_copy(context: ClientFileContext, params: wire.FsCopyParams) -> None:
-    context.check("fs/copy")
     given_up = threading.Event()
-    copying = Copying(str(context.config.home), given_up.is_set)
+    copying = Copying(context.home, given_up.is_set)
     source, destination = params.source_path, params.destination_path
     try:
         await _run(partial(copying.copy, source, destination, recursive=params.recursive))
@@ -108,7 +98,6 @@ async def fs_copy(context: ClientFileContext, params: wire.FsCopyParams) -> None
 async def fs_watch(
     context: ClientFileContext, params: wire.FsWatchParams
 ) -> AsyncIterator[wire.FsWatchResponse]:
-    context.check("fs/watch")
     with reported_errors():
         path = await context.watcher.watch(params.watch_id, params.path)
     yield wire.FsWatchResponse(path=path)
@@ -160,12 +149,8 @@ Found = Callable[[str, str, Sequence[FileMatch]], Awaitable[None]]
 
 class SearchSession(Struct):
     roots: tuple[str, ...]
-    running: anyio.CancelScope | None = None
-    """The search for the latest query."""
-
-    def stop(self) -> None:
-        if self.running is not None:
-            self.running.cancel()
+    running: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+    """Of the search for the latest query."""
 
 
 class SearchSessions(Struct):
@@ -176,12 +161,13 @@ class SearchSessions(Struct):
     found: Found
     _sessions: dict[str, SearchSession] = msgspec.field(default_factory=dict)
 
-    def start(self, id: str, roots: tuple[str, ...]) -> None:
+    def start(self, id: str, roots: tuple[str, ...]) -> SearchSession:
         """Begin a session, in place of one of the same name. Raises RpcError."""
         self.stop(id)
         if len(self._sessions) >= MOST:
             raise invalid_request(f"no more than {MOST} file searches can be open", "too_many_sessions")
-        self._sessions[id] = SearchSession(roots)
+        session = self._sessions[id] = SearchSession(roots)
+        return session
 
     def get(self, id: str) -> SearchSession:
         """Return a session. Raises RpcError."""
@@ -192,7 +178,7 @@ class SearchSessions(Struct):
 
     def look_for(self, id: str, session: SearchSession, query: str) -> None:
         """Begin to search, unless the session has ended meanwhile; what was begun before is not sent any more."""
-        session.stop()
+        session.running.cancel()
         if self._sessions.get(id) is session:
             session.running = anyio.CancelScope()
             self.tasks.start_soon(self._search, session.running, id, session.roots, query, name="file search")
@@ -200,30 +186,25 @@ class SearchSessions(Struct):
     def stop(self, id: str) -> None:
         session = self._sessions.pop(id, None)
         if session is not None:
-            session.stop()
+            session.running.cancel()
 
     async def _search(self, scope: anyio.CancelScope, id: str, roots: tuple[str, ...], query: str) -> None:
         with scope:
             await self.found(id, query, await self.search.search(query, roots, names_count=True))
 
 
-class FileSearchContext(Struct, frozen=True):
-    search: FileSearch
-    sessions: SearchSessions
-
-
 async def fuzzy_file_search(
-    context: FileSearchContext, params: wire.FuzzyFileSearchParams
+    sessions: SearchSessions, params: wire.FuzzyFileSearchParams
 ) -> wire.FuzzyFileSearchResponse:
     """Search once; a second search with the same token cancels the first, which then returns no files."""
-    found = await context.search.search(
+    found = await sessions.search.search(
         params.query, params.roots, params.cancellation_token, names_count=True
     )
     return wire.FuzzyFileSearchResponse(files=shown_matches(found))
 
 
 async def session_start(
-    context: FileSearchContext, params: wire.FuzzyFileSearchSessionStartParams
+    sessions: SearchSessions, params: wire.FuzzyFileSearchSessionStartParams
 ) -> AsyncIterator[None]:
     """Begin a session; its first notification has no query and no files."""
     id = params.session_id
@@ -233,23 +214,22 @@ async def session_start(
         raise internal_error(
             "failed to start fuzzy file search session: at least one search directory is required", "no_roots"
         )
-    context.sessions.start(id, params.roots)
-    session = context.sessions.get(id)
+    session = sessions.start(id, params.roots)
     yield
-    context.sessions.look_for(id, session, "")
+    sessions.look_for(id, session, "")
 
 
 async def session_update(
-    context: FileSearchContext, params: wire.FuzzyFileSearchSessionUpdateParams
+    sessions: SearchSessions, params: wire.FuzzyFileSearchSessionUpdateParams
 ) -> AsyncIterator[None]:
-    session = context.sessions.get(params.session_id)
+    session = sessions.get(params.session_id)
     yield
-    context.sessions.look_for(params.session_id, session, params.query)
+    sessions.look_for(params.session_id, session, params.query)
 
 
-async def session_stop(context: FileSearchContext, params: wire.OfSearch) -> None:
+async def session_stop(sessions: SearchSessions, params: wire.OfSearch) -> None:
     """End a session; one that is not there is no error."""
-    context.sessions.stop(params.session_id)
+    sessions.stop(params.session_id)
 
 
 def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResult, ...]:
@@ -265,8 +245,8 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
         notifier.notify(wire.FS_CHANGED, watch_id=watch_id, changed_paths=tuple(paths))
 
     watcher = FileWatcher(notify_changed, services.background)
-    files = ClientFileContext(services.config, services.outgoing, watcher)
-    return (
+    files = ClientFileContext(str(services.config.home), services.outgoing, watcher)
+    with_rights = (
         route(wire.FS_READ_FILE, fs_read_file, files),
         route(wire.FS_WRITE_FILE, fs_write_file, files),
         route(wire.FS_CREATE_DIRECTORY, fs_create_directory, files),
@@ -275,8 +255,19 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
         route(wire.FS_REMOVE, fs_remove, files),
         route(wire.FS_COPY, fs_copy, files),
         route(wire.FS_WATCH, fs_watch, files),
-        route(wire.FS_UNWATCH, fs_unwatch, files),
     )
+    guarded = (_guarded(each, services.config) for each in with_rights)
+    return (*guarded, route(wire.FS_UNWATCH, fs_unwatch, files))
+
+
+def _guarded(route: Route, config: UserSettings) -> Route:
+    """Return the route, for clients that have the user's rights."""
+
+    async def handle(params: Json) -> RpcReply:
+        require_client_rights(config, route.method)
+        return await route.handle(params)
+
+    return Route(route.row, handle)
 
 
 def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
@@ -291,12 +282,11 @@ def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[
         notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_COMPLETED, session_id=session_id)
 
     sessions = SearchSessions(services.host.search, services.background, notify_found)
-    search = FileSearchContext(services.host.search, sessions)
     return (
-        route(wire.FUZZY_FILE_SEARCH, fuzzy_file_search, search),
-        route(wire.FUZZY_FILE_SEARCH_SESSION_START, session_start, search),
-        route(wire.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, search),
-        route(wire.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, search),
+        route(wire.FUZZY_FILE_SEARCH, fuzzy_file_search, sessions),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_START, session_start, sessions),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, sessions),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, sessions),
     )
 
 

@@ -14,8 +14,6 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
 from app_server.apis.v2.loaded_threads import FoundThread
 from app_server.apis.v2.services import ThreadContext, ThreadServices
-from app_server.apis.v2.settings import thread_status
-from app_server.apis.v2.turns import thread_view
 from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
 from app_server.core.git.repository import Revision
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request
@@ -30,7 +28,6 @@ from protocol.v2.thread import (
     THREAD_STATUS_CHANGED,
     THREAD_UNARCHIVED,
     NotLoadedThreadStatus,
-    Thread,
 )
 
 MOST_NAME = 4096
@@ -57,7 +54,7 @@ async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIte
         raise archived_not_found(id)
     with _failures(id, "unarchive"):
         path = await context.reading.stored.unarchive(rollout)
-        thread = await _shown(context, FoundThread(id, path, None))
+        thread = await context.reading.shown(FoundThread(id, path, None))
     yield wire.ShownThread(thread=thread)
     context.notifier.notify(THREAD_UNARCHIVED, thread_id=id)
 
@@ -102,7 +99,7 @@ async def thread_metadata_update(
     before = (await context.reading.summary(thread)).git or Revision(None, None, None)
     with _failures(id, "change"):
         await context.reading.stored.set_revision(id, replace(before, **changes))
-    return wire.ShownThread(thread=await _shown(context, thread))
+    return wire.ShownThread(thread=await context.reading.shown(thread))
 
 
 def _is_ephemeral(context: ThreadContext, id: ConversationId) -> bool:
@@ -153,11 +150,6 @@ async def _stored(context: ThreadContext, id: ConversationId, *, archived: bool 
         return await context.reading.stored.find(id, archived=archived)
     except RolloutNotFound:
         raise rollout_not_found(id) from None
-
-
-async def _shown(context: ThreadContext, thread: FoundThread) -> Thread:
-    status = context.reading.live.status(thread.id)
-    return thread_view(await context.reading.summary(thread), thread_status(status))
 
 
 @contextmanager

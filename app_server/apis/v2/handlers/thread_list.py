@@ -55,25 +55,18 @@ async def thread_list(
     if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
         yield wire.ThreadListResponse(data=())  # no thread here begins others
         return
-    request = ListRequest(
-        filter=ThreadFilter(
-            sources=list_sources(params.source_kinds),
-            default_provider=(provider := context.config.load().provider.id),
-            providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
-            or None,
-            cwds=await _cwds(context.config, params),
-            excluded=_excluded(params),
-            search=params.search_term or None,
-        ),
-        archived=bool(params.archived),
-        by_change=params.sort_key in ("updated_at", "recency_at"),
-        newest_first=params.sort_direction != "asc",
-        limit=params.limit,
-        cursor=params.cursor,
+    wanted = ThreadFilter(
+        sources=list_sources(params.source_kinds),
+        default_provider=(provider := context.config.load().provider.id),
+        providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
+        or None,
+        cwds=await _cwds(context.config, params),
+        excluded=_excluded(params),
+        search=params.search_term or None,
     )
-    page = await context.stored.list(request)
+    page = await context.stored.list(_request(params, wanted))
     yield wire.ThreadListResponse(
-        data=tuple(_view(context, each) for each in page.rows),
+        data=tuple(_shown(context, each) for each in page.rows),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
@@ -86,8 +79,19 @@ def list_sources(kinds: tuple[wire.ThreadSourceKind, ...] | None) -> frozenset[s
     return frozenset(source for kind in kinds or INTERACTIVE for source in SOURCES[kind])
 
 
-def _view(context: ReadingContext, summary: ThreadSummary) -> Thread:
+def _shown(context: ReadingContext, summary: ThreadSummary) -> Thread:
     return thread_view(summary, thread_status(context.live.status(summary.id)))
+
+
+def _request(params: wire.ThreadListParams | wire.ThreadSearchParams, wanted: ThreadFilter) -> ListRequest:
+    return ListRequest(
+        filter=wanted,
+        archived=bool(params.archived),
+        by_change=params.sort_key in ("updated_at", "recency_at"),
+        newest_first=params.sort_direction != "asc",
+        limit=params.limit,
+        cursor=params.cursor,
+    )
 
 
 async def _cwds(config: UserSettings, params: wire.ThreadListParams) -> frozenset[str] | None:
@@ -128,21 +132,12 @@ async def thread_search(
     if len(term) > MOST_CHARACTERS:
         message = f"searchTerm has {len(term)} characters, of at most {MOST_CHARACTERS}"
         raise invalid_field(message, "searchTerm")
-    request = ListRequest(
-        filter=ThreadFilter(
-            sources=list_sources(params.source_kinds),
-            default_provider=context.config.load().provider.id,
-        ),
-        archived=bool(params.archived),
-        by_change=params.sort_key in ("updated_at", "recency_at"),
-        newest_first=params.sort_direction != "asc",
-        limit=params.limit,
-        cursor=params.cursor,
-    )
-    page = await context.stored.search(request, term, context.live.loaded())
+    provider = context.config.load().provider.id
+    wanted = ThreadFilter(sources=list_sources(params.source_kinds), default_provider=provider)
+    page = await context.stored.search(_request(params, wanted), term, context.live.loaded())
     yield wire.ThreadSearchResponse(
         data=tuple(
-            wire.ThreadSearchResult(thread=_view(context, each), snippet=words) for each, words in page.rows
+            wire.ThreadSearchResult(thread=_shown(context, each), snippet=words) for each, words in page.rows
         ),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,

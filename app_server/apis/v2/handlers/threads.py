@@ -20,7 +20,7 @@ from app_server.apis.v2.opening import client_tools, in_force, overrides_of, reo
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import collaboration_mode, thread_status
-from app_server.apis.v2.turns import thread_view, whole_turns
+from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.conversations.unloading import IdleUnloader
@@ -199,8 +199,7 @@ async def usage_so_far(
 async def shown_thread(
     context: ThreadContext, live: LiveConversation, turns: tuple[Turn, ...] = ()
 ) -> wire.Thread:
-    summary = await context.reading.summary(await context.reading.find(live.id))
-    return thread_view(summary, thread_status(live.status), turns)
+    return await context.reading.shown(await context.reading.find(live.id), turns)
 
 
 async def all_turns(
@@ -257,7 +256,6 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier, once: Sen
         reading=ReadingContext(config, loaded, stored),
         seeds=seeds,
         unloader=_idle_unloader(conversations, notifier, machine.monotonic),
-        skills=services.skills,
         host=services.host,
     )
 
