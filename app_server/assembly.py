@@ -6,7 +6,6 @@ Imports all of the agent, so import it late: see `server.LazyEngine`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -87,12 +86,6 @@ class Models(Discreet, frozen=True):
         )
         return models.names if isinstance(models, ModelList) else ()
 
-    async def aclose(self) -> None:
-        await self.http.aclose()
-
-    async def warm_up(self) -> None:
-        await self.http.warm_up()
-
     def identity(self) -> ClientIdentity:
         return ClientIdentity(originator=self.user_agent.originator, user_agent=self.user_agent.text())
 
@@ -102,27 +95,21 @@ class EngineAdapters:
 
     def __init__(
         self,
+        process: ProcessEnvironment,
+        runner: CommandRunner,
+        auth: AuthManager,
         user_agent: UserAgent,
         client: ClientProfile,
-        auth: AuthManager,
-        environment: Mapping[str, str],
         background: TaskGroup,
-        *,
-        runner: CommandRunner,
-        wall_clock: Callable[[], float],
-        home: Path,
     ) -> None:
-        self._user_agent, self._client, self._environment = user_agent, client, environment
-        self._auth = auth
-        self._background, self._wall_clock = background, wall_clock
-        self._runner = runner
+        self._process, self._runner, self._auth = process, runner, auth
+        self._user_agent, self._client, self._background = user_agent, client, background
 
         def load_mcp_tokens() -> McpTokenSource:
             from app_server.core.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
 
-            return mcp_tokens.McpTokenSource(
-                home, oauth_http.OAuthHttp(environment), wall_clock, anyio.Lock()
-            )
+            http = oauth_http.OAuthHttp(process.environment)
+            return mcp_tokens.McpTokenSource(process.home, http, process.wall_clock, anyio.Lock())
 
         self._mcp_tokens = Lazy(load_mcp_tokens)
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
@@ -155,7 +142,7 @@ class EngineAdapters:
 
     def _mcp_runtime(self, config: Config) -> McpRuntime:
         return McpRuntime(
-            environment=self._environment,
+            environment=self._process.environment,
             home=str(config.home),
             cwd=str(config.cwd),
             runner=self._runner,
@@ -170,7 +157,7 @@ class EngineAdapters:
         async with self._opening:
             if not self._exports:
                 self._export = await open_export(
-                    config.otel, self._user_agent.version, self._wall_clock, self._environment
+                    config.otel, self._user_agent.version, self._process.wall_clock, self._process.environment
                 )
                 self._exports = True
         if self._export is None:
@@ -207,7 +194,7 @@ class EngineAdapters:
 
     def _program(self, command: tuple[str, ...]) -> NotifyProgram:
         if command not in self._programs:
-            self._programs[command] = NotifyProgram(command, self._environment)
+            self._programs[command] = NotifyProgram(command, self._process.environment)
         return self._programs[command]
 
 
@@ -228,18 +215,7 @@ def assemble(
     background: TaskGroup,
     skills: Lazy[SkillCatalog],
 ) -> Assembled:
-    environment = process.environment
-
-    models = Models(http, auth, user_agent, environment, process.jitter)
-    adapters = EngineAdapters(
-        user_agent,
-        client,
-        auth,
-        environment,
-        background,
-        runner=runner,
-        wall_clock=process.wall_clock,
-        home=process.home,
-    )
+    models = Models(http, auth, user_agent, process.environment, process.jitter)
+    adapters = EngineAdapters(process, runner, auth, user_agent, client, background)
     services = EngineServices(process, runner, models, Snapshots(git), adapters, skills)
     return Assembled(Engine(services), models, adapters)

@@ -50,13 +50,25 @@ class ClientProfile:
 
     initialized: bool = False
     elicitation: bool = False
-    """Supports elicitation requests of MCP servers."""
+    """Answers elicitation requests of MCP servers; of the conversation API `elicitationRequest`."""
     experimental_api: bool = False
     """Opted in to experimental methods and fields."""
     names_capabilities: bool = False
     """Sent capabilities, whatever is in them, as clients of the thread API do."""
     opted_out: frozenset[str] = frozenset()
     """Methods of notifications that it does not want."""
+
+    def announce(self, capabilities: Mapping[str, Json] | None) -> None:
+        """Take what is known of capabilities, None for none. Unknown names and values of another shape are ignored: to
+        other servers they mean something, and a client that cannot even initialize is of no use to its user.
+        """
+        given = capabilities or {}
+        opted_out = given.get("optOutNotificationMethods")
+        self.names_capabilities = capabilities is not None
+        self.elicitation = given.get("elicitation") is True
+        self.experimental_api = given.get("experimentalApi") is True
+        if isinstance(opted_out, list):
+            self.opted_out = frozenset(name for name in opted_out if isinstance(name, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,30 +140,6 @@ def _number(variable: str, text: str, smallest: int) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 15 and int(text) >= smallest:
         return int(text)
     raise ValueError(f"{variable} expects a number of at least {smallest}, got {text[:40]!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    elicitation: bool = False
-    """Answers `elicitationRequest` of the conversation API."""
-    experimental_api: bool = False
-    opted_out: tuple[str, ...] = ()
-    """Methods of notifications that are not wanted."""
-
-
-def parse_capabilities(raw: Mapping[str, Json] | None) -> Capabilities:
-    """Read what is known. Unknown names and values of another shape are ignored: to other servers they mean something,
-    and a client that cannot even initialize is of no use to its user.
-    """
-    given = raw or {}
-    opted_out = given.get("optOutNotificationMethods")
-    return Capabilities(
-        elicitation=given.get("elicitation") is True,
-        experimental_api=given.get("experimentalApi") is True,
-        opted_out=tuple(name for name in opted_out if isinstance(name, str))
-        if isinstance(opted_out, list)
-        else (),
-    )
 
 
 def initialize_result(user_agent: str, home: Path, *, capabilities: bool) -> bytes:

@@ -87,7 +87,7 @@ class LazyEngine:
 
     async def aclose(self) -> None:
         if self._assembled is not None:
-            await self._assembled.models.aclose()
+            await self._assembled.models.http.aclose()
             await self._assembled.adapters.close()
 
     async def _prepare_commands(self) -> None:
@@ -101,7 +101,7 @@ class LazyEngine:
 
     async def _load_turns(self) -> None:
         await run_in_thread(self._ready().engine.load_turns)
-        await self._ready().models.warm_up()
+        await self._ready().models.http.warm_up()
 
     def _ready(self) -> Assembled:
         if self._assembled is None:
@@ -216,7 +216,7 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
         return find_route(services)
 
     if early is not None:
-        services.handshake.accept_capabilities(early.name, early.version, early.capabilities)
+        services.handshake.accept(early.name, early.version, early.capabilities)
     return MethodRouter(conversations, threads, IN_BOTH_APIS, services.handshake.client)
 
 

@@ -4,7 +4,6 @@ builds the contexts of its handlers from them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import TaskGroup
@@ -16,7 +15,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.host import Host
 from app_server.core.lazy import Lazy
-from app_server.identity import ClientProfile, UserAgent, parse_capabilities
+from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
 from app_server.rpc.errors import invalid_request
 from app_server.rpc.outgoing import Outgoing
@@ -33,37 +32,13 @@ class Handshake(Struct, frozen=True):
     client: ClientProfile
     user_agent: UserAgent
 
-    def accept(
-        self,
-        name: str,
-        version: str,
-        *,
-        elicitation: bool = False,
-        experimental_api: bool = False,
-        names_capabilities: bool = False,
-        opted_out: Collection[str] = (),
-    ) -> None:
-        """Accept an `initialize`. Raises RpcError if the client has initialized already."""
+    def accept(self, name: str, version: str, capabilities: Json) -> None:
+        """Accept an `initialize` with its capabilities, None for none. Raises RpcError if there was one already."""
         if self.client.initialized:
             raise invalid_request("Already initialized", "already_initialized")
         self.client.initialized = True
-        self.client.elicitation = elicitation
-        self.client.experimental_api = experimental_api
-        self.client.names_capabilities = names_capabilities
-        self.client.opted_out = frozenset(opted_out)
+        self.client.announce(capabilities)
         self.user_agent.set_client(name, version)
-
-    def accept_capabilities(self, name: str, version: str, raw: Json) -> None:
-        """Accept an `initialize` with the capabilities that the client sent, None for none. Raises as `accept` does."""
-        announced = parse_capabilities(raw)
-        self.accept(
-            name,
-            version,
-            elicitation=announced.elicitation,
-            experimental_api=announced.experimental_api,
-            names_capabilities=raw is not None,
-            opted_out=announced.opted_out,
-        )
 
 
 class ProviderModels(Protocol):

@@ -204,7 +204,7 @@ class Assembled:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.engine = self.models = self.adapters = self
+        self.engine = self.models = self.http = self.adapters = self
 
     async def warm_up(self) -> None:
         self.done.append("warm")

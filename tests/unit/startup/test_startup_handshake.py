@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.lazy import Lazy
-from app_server.identity import parse_capabilities
+from app_server.identity import ClientProfile
 from app_server.startup.handshake import (
     Handover,
     early_handshake,
@@ -208,7 +208,6 @@ def test_only_what_the_full_server_accepts_is_answered_early(params: Json) -> No
     full = InitializeParams.model_validate(params)
     assert (early.name, early.version) == (full.client_info.name, full.client_info.version)
     assert (early.capabilities is None) == (full.capabilities is None)
-    assert (
-        full.capabilities is None
-        or parse_capabilities(early.capabilities).elicitation == full.capabilities.elicitation
-    )
+    client = ClientProfile()
+    client.announce(early.capabilities)
+    assert full.capabilities is None or client.elicitation == full.capabilities.elicitation

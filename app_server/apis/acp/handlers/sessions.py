@@ -64,7 +64,7 @@ class AcpServices(Struct, frozen=True):
     def accept(self, params: Mapping[str, Json]) -> None:
         """Adopt what the client announced. Raises RpcError where it has done so before."""
         client = parse_client(params)
-        self.server.handshake.accept(client.name, client.version, elicitation=client.forms)
+        self.server.handshake.accept(client.name, client.version, {"elicitation": client.forms})
         self.sessions.client = client
 
 

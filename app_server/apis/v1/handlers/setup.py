@@ -84,7 +84,7 @@ async def initialize(services: ServerServices, params: wire.InitializeParams) ->
     raw = (
         None if announced is None else {**(announced.model_extra or {}), "elicitation": announced.elicitation}
     )
-    services.handshake.accept_capabilities(params.client_info.name, params.client_info.version, raw)
+    services.handshake.accept(params.client_info.name, params.client_info.version, raw)
     user_agent = services.handshake.user_agent.text()
     if announced is None:
         return wire.InitializeResponse(user_agent=user_agent)
