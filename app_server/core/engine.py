@@ -23,14 +23,7 @@ from app_server.core.context.history import (
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.git.repository import read_git_info
 from app_server.core.opening import Fork, GivenHistory, NewConversation, Opened, Origin, StoredRollout
-from app_server.core.rollout.conversation import (
-    Rebuild,
-    StoredConversation,
-    copy_lines,
-    read_for_fork,
-    rebuild_history,
-    reopen,
-)
+from app_server.core.rollout import conversation
 from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
@@ -70,7 +63,7 @@ class Engine:
 
         `new_operation_id` names the operations that are asked of the conversation.
         """
-        stored: StoredConversation | None = None
+        stored: conversation.StoredConversation | None = None
         match origin:
             case NewConversation(ephemeral=ephemeral):
                 given = origin.client_tools
@@ -105,26 +98,28 @@ class Engine:
             session.begin_with(OPENING_ID, items)
         return session
 
-    async def _fork(self, config: Config, origin: Fork) -> tuple[Session, StoredConversation]:
+    async def _fork(self, config: Config, origin: Fork) -> tuple[Session, conversation.StoredConversation]:
         """Copy every line of the old file but for its goal: the new one is listed and resumed like any other."""
-        stored = await run_in_thread(read_for_fork, origin.path, origin.keeps)
+        stored = await run_in_thread(conversation.read_for_fork, origin.path, origin.keeps)
         setup, writer = self._new_rollout(
             config, stored.meta.client_tools or (), ephemeral=origin.ephemeral, forked_from=stored.meta.id
         )
         with _closed_on_failure(writer):
             if isinstance(writer, RolloutWriter):
-                await run_in_thread(copy_lines, stored, writer)
+                await run_in_thread(conversation.copy_lines, stored, writer)
             session = await self._session(setup, writer)
-            items = rebuild_history(
+            items = conversation.rebuild_history(
                 (*stored.items, *stored.leftover), self._rebuild(config, setup.instructions)
             )
             session.restore(items, None, stored.usage)
         return session, stored
 
-    async def _resume(self, config: Config, origin: StoredRollout) -> tuple[Session, StoredConversation]:
+    async def _resume(
+        self, config: Config, origin: StoredRollout
+    ) -> tuple[Session, conversation.StoredConversation]:
         revert = origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
-        read = partial(reopen, messages=origin.messages, turns=origin.turns)
+        read = partial(conversation.reopen, messages=origin.messages, turns=origin.turns)
         reopened = await run_in_thread(read, origin.path, self._process.now, self._process.disk, line)
         stored, writer = reopened.stored, reopened.writer
         with _closed_on_failure(writer):
@@ -136,7 +131,7 @@ class Engine:
                 client_tools=stored.meta.client_tools or (),
             )
             session = await self._session(setup, writer)
-            items = rebuild_history(stored.items, self._rebuild(config, setup.instructions))
+            items = conversation.rebuild_history(stored.items, self._rebuild(config, setup.instructions))
             usage = stored.usage if origin.keeps_usage else None
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
             if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
@@ -200,7 +195,7 @@ class Engine:
             agents=instructions.agents,
         )
 
-    def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:
+    def _rebuild(self, config: Config, instructions: Instructions) -> conversation.Rebuild:
         def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
             if line.replacement_history is not None:
                 return with_marked_summary(line.replacement_history, line.message)

@@ -18,15 +18,7 @@ from msgspec import Struct
 
 from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
-from protocol.jsonrpc import (
-    PARSE_ERROR,
-    ErrorAnswer,
-    Notification,
-    ParseError,
-    Request,
-    Response,
-    parse_message,
-)
+from protocol import jsonrpc
 from protocol.structs import Json
 
 Job = Callable[[], Awaitable[None]]
@@ -103,11 +95,11 @@ class Incoming(Protocol):
 class Router(Protocol):
     """Serves requests by method."""
 
-    def lane(self, request: Request) -> str | None:
+    def lane(self, request: jsonrpc.Request) -> str | None:
         """Return the queue of this request; None: it runs at once."""
         ...
 
-    async def call(self, request: Request) -> RpcReply:
+    async def call(self, request: jsonrpc.Request) -> RpcReply:
         """Serve the request. May raise any exception."""
         ...
 
@@ -141,13 +133,13 @@ class Connection:
         if not isinstance(line, bytes):
             log.warning("dropped a line of %d bytes", line.size)
             text = f"Parse error: a line of {line.size} bytes exceeds the limit"
-            self._outgoing.fail(None, RpcError(PARSE_ERROR, text, {"kind": "line_too_long"}))
+            self._outgoing.fail(None, RpcError(jsonrpc.PARSE_ERROR, text, {"kind": "line_too_long"}))
             return
         if not line or line.isspace():
             return
         try:
-            message = parse_message(line)
-        except ParseError as error:
+            message = jsonrpc.parse_message(line)
+        except jsonrpc.ParseError as error:
             log.warning("unusable message: %s", error.message)
             refusal = ClientReply(error=error.message)
             if error.refuses and error.id is not None and self._outgoing.pending.resolve(error.id, refusal):
@@ -155,23 +147,25 @@ class Connection:
             self._outgoing.fail(
                 error.id,
                 RpcError(
-                    error.code, error.message, {"kind": "parse" if error.code == PARSE_ERROR else "message"}
+                    error.code,
+                    error.message,
+                    {"kind": "parse" if error.code == jsonrpc.PARSE_ERROR else "message"},
                 ),
             )
             return
         match message:
-            case Request():
+            case jsonrpc.Request():
                 self._start_request(message, lanes)
-            case Notification():
+            case jsonrpc.Notification():
                 lanes.start(lambda: self._receive_notification(message))
-            case Response():
+            case jsonrpc.Response():
                 self._receive_reply(message.id, ClientReply(result=message.result))
-            case ErrorAnswer():
+            case jsonrpc.ErrorAnswer():
                 self._receive_reply(message.id, ClientReply(error=message.message))
             case _:
                 assert_never(message)
 
-    def _start_request(self, request: Request, lanes: Lanes) -> None:
+    def _start_request(self, request: jsonrpc.Request, lanes: Lanes) -> None:
         if lanes.running >= self._max_in_flight:
             self._outgoing.fail(
                 request.id,
@@ -185,7 +179,7 @@ class Connection:
             return
         lanes.start(lambda: self._call(request), lane)
 
-    async def _call(self, request: Request) -> None:
+    async def _call(self, request: jsonrpc.Request) -> None:
         try:
             reply = await self._router.call(request)
         except Exception as error:
@@ -203,7 +197,7 @@ class Connection:
                     "after %s: %s", request.method, self._router.to_rpc_error(error, request.method).message
                 )
 
-    async def _receive_notification(self, notification: Notification) -> None:
+    async def _receive_notification(self, notification: jsonrpc.Notification) -> None:
         try:
             await self._router.receive_notification(notification.method, notification.params)
         except Exception:

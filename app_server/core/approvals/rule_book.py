@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.core.approvals.rules_text import (
-    PrefixRule,
-    RuleDecision,
-    RulesText,
-    parse_rules,
-    rule_for,
-    rule_line,
-)
+from app_server.core.approvals import rules_text
 from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
 
@@ -51,14 +44,14 @@ class RulesUnusable(Exception):
 
 
 class FoundRules(Struct, frozen=True):
-    rules: tuple[PrefixRule, ...] = ()
+    rules: tuple[rules_text.PrefixRule, ...] = ()
     problems: tuple[str, ...] = ()
     """What does not hold and why, in sentences for the user."""
 
 
 def read_rules(home: Path) -> FoundRules:
     """Return the rules of all files, in the order of their names."""
-    rules: list[PrefixRule] = []
+    rules: list[rules_text.PrefixRule] = []
     problems: list[str] = []
     try:
         with _folder(home) as folder:
@@ -80,7 +73,7 @@ def append_rule(home: Path, words: Sequence[str]) -> None:
         fd = os.open(DEFAULT, os.O_RDWR | os.O_CREAT | os.O_APPEND | _FILE_FLAGS, 0o600, dir_fd=folder)
         try:
             _lock(fd)
-            _append(fd, rule_line(words))
+            _append(fd, rules_text.rule_line(words))
         finally:
             os.close(fd)
         os.fsync(folder)
@@ -88,10 +81,10 @@ def append_rule(home: Path, words: Sequence[str]) -> None:
 
 def _append(fd: int, line: str) -> None:
     content = _content(fd)
-    known = parse_rules(_text(content))
+    known = rules_text.parse_rules(_text(content))
     if known.damage is not None:
         raise RulesUnusable(f"it is damaged ({known.damage})")
-    if set(parse_rules(line).rules) <= set(known.rules):
+    if set(rules_text.parse_rules(line).rules) <= set(known.rules):
         return
     added = ("\n" if content and not content.endswith(b"\n") else "") + line
     if len(content) + len(data := added.encode()) > MAX_BYTES:
@@ -102,16 +95,16 @@ def _append(fd: int, line: str) -> None:
     os.fsync(fd)
 
 
-def _one(folder: int, name: str, problems: list[str], path: str) -> RulesText:
+def _one(folder: int, name: str, problems: list[str], path: str) -> rules_text.RulesText:
     try:
         fd = os.open(name, os.O_RDONLY | _FILE_FLAGS, dir_fd=folder)
         try:
-            text = parse_rules(_text(_content(fd)))
+            text = rules_text.parse_rules(_text(_content(fd)))
         finally:
             os.close(fd)
     except (OSError, RulesUnusable) as error:
         problems.append(f"{path} is not read, so no rule in it holds: {_reason(error)}")
-        return RulesText(())
+        return rules_text.RulesText(())
     if text.damage is not None:
         problems.append(f"{path} is damaged, so nothing is allowed by it: {text.damage}")
     return text
@@ -208,9 +201,9 @@ class RuleBook:
         self.problems = found.problems
         """What the user should know about the files, in sentences."""
 
-    def restriction(self, argv: Sequence[str]) -> PrefixRule | None:
+    def restriction(self, argv: Sequence[str]) -> rules_text.PrefixRule | None:
         """Return the strictest rule that asks about, or forbids, anything in this command line."""
-        restricts = any(rule.decision is not RuleDecision.ALLOW for rule in self._found)
+        restricts = any(rule.decision is not rules_text.RuleDecision.ALLOW for rule in self._found)
         return self._applied().restriction(argv) if restricts else None
 
     def allows(self, words: Sequence[str]) -> bool:
@@ -230,7 +223,7 @@ class RuleBook:
         """Allow commands that begin with `words`, here and in conversations that are opened later. Return why the
         latter cannot be, if it cannot.
         """
-        rule = rule_for(words)
+        rule = rules_text.rule_for(words)
         self._applied().add(rule)
         self._found.append(rule)
         home = self._home

@@ -23,14 +23,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.core.errors import LaunchError, retry_hint
-from app_server.core.exec.command import (
-    TIMEOUT_EXIT_CODE,
-    CommandSpec,
-    ExecResult,
-    OnOutput,
-    Stream,
-    looks_denied,
-)
+from app_server.core.exec import command
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess, build
 from app_server.core.exec.report import (
     KILLED,
@@ -67,7 +60,7 @@ class TerminalSize(Struct, frozen=True):
 
 USUAL_SIZE = TerminalSize(24, 80)
 
-TakeOutput = Callable[[Stream, bytes], Awaitable[None]]
+TakeOutput = Callable[[command.Stream, bytes], Awaitable[None]]
 """Receives output in the order of the reads; nothing more is read until it returns."""
 
 
@@ -77,7 +70,7 @@ class Process:
     def __init__(
         self,
         channel: socket.socket,
-        outputs: dict[int, Stream],
+        outputs: dict[int, command.Stream],
         stdin: StdinWriter | None,
         terminal: int | None,
         selector: selectors.DefaultSelector,
@@ -111,7 +104,7 @@ class Process:
         if self._terminal in self._outputs:
             size.apply(self._terminal)
 
-    def take_over(self, stream: Stream) -> int:
+    def take_over(self, stream: command.Stream) -> int:
         """Give away the descriptor of an output: the caller reads and closes it."""
         number = next(number for number, name in self._outputs.items() if name is stream)
         self._selector.unregister(number)
@@ -219,7 +212,7 @@ def launch_errors() -> Iterator[None]:
 
 async def start(
     launcher: LauncherProcess,
-    spec: CommandSpec,
+    spec: command.CommandSpec,
     confinement: Confinement | None,
     *,
     stdin: bool = False,
@@ -252,7 +245,7 @@ async def start(
 class _Ends(Struct, frozen=True):
     """Both ends of a process's streams, before it starts."""
 
-    outputs: dict[int, Stream]
+    outputs: dict[int, command.Stream]
     stdin: StdinWriter | None
     terminal: int | None
     remote: list[int]
@@ -268,8 +261,8 @@ def _on_pipes(kept: ExitStack, handed_on: ExitStack, stdin: bool) -> _Ends:
         handed_on.callback(os.close, theirs)
         writer = StdinWriter(ours, terminal=False)
         remote.append(theirs)
-    outputs: dict[int, Stream] = {}
-    for stream in Stream:
+    outputs: dict[int, command.Stream] = {}
+    for stream in command.Stream:
         ours, theirs = os.pipe()
         kept.callback(os.close, ours)
         handed_on.callback(os.close, theirs)
@@ -287,22 +280,22 @@ def _on_terminal(kept: ExitStack, handed_on: ExitStack, size: TerminalSize) -> _
     kept.callback(os.close, typing)
     os.set_blocking(master, False)
     size.apply(slave)
-    return _Ends({master: Stream.STDOUT}, StdinWriter(typing, terminal=True), master, [slave])
+    return _Ends({master: command.Stream.STDOUT}, StdinWriter(typing, terminal=True), master, [slave])
 
 
 async def run_to_end(
     launcher: LauncherProcess,
-    spec: CommandSpec,
+    spec: command.CommandSpec,
     confinement: Confinement | None,
-    on_output: OnOutput,
+    on_output: command.OnOutput,
     cap: int = STREAM_CAP,
-) -> ExecResult:
+) -> command.ExecResult:
     """Run `spec`, confined if it has a plan; keep `cap` bytes of each stream. Raises LaunchError or SandboxUnavailable
     if it cannot be executed.
     """
-    captured, aggregated = {stream: HeadTail(cap) for stream in Stream}, HeadTail(cap)
+    captured, aggregated = {stream: HeadTail(cap) for stream in command.Stream}, HeadTail(cap)
 
-    async def keep(stream: Stream, chunk: bytes) -> None:
+    async def keep(stream: command.Stream, chunk: bytes) -> None:
         captured[stream].add(chunk)
         aggregated.add(chunk)
         on_output(stream, chunk)
@@ -314,15 +307,15 @@ async def run_to_end(
     finally:
         process.release()
     code = process.finished().exit_code
-    stdout, stderr = (captured[stream].value() for stream in (Stream.STDOUT, Stream.STDERR))
-    return ExecResult(
-        exit_code=TIMEOUT_EXIT_CODE if timed_out else code,
+    stdout, stderr = (captured[stream].value() for stream in (command.Stream.STDOUT, command.Stream.STDERR))
+    return command.ExecResult(
+        exit_code=command.TIMEOUT_EXIT_CODE if timed_out else code,
         stdout=stdout,
         stderr=stderr,
         aggregated=aggregated.value(),
         duration_s=anyio.current_time() - began,
         timed_out=timed_out,
-        denied=spec.sandbox is not None and not timed_out and looks_denied(code, stdout, stderr),
+        denied=spec.sandbox is not None and not timed_out and command.looks_denied(code, stdout, stderr),
     )
 
 
@@ -363,4 +356,4 @@ async def hand_on(process: Process, take: TakeOutput, timeout_ms: int | None) ->
         await process.end()
         process.release()
     code = process.finished().exit_code
-    return TIMEOUT_EXIT_CODE if timed_out else code
+    return command.TIMEOUT_EXIT_CODE if timed_out else code

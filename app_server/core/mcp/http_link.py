@@ -23,13 +23,7 @@ from app_server.core.http.address import origin
 from app_server.core.http.exchange import HttpFailure, HttpRequest, HttpResponse
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.mcp.faults import (
-    AUTH_REQUIRED,
-    KEPT_HEAD_BYTES,
-    MAX_MESSAGE_BYTES,
-    OUTGOING_QUEUE,
-    McpFailure,
-)
+from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import LoadTokens
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
@@ -58,7 +52,7 @@ class HttpLink:
         self._headers, self._http = dict(headers), http
         self._posts: dict[int, anyio.CancelScope] = {}
         self._over = anyio.Event()
-        self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](OUTGOING_QUEUE)
+        self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](faults.OUTGOING_QUEUE)
 
     async def receive(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
@@ -163,7 +157,7 @@ class HttpLink:
         if status == NOT_FOUND and SESSION_HEADER in self._headers:
             raise _SessionOver
         if status == UNAUTHORIZED:
-            return f"{AUTH_REQUIRED} by {display_url(self._url)}"
+            return f"{faults.AUTH_REQUIRED} by {display_url(self._url)}"
         if 300 <= status < 400:
             return f"{display_url(self._url)} leads elsewhere, which is not followed"
         success = 200 <= status < 300
@@ -182,10 +176,10 @@ async def _read_body(response: HttpResponse, on_message: OnMessage) -> None:
     body, size = bytearray(), 0
     async for chunk in response.chunks():
         size += len(chunk)
-        if size <= MAX_MESSAGE_BYTES:
+        if size <= faults.MAX_MESSAGE_BYTES:
             body += chunk
-    if size > MAX_MESSAGE_BYTES:
-        left = oversized(bytes(body[:KEPT_HEAD_BYTES]), size)
+    if size > faults.MAX_MESSAGE_BYTES:
+        left = oversized(bytes(body[: faults.KEPT_HEAD_BYTES]), size)
         if left is not None:
             on_message(left)
         return
@@ -194,14 +188,14 @@ async def _read_body(response: HttpResponse, on_message: OnMessage) -> None:
 
 
 async def _read_events(response: HttpResponse, on_message: OnMessage) -> str | None:
-    decoder, budget = SseDecoder(MAX_MESSAGE_BYTES), YieldBudget()
+    decoder, budget = SseDecoder(faults.MAX_MESSAGE_BYTES), YieldBudget()
     try:
         async with aclosing(response.chunks()) as chunks:
             async for chunk in chunks:
                 await _handle_frames(decoder.feed(chunk), on_message, budget)
         await _handle_frames(decoder.close(), on_message, budget)
     except EventTooLong:
-        return f"an event of its answer is over the limit of {MAX_MESSAGE_BYTES} bytes"
+        return f"an event of its answer is over the limit of {faults.MAX_MESSAGE_BYTES} bytes"
     return None
 
 
@@ -223,7 +217,7 @@ def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, s
         token = user.get(variable)
         if not token:
             state = "is not set" if token is None else "is empty"
-            raise McpFailure(f"Environment variable {variable} for MCP server '{name}' {state}")
+            raise faults.McpFailure(f"Environment variable {variable} for MCP server '{name}' {state}")
         headers = {key: value for key, value in headers.items() if key.lower() != "authorization"}
         headers["Authorization"] = f"Bearer {token}"
     return headers
@@ -253,7 +247,7 @@ async def open_http(
     Raises McpFailure if the server's settings need something that is missing.
     """
     if not is_http_url(transport.url):
-        raise McpFailure("its url is no URL of HTTP")
+        raise faults.McpFailure("its url is no URL of HTTP")
     chosen = {key.lower(): value for key, value in request_headers(name, transport, user).items()}
     headers = USUALLY_SENT | chosen | ALWAYS_SENT
     login = None if tokens is None or transport.sends_token else tokens()

@@ -18,17 +18,7 @@ from msgspec import Struct
 from pydantic_core import to_json
 
 from app_server.core.errors import CoreError
-from app_server.core.mcp.faults import (
-    HANDSHAKE,
-    MAX_ERROR_CHARS,
-    MAX_INTRODUCTION_BYTES,
-    MAX_OPEN_ELICITATIONS,
-    MAX_PAGES,
-    TRANSPORT_CLOSED,
-    UNEXPECTED,
-    McpFailure,
-    timed_out,
-)
+from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, ElicitationResult
 from app_server.core.mcp.rpc_messages import (
     METHOD_NOT_FOUND,
@@ -63,7 +53,7 @@ class McpLink(Protocol):
         """Set the negotiated protocol version."""
 
 
-class McpRequestFailed(McpFailure):
+class McpRequestFailed(faults.McpFailure):
     """One request failed. `causes` are the reasons, outermost first."""
 
     def __init__(self, *causes: str, code: int | None = None) -> None:
@@ -132,9 +122,9 @@ class McpClient:
         }
         outcome = await self._exchange("initialize", params)
         if outcome is None:
-            raise McpFailure(f"{HANDSHAKE}connection closed: initialize response")
+            raise faults.McpFailure(f"{faults.HANDSHAKE}connection closed: initialize response")
         if isinstance(outcome, McpError):
-            raise McpFailure(HANDSHAKE + outcome.reason)
+            raise faults.McpFailure(faults.HANDSHAKE + outcome.reason)
         result = outcome.result
         version = result.get("protocolVersion") if isinstance(result, dict) else None
         if (
@@ -143,7 +133,7 @@ class McpClient:
             or not version.isprintable()
             or len(version) > 40
         ):
-            raise McpFailure(f"{HANDSHAKE}its answer to initialize names no protocol version")
+            raise faults.McpFailure(f"{faults.HANDSHAKE}its answer to initialize names no protocol version")
         offered, info = result.get("capabilities"), result.get("serverInfo")
         self.capabilities = frozenset(offered) if isinstance(offered, dict) else frozenset()
         self.introduction = ServerIntroduction(_short(info), _short(offered))
@@ -160,9 +150,9 @@ class McpClient:
             finally:
                 self._deadlines.discard(scope)
         if scope.cancelled_caught:
-            raise McpRequestFailed(*timed_out(method, seconds))
+            raise McpRequestFailed(*faults.timed_out(method, seconds))
         if outcome is None:
-            raise McpRequestFailed(f"{method} failed: {TRANSPORT_CLOSED}")
+            raise McpRequestFailed(f"{method} failed: {faults.TRANSPORT_CLOSED}")
         if isinstance(outcome, McpError):
             raise McpRequestFailed(f"{method} failed: {outcome.reason}", code=outcome.code)
         return outcome.result
@@ -172,7 +162,7 @@ class McpClient:
         found: list[Json] = []
         seen: set[str] = set()
         cursor: str | None = None
-        for _ in range(MAX_PAGES):
+        for _ in range(faults.MAX_PAGES):
             result = await self.request(method, {} if cursor is None else {"cursor": cursor}, seconds)
             found += entries(method, result, key)
             cursor = result.get("nextCursor")
@@ -220,7 +210,7 @@ class McpClient:
             if (
                 self._elicit is None
                 or self._tasks is None
-                or self._open_elicitations >= MAX_OPEN_ELICITATIONS
+                or self._open_elicitations >= faults.MAX_OPEN_ELICITATIONS
             ):
                 self._reply(request, {"action": "decline"})
             else:
@@ -251,7 +241,7 @@ class McpClient:
 
     async def _request_elicitation(self, request: McpServerRequest, elicit: Elicit) -> ElicitationResult:
         params = request.params if isinstance(request.params, dict) else {}
-        message = str(params.get("message", ""))[:MAX_ERROR_CHARS]
+        message = str(params.get("message", ""))[: faults.MAX_ERROR_CHARS]
         try:
             return await elicit(ElicitationRequest(self._server, message, params.get("requestedSchema")))
         except CoreError as error:
@@ -261,12 +251,12 @@ class McpClient:
 
 def _short(value: Json) -> Json:
     """Return a value for clients to show; None for one that is too long to show."""
-    return value if len(to_json(value)) <= MAX_INTRODUCTION_BYTES else None
+    return value if len(to_json(value)) <= faults.MAX_INTRODUCTION_BYTES else None
 
 
 def entries(method: str, result: Json, key: str) -> list[Json]:
     """Return the list called `key` in a result. Raises McpRequestFailed where it is none."""
     found = result.get(key) if isinstance(result, dict) else None
     if not isinstance(found, list):
-        raise McpRequestFailed(f"{method} failed: {UNEXPECTED}")
+        raise McpRequestFailed(f"{method} failed: {faults.UNEXPECTED}")
     return found

@@ -18,15 +18,7 @@ import anyio
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.faults import (
-    MAX_TOOLS_PER_SERVER,
-    RESTARTS,
-    TIMED_OUT_HANDSHAKING,
-    TRANSPORT_CLOSED,
-    McpFailure,
-    StartFailure,
-    start_failure,
-)
+from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import LoadTokens, McpRuntime, ignore_state
 from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed, ServerIntroduction
 from app_server.core.mcp.offer import SERVER_NAME, ServerTool, server_tools
@@ -45,14 +37,14 @@ class McpServer:
         self.config = config
         self.settled = anyio.Event()
         """Set once the server has started or failed to."""
-        self.failure: StartFailure | None = None
+        self.failure: faults.StartFailure | None = None
         self.tools: tuple[ServerTool, ...] = ()
         self.notices: tuple[str, ...] = ()
         self.capabilities: frozenset[str] = frozenset()
         self.introduction = ServerIntroduction()
         self._runtime = runtime
         self._client: McpClient | None = None
-        self._restarts = RESTARTS
+        self._restarts = faults.RESTARTS
         self._wanted = anyio.Event()
 
     @property
@@ -64,7 +56,7 @@ class McpServer:
         self._report(McpServerState.STARTING)
         try:
             await self._run_connection(first=True)
-            for _ in range(RESTARTS):
+            for _ in range(faults.RESTARTS):
                 if self.failure is not None:
                     break
                 log.warning("MCP server %s has ended", self.config.name)
@@ -97,7 +89,7 @@ class McpServer:
             self._wanted.set()
         await self.settled.wait()
         if self._client is None:
-            raise McpRequestFailed(f"{method} failed: {TRANSPORT_CLOSED}")
+            raise McpRequestFailed(f"{method} failed: {faults.TRANSPORT_CLOSED}")
         return self._client
 
     async def _run_connection(self, *, first: bool) -> None:
@@ -115,7 +107,7 @@ class McpServer:
                     await client.closed.wait()
                 group.cancel_scope.cancel()
         except (
-            McpFailure,
+            faults.McpFailure,
             OSError,
             ValueError,
         ) as error:  # raised on opening: no program, no token, a NUL byte
@@ -136,15 +128,15 @@ class McpServer:
                 if first:
                     self.capabilities, self.introduction = client.capabilities, client.introduction
                     self.tools, self.notices = server_tools(self.config, await _list_tools(client))
-            except McpFailure as error:
+            except faults.McpFailure as error:
                 return str(error)
             return None
-        return TIMED_OUT_HANDSHAKING
+        return faults.TIMED_OUT_HANDSHAKING
 
     async def _settle(self, client: McpClient | None, reason: str | None, *, first: bool) -> None:
         self._client = client
         if reason is not None and first:
-            self.failure = start_failure(self.config, reason)
+            self.failure = faults.start_failure(self.config, reason)
             self.tools = ()
         elif reason is not None:
             log.warning("MCP server %s could not be started again: %s", self.config.name, reason)
@@ -166,7 +158,7 @@ class McpServer:
 async def _list_tools(client: McpClient) -> list[Json]:
     # More than the limit for kept tools, so that the configured filters apply to all tools of a large server.
     try:
-        return await client.collect("tools/list", "tools", 10 * MAX_TOOLS_PER_SERVER)
+        return await client.collect("tools/list", "tools", 10 * faults.MAX_TOOLS_PER_SERVER)
     except McpRequestFailed as error:
         if error.code == METHOD_NOT_FOUND:
             return []
@@ -183,7 +175,9 @@ _OPEN_HTTP: Lazy[OpenHttp] = Lazy(lambda: import_module("app_server.core.mcp.htt
 @contextlib.asynccontextmanager
 async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[McpLink]:
     if not SERVER_NAME.fullmatch(config.name):
-        raise McpFailure(f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}")
+        raise faults.McpFailure(
+            f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}"
+        )
     if isinstance(config.transport, McpStdioTransport):
         async with open_stdio(config.name, config.transport, runtime) as stdio:
             yield stdio
@@ -199,6 +193,6 @@ def _reason(error: Exception) -> str:
         return f"{os.strerror(code)} (os error {code})"
     return (
         str(error)
-        if isinstance(error, McpFailure)
+        if isinstance(error, faults.McpFailure)
         else "its table holds a value that no program can be given"
     )

@@ -17,21 +17,8 @@ from pydantic_core import to_json
 
 from app_server.core.mcp.faults import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from app_server.core.pictures import ImageUnreadable, checked_url
+from protocol import mcp
 from protocol.base import Model
-from protocol.mcp import (
-    BlobResourceContents,
-    CallToolResult,
-    ContentBlock,
-    ErrResult,
-    ImageContent,
-    McpModel,
-    McpResult,
-    OkResult,
-    Resource,
-    ResourceTemplate,
-    TextContent,
-    TextResourceContents,
-)
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
 from protocol.structs import Json
 
@@ -41,7 +28,7 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 class McpCallOutcome(Struct, frozen=True):
     """The outcome of a call: a result, which may report that the tool failed, or an error text."""
 
-    result: CallToolResult | None
+    result: mcp.CallToolResult | None
     error: str | None
     seconds: float
 
@@ -55,14 +42,14 @@ class McpCallOutcome(Struct, frozen=True):
             return FunctionCallOutputPayload(content=self.error or "", success=False)
         return payload_of(self.result)
 
-    def event_result(self) -> McpResult:
+    def event_result(self) -> mcp.McpResult:
         """Return the result for clients."""
         if self.result is None:
-            return ErrResult(err=self.error or "")
-        return OkResult(ok=self.result)
+            return mcp.ErrResult(err=self.error or "")
+        return mcp.OkResult(ok=self.result)
 
 
-def parse_result(raw: Json) -> CallToolResult | None:
+def parse_result(raw: Json) -> mcp.CallToolResult | None:
     """Return a server's result, truncated; None if it is invalid. Slow for large pictures: use a thread."""
     if not isinstance(raw, dict):
         return None
@@ -74,14 +61,14 @@ def parse_result(raw: Json) -> CallToolResult | None:
     if structured is not None and len(to_json(structured)) > MAX_RESULT_CHARS:
         blocks, structured = blocks or [_text(to_json(structured).decode())], None
     flag = raw.get("isError")
-    return CallToolResult(
+    return mcp.CallToolResult(
         content=tuple(_cut([_block(one) for one in blocks[:MAX_RESULT_BLOCKS]], len(blocks))),
         is_error=flag if isinstance(flag, bool) else None,
         structured_content=structured,
     )
 
 
-def payload_of(result: CallToolResult) -> FunctionCallOutputPayload:
+def payload_of(result: mcp.CallToolResult) -> FunctionCallOutputPayload:
     """Return structured content if present, else the blocks as JSON; images stay images."""
     success = result.is_error is not True
     if result.structured_content is not None:
@@ -93,9 +80,9 @@ def payload_of(result: CallToolResult) -> FunctionCallOutputPayload:
     return FunctionCallOutputPayload(content=content, content_items=items, success=success)
 
 
-def text_result(text: str, *, is_error: bool | None = None) -> CallToolResult:
+def text_result(text: str, *, is_error: bool | None = None) -> mcp.CallToolResult:
     """Return a result with one text, for the tools that list and read resources."""
-    return CallToolResult(content=(_text(text),), is_error=is_error)
+    return mcp.CallToolResult(content=(_text(text),), is_error=is_error)
 
 
 def known_fields(model: type[Model], raw: Json) -> Json:
@@ -107,12 +94,12 @@ def known_fields(model: type[Model], raw: Json) -> Json:
 
 
 @cache
-def _blocks() -> TypeAdapter[ContentBlock]:
+def _blocks() -> TypeAdapter[mcp.ContentBlock]:
     """Return the reader of blocks, built on the first result: it takes longer than all else in this module."""
-    return TypeAdapter(ContentBlock)
+    return TypeAdapter(mcp.ContentBlock)
 
 
-def _block(raw: Json) -> ContentBlock:
+def _block(raw: Json) -> mcp.ContentBlock:
     try:
         value = {key: part for key, part in raw.items() if key != "_meta"} if isinstance(raw, dict) else raw
         return _blocks().validate_python(value)
@@ -120,20 +107,20 @@ def _block(raw: Json) -> ContentBlock:
         return _text(_json(raw))
 
 
-def _cut(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
+def _cut(blocks: list[mcp.ContentBlock], count: int) -> list[mcp.ContentBlock]:
     """Return the blocks with their text and images truncated."""
-    kept: list[ContentBlock] = []
+    kept: list[mcp.ContentBlock] = []
     text_left, image_left = MAX_RESULT_CHARS, MAX_IMAGE_CHARS
     for block in blocks:
         match block:
-            case TextContent():
+            case mcp.TextContent():
                 if len(block.text) > text_left:
                     note = f"{block.text[:text_left]}\n[cut here: the text had {len(block.text)} characters]"
                     kept.append(_text(note))
                     text_left = 0
                     continue
                 text_left -= len(block.text)
-            case ImageContent():
+            case mcp.ImageContent():
                 if (fault := _image_fault(block, image_left)) is not None:
                     kept.append(_text(f"[an image was left out: {fault}]"))
                     continue
@@ -150,7 +137,7 @@ def _cut(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
     return kept
 
 
-def _image_fault(image: ImageContent, room: int) -> str | None:
+def _image_fault(image: mcp.ImageContent, room: int) -> str | None:
     """Return why this image is not valid for a model; None if it is."""
     kind, data = _media(image)
     if kind not in IMAGE_TYPES:
@@ -164,7 +151,7 @@ def _image_fault(image: ImageContent, room: int) -> str | None:
     return None
 
 
-def _media(image: ImageContent) -> tuple[str, str]:
+def _media(image: mcp.ImageContent) -> tuple[str, str]:
     """Return type and base64 of an image, also if the server sent a data URL."""
     head, comma, data = image.data.partition(",") if image.data.startswith("data:") else ("", "", "")
     if comma and head.endswith(";base64"):
@@ -172,19 +159,19 @@ def _media(image: ImageContent) -> tuple[str, str]:
     return image.mime_type.lower(), image.data
 
 
-def _item(block: ContentBlock) -> InputText | InputImage:
+def _item(block: mcp.ContentBlock) -> InputText | InputImage:
     match block:
-        case TextContent():
+        case mcp.TextContent():
             return InputText(text=block.text)
-        case ImageContent():
+        case mcp.ImageContent():
             kind, data = _media(block)
             return InputImage(image_url=f"data:{kind};base64,{data}")
         case _:
             return InputText(text=_json(block))
 
 
-def _text(text: str) -> TextContent:
-    return TextContent(text=text)
+def _text(text: str) -> mcp.TextContent:
+    return mcp.TextContent(text=text)
 
 
 def _json(value: Json) -> str:
@@ -201,8 +188,8 @@ ALL_SERVERS: Final = "codex"
 
 READ_RESOURCE: Final = "resources/read"
 
-Listed = TypeVar("Listed", bound=McpModel, covariant=True)
-Contents = TextResourceContents | BlobResourceContents
+Listed = TypeVar("Listed", bound=mcp.McpModel, covariant=True)
+Contents = mcp.TextResourceContents | mcp.BlobResourceContents
 
 
 class ResourceKind(Struct, Generic[Listed], frozen=True):
@@ -224,8 +211,8 @@ class ResourceKind(Struct, Generic[Listed], frozen=True):
         return tuple(found)
 
 
-RESOURCES: Final = ResourceKind("resources/list", "resources", Resource)
-TEMPLATES: Final = ResourceKind("resources/templates/list", "resourceTemplates", ResourceTemplate)
+RESOURCES: Final = ResourceKind("resources/list", "resources", mcp.Resource)
+TEMPLATES: Final = ResourceKind("resources/templates/list", "resourceTemplates", mcp.ResourceTemplate)
 
 
 def list_output(
@@ -259,15 +246,19 @@ def parse_contents(raw: Iterable[Json]) -> tuple[Contents, ...]:
                 text = one["text"]
                 if len(text) > room:
                     one = one | {"text": f"{text[:room]}\n[cut here: the text had {len(text)} characters]"}
-                found.append(TextResourceContents.model_validate(known_fields(TextResourceContents, one)))
+                found.append(
+                    mcp.TextResourceContents.model_validate(known_fields(mcp.TextResourceContents, one))
+                )
                 room -= min(room, len(text))
             elif isinstance(one.get("blob"), str):
                 size = len(one["blob"])
                 if size > room:
                     note = f"[left out: {size} characters of base64]"
-                    found.append(TextResourceContents(uri=str(one.get("uri")), text=note))
+                    found.append(mcp.TextResourceContents(uri=str(one.get("uri")), text=note))
                     continue
-                found.append(BlobResourceContents.model_validate(known_fields(BlobResourceContents, one)))
+                found.append(
+                    mcp.BlobResourceContents.model_validate(known_fields(mcp.BlobResourceContents, one))
+                )
                 room -= size
         except ValidationError:
             continue

@@ -11,20 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.core.errors import ContextWindowExceeded, ModelError
-from app_server.core.model.model_errors import (
-    LONGEST_EXCERPT,
-    OVERLOADED,
-    USED_UP,
-    Unauthorized,
-    UnexpectedStatus,
-    UsageLimitReached,
-    access_blocked,
-    excerpt,
-    provider_failing,
-    response_failed,
-    retry_limit_reached,
-    wait_too_long,
-)
+from app_server.core.model import model_errors
 from app_server.core.model.payload import count, mapping, parse_object, text_of
 from protocol.engine.errors import ErrorClass
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
@@ -92,10 +79,10 @@ def reported_failure(error: Json) -> ModelError:
     known = known_failure(code if isinstance(code, str) else "", message)
     if known is not None:
         return known
-    if _TOO_LONG.search(message[:LONGEST_EXCERPT]):
+    if _TOO_LONG.search(message[: model_errors.LONGEST_EXCERPT]):
         return ContextWindowExceeded()
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
-    return response_failed(excerpt(message), code, delay)
+    return model_errors.response_failed(model_errors.excerpt(message), code, delay)
 
 
 def known_failure(code: str, message: str) -> ModelError | None:
@@ -105,16 +92,16 @@ def known_failure(code: str, message: str) -> ModelError | None:
             return ContextWindowExceeded()
         case "insufficient_quota":
             text = "The account's quota is used up. Look at its plan and billing details."
-            return ModelError(text, USED_UP)
+            return ModelError(text, model_errors.USED_UP)
         case "usage_not_included":
             text = "Your ChatGPT plan does not include the use of this model from here."
-            return ModelError(text, USED_UP)
+            return ModelError(text, model_errors.USED_UP)
         case "invalid_prompt":
-            text = f"The provider does not accept the request: {excerpt(message)}"
+            text = f"The provider does not accept the request: {model_errors.excerpt(message)}"
             return ModelError(text, ErrorClass.BAD_REQUEST)
         case "cyber_policy":
             # The provider's own words say what to do.
-            text = FLAGGED if message == UNEXPLAINED else excerpt(message)
+            text = FLAGGED if message == UNEXPLAINED else model_errors.excerpt(message)
             return ModelError(text, ErrorClass.CYBER_POLICY)
         case _:
             return None
@@ -153,28 +140,28 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
     kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]
     if status == 429 and "usage_limit_reached" in kinds:
         plan, resets_at = text_of(details.get("plan_type")), count(details.get("resets_at"))
-        return RequestFailure(UsageLimitReached(plan, resets_at, rate_limits(headers)))
+        return RequestFailure(model_errors.UsageLimitReached(plan, resets_at, rate_limits(headers)))
     for kind in kinds:
         known = known_failure(kind, message)
         if known is not None:
             return RequestFailure(known)
     if status == 401:
-        return RequestFailure(Unauthorized())
+        return RequestFailure(model_errors.Unauthorized())
     if status in (408, 429) or status >= 500:
-        return _overloaded(status, headers, named=OVERLOADED in kinds)
-    if status in (400, 413, 422) and _TOO_LONG.search(message[:LONGEST_EXCERPT]):
+        return _overloaded(status, headers, named=model_errors.OVERLOADED in kinds)
+    if status in (400, 413, 422) and _TOO_LONG.search(message[: model_errors.LONGEST_EXCERPT]):
         return RequestFailure(ContextWindowExceeded())
     if status == 403 and "Cloudflare" in text and "blocked" in text:
-        return RequestFailure(access_blocked(status))
+        return RequestFailure(model_errors.access_blocked(status))
     if status in (400, 404) and ("model_not_found" in kinds or _NO_MODEL.search(message)):
-        return RequestFailure(UnexpectedStatus(status, text, model_unknown=True))
-    return RequestFailure(UnexpectedStatus(status, text))
+        return RequestFailure(model_errors.UnexpectedStatus(status, text, model_unknown=True))
+    return RequestFailure(model_errors.UnexpectedStatus(status, text))
 
 
 def refuses_usage(failure: RequestFailure) -> bool:
     """Whether the provider does not take the option by which Chat Completions are asked for counts of tokens."""
     error = failure.error
-    return isinstance(error, UnexpectedStatus) and (
+    return isinstance(error, model_errors.UnexpectedStatus) and (
         "stream_options" in error.body or "include_usage" in error.body
     )
 
@@ -183,11 +170,11 @@ def _overloaded(status: int, headers: Mapping[str, str], *, named: bool) -> Requ
     """`named`: by the error's own code."""
     delay = retry_after(headers)
     if delay is not None and delay > LONGEST_WAIT:
-        return RequestFailure(wait_too_long(status, delay))
+        return RequestFailure(model_errors.wait_too_long(status, delay))
     if status == 500:
-        return RequestFailure(provider_failing(), again=True, delay=delay)
+        return RequestFailure(model_errors.provider_failing(), again=True, delay=delay)
     request_id = headers.get("x-request-id") or headers.get("cf-ray")
-    failed = retry_limit_reached(status, request_id, overloaded=named)
+    failed = model_errors.retry_limit_reached(status, request_id, overloaded=named)
     return RequestFailure(failed, again=True, delay=delay)
 
 

@@ -12,23 +12,10 @@ from collections.abc import Sequence
 from app_server.core.model.item_bytes import ItemBytes, command_calls, json_bytes, wants_plain_outputs
 from app_server.core.model.prompt import FunctionTool, Prompt, RequestSettings
 from app_server.core.model.responses_request import SCHEMA_NAME, plainly, sendable
-from protocol.responses import (
-    CustomToolCall,
-    CustomToolCallOutput,
-    FunctionCall,
-    FunctionCallOutput,
-    FunctionCallOutputPayload,
-    InputImage,
-    InputText,
-    LocalShellCall,
-    MessageItem,
-    OutputText,
-    ReasoningResponseItem,
-    ResponseItem,
-)
+from protocol import responses
 from protocol.structs import Json
 
-Part = InputText | InputImage | OutputText
+Part = responses.InputText | responses.InputImage | responses.OutputText
 
 
 def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes, *, asks_usage: bool) -> bytes:
@@ -61,7 +48,7 @@ def _messages(prompt: Prompt, cache: ItemBytes) -> list[bytes]:
     plain = wants_plain_outputs(prompt)
     commands = command_calls(items) if plain else frozenset()
 
-    def write(item: ResponseItem) -> bytes:
+    def write(item: responses.ResponseItem) -> bytes:
         message = _message(plainly(item, commands))
         return b"" if message is None else json_bytes(message)
 
@@ -81,19 +68,19 @@ def _tool(tool: FunctionTool) -> Json:
     return {"type": "function", "function": function}
 
 
-def _message(item: ResponseItem) -> Json | None:
+def _message(item: responses.ResponseItem) -> Json | None:
     match item:
-        case MessageItem():
+        case responses.MessageItem():
             return {"role": item.role, "content": _content(item.content)}
-        case FunctionCall():
+        case responses.FunctionCall():
             return _call(item.call_id, item.name, item.arguments)
-        case CustomToolCall():
+        case responses.CustomToolCall():
             return _call(item.call_id, item.name, json.dumps({"input": item.input}))
-        case LocalShellCall():
+        case responses.LocalShellCall():
             return _call(item.call_id or item.id or "", "local_shell", item.action.to_json().decode())
-        case FunctionCallOutput():
+        case responses.FunctionCallOutput():
             return {"role": "tool", "tool_call_id": item.call_id, "content": _output(item.output)}
-        case CustomToolCallOutput():
+        case responses.CustomToolCallOutput():
             return {"role": "tool", "tool_call_id": item.call_id, "content": item.output}
         case _:
             return None
@@ -104,26 +91,30 @@ def _call(call_id: str, name: str, arguments: str) -> Json:
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
-def _output(output: FunctionCallOutputPayload) -> Json:
+def _output(output: responses.FunctionCallOutputPayload) -> Json:
     return output.content if output.content_items is None else [_part(part) for part in output.content_items]
 
 
 def _content(parts: Sequence[Part]) -> Json:
     """Plain text where there is nothing else: not every server understands parts."""
-    texts = [part.text for part in parts if not isinstance(part, InputImage)]
+    texts = [part.text for part in parts if not isinstance(part, responses.InputImage)]
     return "".join(texts) if len(texts) == len(parts) else [_part(part) for part in parts]
 
 
 def _part(part: Part) -> Json:
-    if isinstance(part, InputImage):
+    if isinstance(part, responses.InputImage):
         return {"type": "image_url", "image_url": {"url": part.image_url}}
     return {"type": "text", "text": part.text}
 
 
-def _thoughts(items: Sequence[ResponseItem]) -> dict[int, str]:
+def _thoughts(items: Sequence[responses.ResponseItem]) -> dict[int, str]:
     """Reasoning since the last user message, by the index of the message or call that follows it."""
     start = max(
-        (n for n, item in enumerate(items) if isinstance(item, MessageItem) and item.role == "user"),
+        (
+            n
+            for n, item in enumerate(items)
+            if isinstance(item, responses.MessageItem) and item.role == "user"
+        ),
         default=-1,
     )
     thoughts: dict[int, str] = {}
@@ -131,7 +122,7 @@ def _thoughts(items: Sequence[ResponseItem]) -> dict[int, str]:
         item = items[n]
         text = (
             "".join(part.text for part in item.content or ())
-            if isinstance(item, ReasoningResponseItem)
+            if isinstance(item, responses.ReasoningResponseItem)
             else ""
         )
         place = next(
@@ -147,7 +138,7 @@ def _thoughts(items: Sequence[ResponseItem]) -> dict[int, str]:
     return thoughts
 
 
-def _can_carry_reasoning(item: ResponseItem) -> bool:
-    if isinstance(item, MessageItem):
+def _can_carry_reasoning(item: responses.ResponseItem) -> bool:
+    if isinstance(item, responses.MessageItem):
         return item.role == "assistant"
-    return isinstance(item, FunctionCall | CustomToolCall | LocalShellCall)
+    return isinstance(item, responses.FunctionCall | responses.CustomToolCall | responses.LocalShellCall)

@@ -13,20 +13,10 @@ from typing import Final
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
+from app_server.core.model import prompt
 from app_server.core.model.api_failures import reported_failure
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of, token_usage
-from app_server.core.model.prompt import (
-    Completed,
-    Created,
-    ModelEvent,
-    OutputItemAdded,
-    OutputItemDone,
-    OutputTextDelta,
-    ReasoningContentDelta,
-    ReasoningSummaryPartAdded,
-    ReasoningSummaryTextDelta,
-)
 from protocol.responses import ResponseItem, parse_response_item
 from protocol.structs import Json
 
@@ -42,7 +32,7 @@ class ResponsesDecoder:
         self.completed = False
         self._events, self._size = EventReader(), ReplySize()
 
-    def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
+    def decode(self, frame: SseFrame, out: list[prompt.ModelEvent]) -> None:
         """Appends the event of a frame. Raises ModelError if it reports a failure."""
         if self.completed or frame.data == b"[DONE]":
             return
@@ -53,25 +43,27 @@ class ResponsesDecoder:
         if kind == "response.output_text.delta":
             delta = payload.get("delta")
             if isinstance(delta, str):
-                out.append(OutputTextDelta(delta))
+                out.append(prompt.OutputTextDelta(delta))
             return
         read = _READERS.get(kind) if isinstance(kind, str) else None
         if read is None:
             return
         event = read(payload)
         if event is not None:
-            if isinstance(event, OutputItemDone):
+            if isinstance(event, prompt.OutputItemDone):
                 self._size.item(len(frame.data))
-            self.completed = isinstance(event, Completed)
+            self.completed = isinstance(event, prompt.Completed)
             out.append(event)
 
-    def end(self, out: list[ModelEvent]) -> None:
+    def end(self, out: list[prompt.ModelEvent]) -> None:
         """Handles the end of the stream. Raises if the response is incomplete."""
         if not self.completed:
             raise StreamDisconnected(CLOSED_EARLY)
 
 
-def _of_item(kind: type[OutputItemAdded | OutputItemDone], payload: Payload) -> ModelEvent | None:
+def _of_item(
+    kind: type[prompt.OutputItemAdded | prompt.OutputItemDone], payload: Payload
+) -> prompt.ModelEvent | None:
     item = _item(payload)
     return None if item is None else kind(item)
 
@@ -89,44 +81,46 @@ def _item(payload: Payload) -> ResponseItem | None:
 
 
 def _delta(
-    kind: type[ReasoningSummaryTextDelta | ReasoningContentDelta], index: str, payload: Payload
-) -> ModelEvent | None:
+    kind: type[prompt.ReasoningSummaryTextDelta | prompt.ReasoningContentDelta], index: str, payload: Payload
+) -> prompt.ModelEvent | None:
     delta = payload.get("delta")
     return kind(delta, count(payload.get(index)) or 0) if isinstance(delta, str) else None
 
 
-def _summary_part(payload: Payload) -> ModelEvent:
-    return ReasoningSummaryPartAdded(count(payload.get("summary_index")) or 0)
+def _summary_part(payload: Payload) -> prompt.ModelEvent:
+    return prompt.ReasoningSummaryPartAdded(count(payload.get("summary_index")) or 0)
 
 
-def _completed(payload: Payload) -> ModelEvent:
+def _completed(payload: Payload) -> prompt.ModelEvent:
     response = mapping(payload.get("response"))
     usage = token_usage(response.get("usage"), "input", "output")
     if usage is None and response.get("usage") is not None:
         log.warning("the provider's token counts make no sense and are not used")
-    return Completed(usage)
+    return prompt.Completed(usage)
 
 
-def _failed(payload: Payload) -> ModelEvent:
+def _failed(payload: Payload) -> prompt.ModelEvent:
     raise reported_failure(mapping(payload.get("response")).get("error"))
 
 
-def _error(payload: Payload) -> ModelEvent:
+def _error(payload: Payload) -> prompt.ModelEvent:
     raise reported_failure(payload.get("error") or {key: payload.get(key) for key in ("code", "message")})
 
 
-def _incomplete(payload: Payload) -> ModelEvent:
+def _incomplete(payload: Payload) -> prompt.ModelEvent:
     details = mapping(mapping(payload.get("response")).get("incomplete_details"))
     raise incomplete_response(text_of(details.get("reason")) or "unknown")
 
 
-_READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
-    "response.created": lambda payload: Created(),
-    "response.output_item.added": partial(_of_item, OutputItemAdded),
-    "response.output_item.done": partial(_of_item, OutputItemDone),
-    "response.reasoning_summary_text.delta": partial(_delta, ReasoningSummaryTextDelta, "summary_index"),
+_READERS: Final[Mapping[str, Callable[[Payload], prompt.ModelEvent | None]]] = {
+    "response.created": lambda payload: prompt.Created(),
+    "response.output_item.added": partial(_of_item, prompt.OutputItemAdded),
+    "response.output_item.done": partial(_of_item, prompt.OutputItemDone),
+    "response.reasoning_summary_text.delta": partial(
+        _delta, prompt.ReasoningSummaryTextDelta, "summary_index"
+    ),
     "response.reasoning_summary_part.added": _summary_part,
-    "response.reasoning_text.delta": partial(_delta, ReasoningContentDelta, "content_index"),
+    "response.reasoning_text.delta": partial(_delta, prompt.ReasoningContentDelta, "content_index"),
     "response.completed": _completed,
     "response.failed": _failed,
     "response.incomplete": _incomplete,

@@ -22,14 +22,8 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
+from protocol import responses
 from protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
-from protocol.responses import (
-    CustomToolCallOutput,
-    FunctionCallOutput,
-    GhostSnapshot,
-    OtherItem,
-    ResponseItem,
-)
 from protocol.structs import Json
 
 SCHEMA_NAME = "codex_output_schema"
@@ -132,21 +126,21 @@ def tool_json(tool: ToolSpec) -> dict[str, Json]:
             assert_never(tool)
 
 
-_OURS = frozenset((GhostSnapshot, OtherItem))
+_OURS = frozenset((responses.GhostSnapshot, responses.OtherItem))
 
 
-def sendable(items: Sequence[ResponseItem]) -> list[ResponseItem]:
+def sendable(items: Sequence[responses.ResponseItem]) -> list[responses.ResponseItem]:
     """The items for the model, without snapshots and unknown items."""
     return [item for item in items if type(item) not in _OURS]
 
 
-def plainly(item: ResponseItem, commands: frozenset[str]) -> ResponseItem:
+def plainly(item: responses.ResponseItem, commands: frozenset[str]) -> responses.ResponseItem:
     """`item`, with its output in plain form where it is a command's."""
     match item:
-        case FunctionCallOutput() if item.call_id in commands and item.output.content_items is None:
+        case responses.FunctionCallOutput() if item.call_id in commands and item.output.content_items is None:
             output = item.output.model_copy(update={"content": plain_output(item.output.content)})
             return item.model_copy(update={"output": output})
-        case CustomToolCallOutput() if item.call_id in commands:
+        case responses.CustomToolCallOutput() if item.call_id in commands:
             return item.model_copy(update={"output": plain_output(item.output)})
         case _:
             return item
@@ -157,13 +151,13 @@ def _input(prompt: Prompt, cache: ItemBytes, *, stored: bool) -> list[bytes]:
     plain = wants_plain_outputs(prompt)
     commands = command_calls(items) if plain else frozenset()
 
-    def write(item: ResponseItem) -> bytes:
+    def write(item: responses.ResponseItem) -> bytes:
         body = plainly(item, commands).to_json()
         return _with_id(body, item) if stored else body
 
     return cache.of(items, ("responses", plain, stored), write)
 
 
-def _with_id(body: bytes, item: ResponseItem) -> bytes:
+def _with_id(body: bytes, item: responses.ResponseItem) -> bytes:
     item_id = getattr(item, "id", None)  # outputs have none
     return b'%b,"id":%b}' % (body[:-1], json_bytes(item_id)) if item_id else body

@@ -27,18 +27,7 @@ if __name__ == "__main__":
     # At the end of the path, so that nothing installed beside this package shadows a standard module.
     sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
 
-from app_server.core.patch.write_steps import (
-    PREFIX,
-    OpenFolders,
-    PatchJournal,
-    WriteStep,
-    identity,
-    read_up_to,
-    recover,
-    stamp,
-    undo_step,
-    write_all,
-)
+from app_server.core.patch import write_steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
@@ -69,14 +58,14 @@ class WriteError(Exception):
 def apply_document(document: bytes) -> tuple[int, str, str]:
     """Write what a document says; return exit status, stdout and stderr."""
     plan = json.loads(document)
-    folders = OpenFolders()
+    folders = write_steps.OpenFolders()
     work = Writer(plan["token"], plan["cwd"], folders)
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(folders.close)
             stack.callback(work.close)
             if plan["recover"]:
-                recover(folders, plan["cwd"])
+                write_steps.recover(folders, plan["cwd"])
             try:
                 work.stage(plan["edits"])
                 work.commit()
@@ -93,12 +82,12 @@ def apply_document(document: bytes) -> tuple[int, str, str]:
 class Writer:
     """The steps of one patch, and how to undo them."""
 
-    def __init__(self, token: str, cwd: str, folders: OpenFolders) -> None:
+    def __init__(self, token: str, cwd: str, folders: write_steps.OpenFolders) -> None:
         self.token = token
         self.cwd = cwd
         self.folders = folders
-        self.steps: list[WriteStep] = []
-        self.journal: PatchJournal | None = None
+        self.steps: list[write_steps.WriteStep] = []
+        self.journal: write_steps.PatchJournal | None = None
         self.several = False
         self.stuck: list[str] = []
         self.doing = "Failed to write files"
@@ -139,21 +128,23 @@ class Writer:
         self.doing = f"Failed to create parent directories for {label}"
         self.folders.open(folder, create=old is None)
         self.doing = f"Failed to delete file {label}" if new is None else f"Failed to write file {label}"
-        step = WriteStep(folder, name, f"{PREFIX}{self.token}.{len(self.steps)}", doing=self.doing)
+        step = write_steps.WriteStep(
+            folder, name, f"{write_steps.PREFIX}{self.token}.{len(self.steps)}", doing=self.doing
+        )
         if old is None:
             self.check_absent(step)
             self.stage_content(step, new or b"", like)
         elif new is None:
             with self.checked(path, old, os.O_RDONLY) as target:
-                step.before = stamp(os.fstat(target))
+                step.before = write_steps.stamp(os.fstat(target))
                 self.keep(step)
         else:
             # Opening for writing only tests whether the file is writable.
             with self.checked(path, old, os.O_RDWR) as target:
-                step.before = stamp(os.fstat(target))
+                step.before = write_steps.stamp(os.fstat(target))
                 self.stage_content(step, new, target)
 
-    def stage_content(self, step: WriteStep, content: bytes, like: int | None) -> None:
+    def stage_content(self, step: write_steps.WriteStep, content: bytes, like: int | None) -> None:
         self.note(step)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = NEW_FILE_MODE if like is None else 0o600
@@ -162,18 +153,18 @@ class Writer:
             info = os.fstat(fd)
             step.staged = [info.st_dev, info.st_ino]
             self.keep(step)
-            write_all(fd, content)
+            write_steps.write_all(fd, content)
             if like is not None:
                 copy_rights(like, fd)
             os.fsync(fd)
         finally:
             os.close(fd)
 
-    def keep(self, step: WriteStep) -> None:
+    def keep(self, step: write_steps.WriteStep) -> None:
         self.steps.append(step)
         self.note(step)
 
-    def note(self, step: WriteStep) -> None:
+    def note(self, step: write_steps.WriteStep) -> None:
         """Journals the step before its first name exists, and again once the identity of its new file is known."""
         if self.journal:
             self.journal.append_record(
@@ -191,7 +182,7 @@ class Writer:
             if step.before is None:
                 self.put_new(fd, step)
                 continue
-            if stamp(os.stat(step.name, dir_fd=fd, follow_symlinks=False)) != step.before:
+            if write_steps.stamp(os.stat(step.name, dir_fd=fd, follow_symlinks=False)) != step.before:
                 raise WriteError("it has changed since the patch was checked")
             if step.staged is None:
                 os.rename(step.name, step.backup, src_dir_fd=fd, dst_dir_fd=fd)
@@ -201,7 +192,7 @@ class Writer:
             self.journal.append_record({"done": True})
             self.journal.sync()
 
-    def put_new(self, fd: int, step: WriteStep) -> None:
+    def put_new(self, fd: int, step: write_steps.WriteStep) -> None:
         """Uses a link, because it fails if the name exists by now; a rename would replace the file."""
         try:
             os.link(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
@@ -211,7 +202,7 @@ class Writer:
             self.check_absent(step)
             os.rename(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd)
 
-    def put_over(self, fd: int, step: WriteStep) -> None:
+    def put_over(self, fd: int, step: write_steps.WriteStep) -> None:
         if self.several:
             try:
                 os.link(step.name, step.backup, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
@@ -225,7 +216,7 @@ class Writer:
         """Restores the state before the patch: files first, then the directories created for them."""
         for step in reversed(self.steps):
             try:
-                undo_step(self.folders[step.folder], step)
+                write_steps.undo_step(self.folders[step.folder], step)
             except OSError:
                 self.stuck.append(
                     f"Could not put back {os.path.join(step.folder, step.name)}: see {step.backup} there"
@@ -259,14 +250,14 @@ class Writer:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise WriteError("it is no regular file any more")
-            if read_up_to(fd, len(old or b"") + 1) != old:
+            if write_steps.read_up_to(fd, len(old or b"") + 1) != old:
                 raise WriteError("its content has changed since the patch was checked")
             yield fd
         finally:
             os.close(fd)
 
-    def check_absent(self, step: WriteStep) -> None:
-        if identity(self.folders[step.folder], step.name) is not None:
+    def check_absent(self, step: write_steps.WriteStep) -> None:
+        if write_steps.identity(self.folders[step.folder], step.name) is not None:
             raise WriteError("it has come into being since the patch was checked")
 
     def open_journal(self, edits: list[EditDocument]) -> None:
@@ -274,7 +265,9 @@ class Writer:
         self.doing = f"Failed to write file {edits[0]['label']}"
         for path in (self.cwd, os.path.dirname(edits[0]["path"])):
             with contextlib.suppress(OSError):
-                self.journal = PatchJournal(self.folders.open(path), f"{PREFIX}{self.token}.journal")
+                self.journal = write_steps.PatchJournal(
+                    self.folders.open(path), f"{write_steps.PREFIX}{self.token}.journal"
+                )
                 return
 
 

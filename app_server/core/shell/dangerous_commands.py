@@ -10,19 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from app_server.core.shell import reachable_commands
 from app_server.core.shell.git_commands import git_destroys
 from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand
 from app_server.core.shell.quote import word_set
-from app_server.core.shell.reachable_commands import (
-    BULK,
-    WRAPPERS,
-    commands_of,
-    is_open_name,
-    program_name,
-    programs_named,
-    runs_of_find,
-    without_expansions,
-)
 
 Words = Sequence[str]
 
@@ -48,7 +39,7 @@ MAX_PATTERN = 32
 
 def is_dangerous(argv: Words) -> bool:
     """Tell whether it destroys. A command line that is too large to be inspected counts as dangerous."""
-    return any(found is None or _destroys(found) for found in commands_of(argv))
+    return any(found is None or _destroys(found) for found in reachable_commands.commands_of(argv))
 
 
 def _destroys(command: FoundCommand) -> bool:
@@ -57,13 +48,13 @@ def _destroys(command: FoundCommand) -> bool:
         return True
     if not command.words:
         return False
-    name, rest = program_name(command.words[0]), command.words[1:]
+    name, rest = reachable_commands.program_name(command.words[0]), command.words[1:]
     if name in INTERPRETERS:
         return _is_fetched(command)
-    if is_open_name(command.words[0]):
+    if reachable_commands.is_open_name(command.words[0]):
         # Options like these give it away.
         return _forces(rest) == {"force", "recursive"}
-    names = programs_named(name, _KNOWN) if len(name) <= MAX_PATTERN else [name]
+    names = reachable_commands.programs_named(name, _KNOWN) if len(name) <= MAX_PATTERN else [name]
     return any(_program_destroys(each, rest) for each in names)
 
 
@@ -76,26 +67,26 @@ def _program_destroys(name: str, words: Words) -> bool:
 
 def _is_fetched(command: FoundCommand) -> bool:
     """Tell whether the executed script comes from a download or a decoder, where this module cannot see it."""
-    return any(words and program_name(words[0]) in _FETCHERS for words in command.fed_by)
+    return any(words and reachable_commands.program_name(words[0]) in _FETCHERS for words in command.fed_by)
 
 
 def _find(words: Words) -> bool:
-    return "-delete" in words or any(map(_deletes, runs_of_find(words)))
+    return "-delete" in words or any(map(_deletes, reachable_commands.runs_of_find(words)))
 
 
 def _deletes(run: Words) -> bool:
     """Tell whether a command, perhaps in wrappers, deletes the files that it is given."""
     for word in run:
-        name = program_name(word)
+        name = reachable_commands.program_name(word)
         if name in _DELETERS:
             return True
-        if not (name in WRAPPERS or word.startswith("-") or "=" in word):
+        if not (name in reachable_commands.WRAPPERS or word.startswith("-") or "=" in word):
             return False
     return False
 
 
 def _bulk(words: Words) -> bool:
-    return any(program_name(word) in _DELETERS for word in words)
+    return any(reachable_commands.program_name(word) in _DELETERS for word in words)
 
 
 def _rm(words: Words) -> bool:
@@ -105,7 +96,7 @@ def _rm(words: Words) -> bool:
 def _forces(words: Words) -> set[str]:
     """Return which options are present that make a removal recursive or suppress its prompt."""
     found = set()
-    for word in map(without_expansions, words):
+    for word in map(reachable_commands.without_expansions, words):
         if word == "--":
             break
         if word.startswith("--"):
@@ -152,7 +143,7 @@ _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
     "systemctl": lambda words: any(word in ("poweroff", "reboot", "halt", "kexec") for word in words),
     "init": lambda words: any(word in ("0", "6") for word in words),
     **dict.fromkeys(("find", "fd", "fdfind"), _find),
-    **dict.fromkeys(BULK, _bulk),
+    **dict.fromkeys(reachable_commands.BULK, _bulk),
     **dict.fromkeys(("pwsh", "powershell", "pwsh.exe", "powershell.exe"), _powershell),
 }
 _KNOWN = frozenset(_PROGRAMS) | _ALWAYS

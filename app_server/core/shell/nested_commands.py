@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from app_server.core.shell import word_expansion
 from app_server.core.shell.quote import word_set
 from app_server.core.shell.script import (
     arguments_behind,
@@ -26,13 +27,6 @@ from app_server.core.shell.script import (
     stages_before,
     substitutions_in,
     text_of,
-)
-from app_server.core.shell.word_expansion import (
-    ScriptVariables,
-    TooManyWords,
-    WordExpander,
-    mark_braces,
-    unmark_braces,
 )
 
 if TYPE_CHECKING:
@@ -157,7 +151,7 @@ class FoundScript(Struct, frozen=True):
 
 def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | None:
     """Find the commands of a script; None where it is too large to inspect. `parameters` are `$0`, `$1` and so on."""
-    found = parse_joined(mark_braces(script).encode("utf-8", "replace"))
+    found = parse_joined(word_expansion.mark_braces(script).encode("utf-8", "replace"))
     nodes = [] if found is None else list(islice(descendants(found[1]), MAX_NODES))
     if found is None or len(nodes) == MAX_NODES:
         return None
@@ -176,14 +170,14 @@ def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | 
             reader.texts(),
             reader.evaluates(),
         )
-    except TooManyWords:
+    except word_expansion.TooManyWords:
         return None
 
 
 class _ScriptReader:
     def __init__(self, source: bytes, nodes: list[Node], parameters: tuple[str, ...]) -> None:
         self._source, self._nodes = source, nodes
-        self._variables = ScriptVariables(nodes, source, parameters)
+        self._variables = word_expansion.ScriptVariables(nodes, source, parameters)
         self._values = tuple(self._variables.all_values())
 
     def commands(self) -> tuple[FoundCommand, ...] | None:
@@ -245,7 +239,7 @@ class _ScriptReader:
         if self._source.count(b"`") >= 4:
             # The parser reads two substitutions in a row as one in the other.
             found.append(_IN_BACKTICKS.sub(r"$(\1)", self._source.decode("utf-8", "replace")))
-        return tuple(map(unmark_braces, dict.fromkeys(found)))
+        return tuple(map(word_expansion.unmark_braces, dict.fromkeys(found)))
 
     def is_misread(self) -> bool:
         """Tell whether the parser took more than a word for one: a here-document whose text begins with a backslash."""
@@ -261,7 +255,7 @@ class _ScriptReader:
             if node.type in ("herestring_redirect", "file_redirect")
         ]
         texts = (*(value for _, value in self._values), *bodies, *strings)
-        return tuple(map(unmark_braces, dict.fromkeys(texts)))
+        return tuple(map(word_expansion.unmark_braces, dict.fromkeys(texts)))
 
     def evaluates(self) -> bool:
         prompts = (node for node in self._nodes if node.type == "expansion")
@@ -269,20 +263,20 @@ class _ScriptReader:
             text_of(node, self._source).endswith("@P}") for node in prompts
         )
 
-    def _command(self, node: Node, expander: WordExpander) -> FoundCommand:
+    def _command(self, node: Node, expander: word_expansion.WordExpander) -> FoundCommand:
         words = self._argv(node, expander)
         if not any(word.rpartition("/")[2] in INTERPRETERS for word in words):
             return FoundCommand(words)
         return FoundCommand(words, tuple(self._feeders(node, expander)), self._fed_text(node))
 
-    def _argv(self, node: Node, expander: WordExpander) -> tuple[str, ...]:
+    def _argv(self, node: Node, expander: word_expansion.WordExpander) -> tuple[str, ...]:
         words = expander.own_words(node)
         for redirection in redirections(node):
             for child in arguments_behind(redirection):
                 words += expander.words(child)
         return tuple(words)
 
-    def _feeders(self, node: Node, expander: WordExpander) -> Iterator[tuple[str, ...]]:
+    def _feeders(self, node: Node, expander: word_expansion.WordExpander) -> Iterator[tuple[str, ...]]:
         substituted = chain.from_iterable(map(substitutions_in, (node, *redirections(node))))
         for source in (*substituted, *stages_before(node)):
             for found in descendants(source):
@@ -309,4 +303,4 @@ class _ScriptReader:
         if parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
             bodies += parent.parent.children
         texts = (text_of(body, self._source) for body in bodies if body.type == "heredoc_body")
-        return unmark_braces("\n".join((*parts, *texts)))
+        return word_expansion.unmark_braces("\n".join((*parts, *texts)))

@@ -19,15 +19,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from app_server.core.approvals import decide
 from app_server.core.approvals.consent import EVERYTHING, CommandSubject, Consent
-from app_server.core.approvals.decide import (
-    CommandRequest,
-    Verdict,
-    decide,
-    leaves_sandbox,
-    may_ask_after_denial,
-    policy_rejection,
-)
 from app_server.core.approvals.planted import ProgramSearch, git_is_plain
 from app_server.core.approvals.rules_text import PrefixRule
 from app_server.core.context.text_for_model import command_output, command_result
@@ -121,7 +114,9 @@ async def run_with_approval(
     run."""
     request = _request(command, turn, command.cwd)
     settings = turn.settings
-    refused = policy_rejection(request, settings.approval_policy, settings.sandbox_policy, settings.granular)
+    refused = decide.policy_rejection(
+        request, settings.approval_policy, settings.sandbox_policy, settings.granular
+    )
     if refused is not None:
         turn.report_decision("shell", command.call_id, ReviewDecision.DENIED)
         raise ToolFailure(refused)
@@ -142,12 +137,12 @@ async def run_with_approval(
         raise ToolFailure(text) from error
 
 
-def _request(command: Command, turn: ToolTurn, folder: str) -> CommandRequest:
+def _request(command: Command, turn: ToolTurn, folder: str) -> decide.CommandRequest:
     """Make the request that is judged; the user's rules are about commands of the model."""
     restriction = (
         None if command.source is CommandSource.USER_SHELL else turn.approvals.rules.restriction(command.argv)
     )
-    return CommandRequest(command.argv, folder, command.escalated, restriction)
+    return decide.CommandRequest(command.argv, folder, command.escalated, restriction)
 
 
 class CommandApproval:
@@ -166,7 +161,7 @@ class CommandApproval:
             return await self._run(execute, None)
         plan = await confinement(self._turn)
         result = await self._run(execute, plan)
-        if plan is None or not result.denied or not may_ask_after_denial(self._approval):
+        if plan is None or not result.denied or not decide.may_ask_after_denial(self._approval):
             return result
         await self._request_approval(RETRY_REASON, unconfined=True)
         return await self._run(execute, None)
@@ -191,7 +186,7 @@ class CommandApproval:
         if command.source is CommandSource.USER_SHELL:
             return False
         request, rules = _request(command, turn, self._folder), turn.approvals.rules
-        verdict = decide(
+        verdict = decide.decide(
             request,
             self._approval,
             turn.settings.sandbox_policy,
@@ -199,11 +194,11 @@ class CommandApproval:
             git_is_plain=partial(git_is_plain, self._folder),
             allowed=rules.allows,
         )
-        if verdict is Verdict.RUN:
+        if verdict is decide.Verdict.RUN:
             turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
             return False
         reason, proposal = command.justification, None
-        leaves = leaves_sandbox(request, turn.settings.sandbox_policy)
+        leaves = decide.leaves_sandbox(request, turn.settings.sandbox_policy)
         if leaves:
             reason = reason or ESCALATION_REASON
         elif request.restriction is not None:

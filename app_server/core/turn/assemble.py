@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from app_server.core.model.prompt import (
-    OutputItemAdded,
-    OutputItemDone,
-    OutputTextDelta,
-    ReasoningContentDelta,
-    ReasoningSummaryPartAdded,
-    ReasoningSummaryTextDelta,
-)
+from app_server.core.model import prompt
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import shown_item
 from app_server.core.turn.plan_message import PlanMessage
@@ -31,12 +24,12 @@ from protocol.responses import ResponseItem
 from protocol.structs import replace
 
 Visible = (
-    OutputItemAdded
-    | OutputItemDone
-    | OutputTextDelta
-    | ReasoningSummaryTextDelta
-    | ReasoningSummaryPartAdded
-    | ReasoningContentDelta
+    prompt.OutputItemAdded
+    | prompt.OutputItemDone
+    | prompt.OutputTextDelta
+    | prompt.ReasoningSummaryTextDelta
+    | prompt.ReasoningSummaryPartAdded
+    | prompt.ReasoningContentDelta
 )
 
 
@@ -82,24 +75,24 @@ class ReplyAssembler:
         if self._emitter is None:
             return
         match event:
-            case OutputTextDelta():
+            case prompt.OutputTextDelta():
                 self.text_delta(event.delta)
-            case OutputItemAdded():
+            case prompt.OutputItemAdded():
                 item = self._shown(event.item, self._new_id())
                 own_id = _id_of(event.item) is None
                 if self._plans and isinstance(item, AgentMessage):
                     self._message = PlanMessage(self._emitter, item, announced=True, own_id=own_id)
                 elif item is not None:
                     self._begin(item, own_id=own_id)
-            case OutputItemDone():
+            case prompt.OutputItemDone():
                 self._done(event.item)
-            case ReasoningSummaryTextDelta():
+            case prompt.ReasoningSummaryTextDelta():
                 id = self._reasoning()
                 self._pieces.append(event.delta)
                 self._emitter.emit(ReasoningSummaryDelta(id, event.summary_index, event.delta))
-            case ReasoningSummaryPartAdded():
+            case prompt.ReasoningSummaryPartAdded():
                 self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
-            case ReasoningContentDelta():
+            case prompt.ReasoningContentDelta():
                 id, index = self._reasoning(), event.content_index
                 self._raw_pieces.append(event.delta)
                 self._emitter.emit(ReasoningTextDelta(id, index, event.delta, self._raw_reasoning))

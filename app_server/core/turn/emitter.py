@@ -14,27 +14,8 @@ from msgspec import Struct
 from app_server.core.errors import CoreError, ModelError
 from app_server.core.rollout.stored_events import turn_started_line
 from app_server.core.tools.events import BegunItem
+from protocol.engine import events, items
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import (
-    EngineEvent,
-    ItemCompleted,
-    ItemStarted,
-    TurnEnded,
-    TurnKind,
-    TurnStarted,
-    TurnStatus,
-)
-from protocol.engine.items import (
-    AgentMessage,
-    CommandExecution,
-    DynamicToolCall,
-    FileChange,
-    Item,
-    ItemStatus,
-    McpToolCall,
-    Plan,
-    Reasoning,
-)
 from protocol.events.turn import TurnAbortReason
 from protocol.rollout import StoredEvent
 from protocol.structs import replace
@@ -44,23 +25,25 @@ class EventSink(Protocol):
     """Where events go: the outbox."""
 
     def emit(
-        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+        self, operation_id: str, event: events.EngineEvent, *, turn_id: str | None = None, wake: bool = True
     ) -> None: ...
 
 
 class StartedItem(Struct, frozen=True):
-    item: Item
+    item: items.Item
     started_ms: int
-    partial: Callable[[], Item] | None
+    partial: Callable[[], items.Item] | None
     """The item with what it has so far; None: it is as it was when it started."""
 
-    def cut(self, now_ms: int) -> Item:
+    def cut(self, now_ms: int) -> items.Item:
         item = self.partial() if self.partial is not None else self.item
-        if isinstance(item, CommandExecution) and item.seconds is None:
+        if isinstance(item, items.CommandExecution) and item.seconds is None:
             item = replace(item, seconds=max(now_ms - self.started_ms, 0) / 1000)
-        if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
-            declined = item.status is ItemStatus.DECLINED
-            return item if declined else replace(item, status=ItemStatus.FAILED)
+        if isinstance(
+            item, items.CommandExecution | items.FileChange | items.McpToolCall | items.DynamicToolCall
+        ):
+            declined = item.status is items.ItemStatus.DECLINED
+            return item if declined else replace(item, status=items.ItemStatus.FAILED)
         return item
 
 
@@ -70,7 +53,7 @@ class OperationEmitter(Struct, frozen=True):
     outbox: EventSink
     operation_id: str
 
-    def emit(self, event: EngineEvent, *, wake: bool = True) -> None:
+    def emit(self, event: events.EngineEvent, *, wake: bool = True) -> None:
         self.outbox.emit(self.operation_id, event, wake=wake)
 
 
@@ -90,28 +73,28 @@ class TurnEmitter:
         return self._started_at is not None
 
     # --- the turn
-    def emit(self, event: EngineEvent, *, wake: bool = True) -> None:
+    def emit(self, event: events.EngineEvent, *, wake: bool = True) -> None:
         """Emit an event. `wake` False: it is stored and sent with the next one."""
         self._outbox.emit(self.operation_id, event, turn_id=self.turn_id, wake=wake)
 
-    def emit_under(self, turn_id: str, event: EngineEvent) -> None:
+    def emit_under(self, turn_id: str, event: events.EngineEvent) -> None:
         """Emit an event of an item that began in the turn `turn_id` and goes on in this one."""
         self._outbox.emit(self.operation_id, event, turn_id=turn_id)
 
-    def turn_started(self, kind: TurnKind, context_window: int | None) -> None:
+    def turn_started(self, kind: events.TurnKind, context_window: int | None) -> None:
         self._started_at = self._now()
-        self.emit(TurnStarted(kind, context_window, self._started_at))
+        self.emit(events.TurnStarted(kind, context_window, self._started_at))
         self.when_started()
 
     def late_start_line(self) -> StoredEvent:
         """Return the turn's begin, for a file in which the turn began without its id."""
-        started = TurnStarted(TurnKind.REGULAR, None, self._started_at or self._now())
+        started = events.TurnStarted(events.TurnKind.REGULAR, None, self._started_at or self._now())
         line = turn_started_line(self.turn_id, started)
         return replace(line, extra={**line.extra, "late": True})
 
     def turn_ended(
         self,
-        status: TurnStatus,
+        status: events.TurnStatus,
         *,
         last_agent_message: str | None = None,
         error: TurnError | None = None,
@@ -122,7 +105,7 @@ class TurnEmitter:
             self.cut(id)
         ended_at = self._now()
         self.emit(
-            TurnEnded(
+            events.TurnEnded(
                 status=status,
                 started_at=self._started_at,
                 ended_at=ended_at,
@@ -136,21 +119,21 @@ class TurnEmitter:
     # --- its items
     def start(
         self,
-        item: Item,
+        item: items.Item,
         *,
         announced: bool = True,
         own_id: bool = False,
-        partial: Callable[[], Item] | None = None,
+        partial: Callable[[], items.Item] | None = None,
     ) -> None:
         """Begin an item, open until `complete`; `partial` gives what it has if it is cut before."""
         at_ms = self._now_ms()
         self._open[item.id] = StartedItem(item, at_ms, partial)
-        self.emit(ItemStarted(item, at_ms, announced, own_id))
+        self.emit(events.ItemStarted(item, at_ms, announced, own_id))
 
     def is_open(self, item_id: str) -> bool:
         return item_id in self._open
 
-    def update(self, item: Item) -> None:
+    def update(self, item: items.Item) -> None:
         """Note without an event what an open item is by now: this is completed if it is cut."""
         open_item = self._open[item.id]
         self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.partial)
@@ -158,14 +141,14 @@ class TurnEmitter:
     def decline(self, item_id: str) -> None:
         """Cut an item as declined: the user refused it and ended the turn with that."""
         open_item = self._open.get(item_id)
-        if open_item is not None and isinstance(open_item.item, CommandExecution | FileChange):
-            self.update(replace(open_item.item, status=ItemStatus.DECLINED))
+        if open_item is not None and isinstance(open_item.item, items.CommandExecution | items.FileChange):
+            self.update(replace(open_item.item, status=items.ItemStatus.DECLINED))
 
-    def complete(self, item: Item, *, announced: bool = True) -> None:
+    def complete(self, item: items.Item, *, announced: bool = True) -> None:
         open_item = self._open.pop(item.id)
-        self.emit(ItemCompleted(item, open_item.started_ms, self._now_ms(), announced=announced))
+        self.emit(events.ItemCompleted(item, open_item.started_ms, self._now_ms(), announced=announced))
 
-    def show(self, item: Item, *, announced: bool = True) -> None:
+    def show(self, item: items.Item, *, announced: bool = True) -> None:
         """Begin and end an item at once."""
         self.start(item, announced=announced)
         self.complete(item, announced=announced)
@@ -173,7 +156,7 @@ class TurnEmitter:
     def cut_text(self) -> None:
         """Complete what the model was writing with what there is of it: the attempt is made anew."""
         for id, open_item in list(self._open.items()):
-            if isinstance(open_item.item, AgentMessage | Reasoning | Plan):
+            if isinstance(open_item.item, items.AgentMessage | items.Reasoning | items.Plan):
                 self.cut(id)
 
     def new_plan_id(self) -> str:
@@ -190,14 +173,16 @@ class TurnEmitter:
         """Return an emitter for items that go on while no turn runs."""
         return TurnEmitter(self._outbox, "", self.turn_id, self._now)
 
-    def complete_detached(self, item: Item, begun: BegunItem, turn_id: str, *, cut: bool = False) -> None:
+    def complete_detached(
+        self, item: items.Item, begun: BegunItem, turn_id: str, *, cut: bool = False
+    ) -> None:
         """Ends an item of an earlier turn, `turn_id`, during this one."""
-        self.emit_under(turn_id, ItemCompleted(item, begun.started_ms, self._now_ms(), cut))
+        self.emit_under(turn_id, events.ItemCompleted(item, begun.started_ms, self._now_ms(), cut))
 
     def cut(self, id: str) -> None:
         """Complete an open item that will not come to its end."""
         open_item, now_ms = self._open.pop(id), self._now_ms()
-        self.emit(ItemCompleted(open_item.cut(now_ms), open_item.started_ms, now_ms, cut=True))
+        self.emit(events.ItemCompleted(open_item.cut(now_ms), open_item.started_ms, now_ms, cut=True))
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)

@@ -9,49 +9,37 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from protocol import responses
 from protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
 from protocol.items import ImageInput, SentInput, TextInput, UserInput
-from protocol.responses import (
-    COMMENTARY,
-    InputImage,
-    InputText,
-    MessageItem,
-    OtherAction,
-    OutputText,
-    ReasoningResponseItem,
-    ResponseItem,
-    WebSearchAction,
-    WebSearchCall,
-    searched_query,
-)
 
 
 def shown_item(
-    item: ResponseItem, fallback_id: str, *, show_reasoning: bool
+    item: responses.ResponseItem, fallback_id: str, *, show_reasoning: bool
 ) -> AgentMessage | Reasoning | WebSearch | None:
     """Return a reply's item as clients see it; None for calls and the like, which have items of their own."""
     match item:
-        case MessageItem(role="assistant"):
-            parts = tuple(part.text for part in item.content if isinstance(part, OutputText))
+        case responses.MessageItem(role="assistant"):
+            parts = tuple(part.text for part in item.content if isinstance(part, responses.OutputText))
             return AgentMessage(item.id or fallback_id, parts, item.phase)
-        case ReasoningResponseItem():
+        case responses.ReasoningResponseItem():
             return Reasoning(
                 item.id or fallback_id,
                 summary=tuple(part.text for part in item.summary),
                 content=tuple(part.text for part in item.content or ()),
                 show_content=show_reasoning,
             )
-        case WebSearchCall():
+        case responses.WebSearchCall():
             return WebSearch(item.id or fallback_id, _looked_for(item.action), item.action)
         case _:
             return None
 
 
-def _looked_for(action: WebSearchAction) -> str:
+def _looked_for(action: responses.WebSearchAction) -> str:
     """Say in one line what a search is about."""
-    if query := searched_query(action):
+    if query := responses.searched_query(action):
         return query
-    extra = (action.model_extra or {}) if isinstance(action, OtherAction) else {}
+    extra = (action.model_extra or {}) if isinstance(action, responses.OtherAction) else {}
     match extra:
         case {"queries": [str(first), *more]}:
             return f"{first} ..." if more else first
@@ -65,45 +53,45 @@ def _looked_for(action: WebSearchAction) -> str:
             return ""
 
 
-def user_message(item: MessageItem, id: str) -> UserMessage:
+def user_message(item: responses.MessageItem, id: str) -> UserMessage:
     """Give the user's own words back as an item."""
     content: list[UserInput] = []
     for part in item.content:
         match part:
-            case InputText() | OutputText():
+            case responses.InputText() | responses.OutputText():
                 content.append(TextInput(text=part.text))
-            case InputImage():
+            case responses.InputImage():
                 content.append(ImageInput(image_url=part.image_url))
             case _:
                 assert_never(part)
     return UserMessage(id, tuple(content))
 
 
-def last_assistant_text(items: Sequence[ResponseItem]) -> str | None:
+def last_assistant_text(items: Sequence[responses.ResponseItem]) -> str | None:
     """Return the last assistant message with a text; a commentary only where nothing else was said."""
     commentary = None
     for item in reversed(items):
-        if isinstance(item, MessageItem) and item.role == "assistant":
-            text = "".join(part.text for part in item.content if isinstance(part, OutputText))
-            if text and item.phase != COMMENTARY:
+        if isinstance(item, responses.MessageItem) and item.role == "assistant":
+            text = "".join(part.text for part in item.content if isinstance(part, responses.OutputText))
+            if text and item.phase != responses.COMMENTARY:
                 return text
             commentary = commentary or text or None
     return commentary
 
 
 class UserWords(Struct, frozen=True):
-    message: MessageItem
+    message: responses.MessageItem
     sent: tuple[SentInput, ...] | None = None
     """None: the message is the engine's own."""
     client_id: str | None = None
-    attached: tuple[MessageItem, ...] = ()
+    attached: tuple[responses.MessageItem, ...] = ()
     """Further messages for the model that the words bring along: skills, mentions."""
     is_shown: bool = True
     """False: for the model alone."""
     notices: tuple[str, ...] = ()
     """What the client has to know about what it sent."""
 
-    def messages(self) -> tuple[MessageItem, ...]:
+    def messages(self) -> tuple[responses.MessageItem, ...]:
         """Return the messages in the order of the history. Without words of their own, the attached ones are all."""
         return (self.message, *self.attached) if self.message.content else self.attached
 
@@ -113,5 +101,5 @@ class UserWords(Struct, frozen=True):
         return UserMessage(id, shown.content, self.client_id, sent)
 
 
-NO_WORDS = UserWords(MessageItem(role="user", content=()), is_shown=False)
+NO_WORDS = UserWords(responses.MessageItem(role="user", content=()), is_shown=False)
 """The user lets the model go on."""

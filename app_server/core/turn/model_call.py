@@ -37,19 +37,9 @@ from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter, turn_error
 from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
+from protocol import responses
 from protocol.engine.events import AttemptFailed
 from protocol.events.turn import TokenCountEvent
-from protocol.responses import (
-    CustomToolCall,
-    CustomToolCallOutput,
-    FunctionCall,
-    FunctionCallOutput,
-    LocalShellCall,
-    MessageItem,
-    OtherItem,
-    ResponseItem,
-    WebSearchCall,
-)
 from protocol.rollout import TurnContextItem
 
 log = logging.getLogger(__name__)
@@ -71,7 +61,7 @@ EVENT_KINDS: Mapping[type, str] = {
 class ModelReply(Struct):
     """What has come of one attempt so far."""
 
-    entries: list[ResponseItem | CallRun] = msgspec.field(default_factory=list)
+    entries: list[responses.ResponseItem | CallRun] = msgspec.field(default_factory=list)
     completed: bool = False
 
     @property
@@ -79,9 +69,9 @@ class ModelReply(Struct):
         """Whether the model waits for outputs."""
         return any(isinstance(entry, CallRun) for entry in self.entries)
 
-    def items(self, now: float) -> list[ResponseItem]:
+    def items(self, now: float) -> list[responses.ResponseItem]:
         """Return everything in the model's order, each call followed by its output."""
-        out: list[ResponseItem] = []
+        out: list[responses.ResponseItem] = []
         for entry in self.entries:
             out += entry.items(now) if isinstance(entry, CallRun) else [entry]
         return out
@@ -89,7 +79,7 @@ class ModelReply(Struct):
     def up_to_last_call(self, *, or_message: bool) -> ModelReply:
         """Without what followed the last call: of that the next attempt makes something new. `or_message`: nor is
         the last whole message left out, or what came before it."""
-        kept = (CallRun, MessageItem) if or_message else CallRun
+        kept = (CallRun, responses.MessageItem) if or_message else CallRun
         last = max((n for n, entry in enumerate(self.entries) if isinstance(entry, kept)), default=-1)
         return ModelReply(self.entries[: last + 1])
 
@@ -134,7 +124,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 delay = error.retry_after
             await anyio.sleep(self.model.retry_delay(retries) if delay is None else delay)
 
-    def hand_over(self, reply: ModelReply) -> list[ResponseItem]:
+    def hand_over(self, reply: ModelReply) -> list[responses.ResponseItem]:
         """Return the items of an answer for who records them now: until then an interrupt keeps them."""
         self._current.clear()
         return reply.items(self.clock())
@@ -216,20 +206,20 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 case _:
                     assembler.take(event)
 
-    def _item(self, item: ResponseItem, reply: ModelReply, calls: TaskGroup) -> None:
+    def _item(self, item: responses.ResponseItem, reply: ModelReply, calls: TaskGroup) -> None:
         match item:
-            case WebSearchCall():
+            case responses.WebSearchCall():
                 return  # the provider ran it; clients see it, the history does not need it
-            case OtherItem() | FunctionCallOutput() | CustomToolCallOutput():
+            case responses.OtherItem() | responses.FunctionCallOutput() | responses.CustomToolCallOutput():
                 log.debug("the model sent an item of kind %s, which is not used", item.type)
                 return
-            case FunctionCall(call_id="") | CustomToolCall(call_id=""):
+            case responses.FunctionCall(call_id="") | responses.CustomToolCall(call_id=""):
                 item = item.model_copy(
                     update={"call_id": f"call_{self.emitter.operation_id}_{len(reply.entries)}"}
                 )
             case _:
                 pass
-        if isinstance(item, FunctionCall | CustomToolCall | LocalShellCall):
+        if isinstance(item, responses.FunctionCall | responses.CustomToolCall | responses.LocalShellCall):
             if self.tools is None:
                 return
             reply.entries.append(self.tools.start(item, calls, self._finished))
@@ -237,7 +227,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
             reply.entries.append(item)
         self.transcript.announce(item)
 
-    def _finished(self, answer: Sequence[ResponseItem]) -> None:
+    def _finished(self, answer: Sequence[responses.ResponseItem]) -> None:
         for item in answer:
             self.transcript.announce(item)
 

@@ -19,18 +19,10 @@ from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stre
 from app_server.core.files import model_reads
 from app_server.core.pictures import ImageUnreadable, data_url
 from app_server.core.threads import run_in_thread
+from app_server.core.tools import schemas
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
 from app_server.core.tools.rights import confinement
-from app_server.core.tools.schemas import (
-    BlockArguments,
-    GrepFilesArguments,
-    ListDirArguments,
-    Mode,
-    ReadFileArguments,
-    ViewImageArguments,
-    parse_arguments,
-)
 from protocol.engine.items import ImageView
 from protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
 from protocol.structs import Json
@@ -101,22 +93,24 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     """Serve a call of one of these tools."""
     match call.name:
         case "read_file":
-            return await _read_file(parse_arguments(call.arguments, ReadFileArguments), turn)
+            return await _read_file(schemas.parse_arguments(call.arguments, schemas.ReadFileArguments), turn)
         case "list_dir":
-            return await _list_dir(parse_arguments(call.arguments, ListDirArguments), turn)
+            return await _list_dir(schemas.parse_arguments(call.arguments, schemas.ListDirArguments), turn)
         case "grep_files":
-            return await _grep_files(parse_arguments(call.arguments, GrepFilesArguments), turn)
+            return await _grep_files(
+                schemas.parse_arguments(call.arguments, schemas.GrepFilesArguments), turn
+            )
         case _:
             return await _view_image(call, turn)
 
 
-async def _read_file(arguments: ReadFileArguments, turn: ToolTurn) -> ToolOutput:
+async def _read_file(arguments: schemas.ReadFileArguments, turn: ToolTurn) -> ToolOutput:
     offset = positive(arguments.offset, 1, "offset must be a 1-indexed line number")
     limit = positive(arguments.limit, LINES, "limit must be greater than zero")
     path = absolute("file_path", arguments.file_path)
-    if arguments.mode is not Mode.INDENTATION:
+    if arguments.mode is not schemas.Mode.INDENTATION:
         return await read_text("read", turn, path=path, offset=offset, limit=limit)
-    block = arguments.indentation or BlockArguments()
+    block = arguments.indentation or schemas.BlockArguments()
     most = positive(block.max_lines, limit, "max_lines must be greater than zero")
     return await read_text(
         "block",
@@ -130,7 +124,7 @@ async def _read_file(arguments: ReadFileArguments, turn: ToolTurn) -> ToolOutput
     )
 
 
-async def _list_dir(arguments: ListDirArguments, turn: ToolTurn) -> ToolOutput:
+async def _list_dir(arguments: schemas.ListDirArguments, turn: ToolTurn) -> ToolOutput:
     offset = positive(arguments.offset, 1, "offset must be a 1-indexed entry number")
     limit = positive(arguments.limit, ENTRIES, "limit must be greater than zero")
     depth = positive(arguments.depth, DEPTH, "depth must be greater than zero")
@@ -138,7 +132,7 @@ async def _list_dir(arguments: ListDirArguments, turn: ToolTurn) -> ToolOutput:
     return await read_text("list", turn, path=path, offset=offset, limit=limit, depth=depth)
 
 
-async def _grep_files(arguments: GrepFilesArguments, turn: ToolTurn) -> ToolOutput:
+async def _grep_files(arguments: schemas.GrepFilesArguments, turn: ToolTurn) -> ToolOutput:
     if not arguments.pattern.strip():
         raise ToolFailure("pattern must not be empty")
     limit = positive(arguments.limit, FILES, "limit must be greater than zero")
@@ -153,7 +147,7 @@ async def _grep_files(arguments: GrepFilesArguments, turn: ToolTurn) -> ToolOutp
 
 
 async def _view_image(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    arguments = parse_arguments(call.arguments, ViewImageArguments)
+    arguments = schemas.parse_arguments(call.arguments, schemas.ViewImageArguments)
     path = os.path.join(turn.settings.cwd, arguments.path)
     # Commands use the same directory: the one that the name led to when the conversation got it.
     real = os.path.join(turn.commands.roots.real(turn.settings.cwd), arguments.path)

@@ -8,14 +8,8 @@ from __future__ import annotations
 import json
 
 from app_server.core.goals import GoalRefused, NoGoal
+from app_server.core.tools import schemas
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.schemas import (
-    GoalReport,
-    NewGoal,
-    PlanArguments,
-    UserInputArguments,
-    parse_arguments,
-)
 from protocol.engine.events import Goal, GoalStatus, GoalUpdated
 from protocol.engine.questions import Choice, Inquiry, UserInputAnswer, UserInputQuestion
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent
@@ -43,7 +37,7 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
 def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     if turn.settings.mode.kind is TurnMode.PLAN:
         raise ToolFailure("update_plan shows the steps of work, which there is none of in plan mode")
-    arguments = parse_arguments(call.arguments, PlanArguments)
+    arguments = schemas.parse_arguments(call.arguments, schemas.PlanArguments)
     steps = tuple(PlanItemArg(step=item.step, status=item.status) for item in arguments.plan)
     turn.emit(PlanUpdateEvent(explanation=arguments.explanation, plan=steps))
     return text_output("Plan updated")
@@ -52,7 +46,7 @@ def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
 async def _request_user_input(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     if turn.settings.mode.kind is not TurnMode.PLAN:
         raise ToolFailure("request_user_input is unavailable in Default mode")
-    inquiries = _inquiries(parse_arguments(call.arguments, UserInputArguments))
+    inquiries = _inquiries(schemas.parse_arguments(call.arguments, schemas.UserInputArguments))
     question = UserInputQuestion(call.call_id, inquiries)
     answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
     await turn.approvals.store()
@@ -65,7 +59,7 @@ async def _request_user_input(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     return text_output(json.dumps({"answers": answers}, ensure_ascii=False, separators=(",", ":")))
 
 
-def _inquiries(arguments: UserInputArguments) -> tuple[Inquiry, ...]:
+def _inquiries(arguments: schemas.UserInputArguments) -> tuple[Inquiry, ...]:
     questions = arguments.questions
     if not 0 < len(questions) <= MOST_INQUIRIES:
         raise ToolFailure(f"request_user_input takes one to {MOST_INQUIRIES} questions")
@@ -91,10 +85,10 @@ def _use_goal(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     try:
         match call.name:
             case "create_goal":
-                new = parse_arguments(call.arguments, NewGoal)
+                new = schemas.parse_arguments(call.arguments, schemas.NewGoal)
                 goal = goals.keeper.create(new.objective, new.token_budget, goals.now())
             case "update_goal":
-                report = parse_arguments(call.arguments, GoalReport)
+                report = schemas.parse_arguments(call.arguments, schemas.GoalReport)
                 goal = goals.keeper.update(GoalStatus(report.status.value), goals.now())
             case _:
                 return _answer(goals.keeper.goal)
