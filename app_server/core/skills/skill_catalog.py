@@ -15,14 +15,7 @@ import anyio
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
 from app_server.core.errors import ConfigError
 from app_server.core.injected_messages import SKILL_HEAD
-from app_server.core.skills.discover import (
-    SYSTEM_FOLDER,
-    SkillRoot,
-    UnreadableSkill,
-    discover,
-    project_roots,
-    read_skill_file,
-)
+from app_server.core.skills import discover
 from app_server.core.skills.skill import Skill, SkillOwner, SkillSet, skills_message
 from app_server.core.threads import run_in_thread
 from protocol.responses import MessageItem, ResponseItem
@@ -78,13 +71,13 @@ class SkillCatalog:
 
     def find(self, cwd: Path) -> SkillSet:
         """Find the skills. Blocks: call it in a thread."""
-        user = [SkillRoot(str(self._home / FOLDER), SkillOwner.USER)]
+        user = [discover.SkillRoot(str(self._home / FOLDER), SkillOwner.USER)]
         if self._user_home and os.path.isabs(self._user_home):
-            user.append(SkillRoot(os.path.join(self._user_home, USER_FOLDER), SkillOwner.USER))
-        user += [SkillRoot(folder, SkillOwner.USER) for folder in self._extra_roots]
-        user.append(SkillRoot(str(self._home / FOLDER / SYSTEM_FOLDER), SkillOwner.SYSTEM))
+            user.append(discover.SkillRoot(os.path.join(self._user_home, USER_FOLDER), SkillOwner.USER))
+        user += [discover.SkillRoot(folder, SkillOwner.USER) for folder in self._extra_roots]
+        user.append(discover.SkillRoot(str(self._home / FOLDER / discover.SYSTEM_FOLDER), SkillOwner.SYSTEM))
         # The user's own come first: where the working directory is their home, these are not the repository's.
-        skills, problems = discover([*user, *project_roots(cwd)], str(self._home))
+        skills, problems = discover.discover([*user, *discover.project_roots(cwd)], str(self._home))
         switches = self._present_switches()
         marked = [replace(skill, enabled=is_enabled(switches, skill.name, skill.path)) for skill in skills]
         return SkillSet(
@@ -95,8 +88,10 @@ class SkillCatalog:
     def text(self, skill: Skill) -> tuple[str | None, str | None]:
         """Return the whole skill as the user hands it to the model, or why it cannot be read. Blocks."""
         try:
-            body = read_skill_file(skill.path, skill.inside, MAX_SKILL_BYTES, str(self._home), whole=True)
-        except UnreadableSkill as problem:
+            body = discover.read_skill_file(
+                skill.path, skill.inside, MAX_SKILL_BYTES, str(self._home), whole=True
+            )
+        except discover.UnreadableSkill as problem:
             return None, str(problem)
         text = f"{SKILL_HEAD}<name>{skill.name}</name>\n<path>{skill.path}</path>\n{body}\n</skill>"
         return text, None
