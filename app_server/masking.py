@@ -62,22 +62,8 @@ _HEADERS = ("authorization", "proxy-authorization", "cookie", "set-cookie")
 """Their values have spaces."""
 
 _MARKERS = (
-    *[
-        "sk-",
-        "pk-",
-        "rk-",
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "ghr_",
-        "github_pat_",
-        "xox",
-        "AKIA",
-        "AIza",
-        "eyJ",
-    ],
-    "PRIVATE KEY",
+    *("sk-", "pk-", "rk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    *("xox", "AKIA", "AIza", "eyJ", "PRIVATE KEY"),
 )
 """One of them is in every text that has one of the values above."""
 _SCHEMES = ("bearer", "basic")

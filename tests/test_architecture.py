@@ -775,13 +775,14 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
         # A client of threads does not load conversations.
         (
             "import app_server.startup.full_server, app_server.assembly\n"
-            "from app_server.apis.v2.routes import load_for; load_for('thread/start')",
+            "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')",
             ("app_server.apis.v1", "protocol.v1"),
         ),
         # `exec` loads what one turn needs.
         (
             "import app_server.cli, app_server.headless.exec_run, app_server.assembly\n"
-            "from app_server.apis.v2.routes import load_for; load_for('thread/start'); load_for('turn/start')",
+            "from app_server.apis.v2.routes import HANDLERS\n"
+            "HANDLERS.load_for('thread/start'); HANDLERS.load_for('turn/start')",
             (
                 *(f"app_server.{name}" for name in ("chat", "demo", "inspector", "headless.output_schema")),
                 *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
@@ -823,8 +824,8 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     code = """
 import app_server.cli
 import app_server.startup.full_server
-from app_server.apis.v1.routes import load_for; load_for("newConversation")
-from app_server.apis.v2.routes import load_for; load_for("thread/start")
+from app_server.apis.v1.routes import HANDLERS; HANDLERS.load_for("newConversation")
+from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for("thread/start")
 import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
 from protocol.v1.conversation import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
@@ -834,7 +835,9 @@ NEW_CONVERSATION.params.model_rebuild()
 
 def test_a_first_turn_loads_no_other_resources() -> None:
     """Shapes and handlers of the thread API come with the first method of their family."""
-    loaded = modules_loaded_by("from app_server.apis.v2.routes import load_for; load_for('thread/start')")
+    loaded = modules_loaded_by(
+        "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')"
+    )
     handlers = {name.rpartition(".")[2] for name in loaded if name.startswith("app_server.apis.v2.handlers.")}
     shapes = {name.rpartition(".")[2] for name in loaded if name.startswith("protocol.v2.")}
     assert handlers == {"threads", "turns"}

@@ -84,6 +84,31 @@ FindRoute = Callable[[str], Route | None]
 """Finds the route of a method in one API."""
 
 
+class HandlerModules(Struct, frozen=True):
+    """The modules with the handlers of one API."""
+
+    load: Callable[[str], Callable[[Json], Iterable[Route]]]
+    """Imports a module; returns what makes its routes."""
+    opening: str
+    """The module that opens conversations: a turn follows."""
+    by_method: Mapping[str, str]
+    """The module that serves a method, by the method or the longest beginning of it that is here."""
+
+    def serving(self, method: str) -> str | None:
+        """Return the module that serves a method, if there is such a method."""
+        while method and method not in self.by_method:
+            method = method.rpartition("/")[0]
+        return self.by_method.get(method)
+
+    def load_for(self, method: str) -> None:
+        """Import what serves a method, and turns behind a method that opens a conversation."""
+        name = self.serving(method)
+        if name is not None:
+            self.load(name)
+        if name == self.opening:
+            self.load("turns")
+
+
 class RouteFamilies:
     """The routes of one API on one connection. Those of a family of methods are made with its first method."""
 

@@ -64,9 +64,9 @@ def _full_server(inbox: Inbox, *, acp: bool) -> Callable[[int, Launch, Handover]
         if acp:
             importlib.import_module("app_server.apis.acp.routes")
         elif method is not None and "/" in method:
-            importlib.import_module("app_server.apis.v2.routes").load_for(method)
+            importlib.import_module("app_server.apis.v2.routes").HANDLERS.load_for(method)
         elif method is not None:
-            importlib.import_module("app_server.apis.v1.routes").load_for(method)
+            importlib.import_module("app_server.apis.v1.routes").HANDLERS.load_for(method)
     finally:
         end_loading()
     return run

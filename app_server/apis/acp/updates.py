@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
-from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 
 import msgspec
@@ -125,7 +124,7 @@ class LinePacer:
     def whole_text(self, speaker: Speaker, message_id: str, text: str) -> None:
         """Add a piece of a message that nothing is joined with."""
         head = f'{{"sessionUpdate":"{speaker.value}","messageId":{json.dumps(message_id)},"content":'
-        self.add(head.encode() + b'{"type":"text","text":' + _quoted(text) + b"}}")
+        self.add(head.encode() + b'{"type":"text","text":' + json_bytes(text) + b"}}")
 
     def send_text(self) -> None:
         """Add the text that waits."""
@@ -139,13 +138,6 @@ def update_bytes(kind: str, **fields: Json) -> bytes:
     """Return an update of that kind; fields that are None are left out."""
     given = {name: value for name, value in fields.items() if value is not None}
     return json_bytes({"sessionUpdate": kind, **given})
-
-
-def _quoted(text: str) -> bytes:
-    try:
-        return encode_basestring(text).encode()
-    except UnicodeEncodeError:
-        return encode_basestring_ascii(text).encode()
 
 
 _COMPACTION: Final = {None: "in_progress", True: "completed", False: "failed"}

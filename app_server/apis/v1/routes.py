@@ -6,14 +6,13 @@ and its handlers, is loaded when the client first uses one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
-from app_server.apis.router import FindRoute, Route, RouteFamilies
+from app_server.apis.router import FindRoute, HandlerModules, RouteFamilies
 from app_server.apis.services import ServerServices
 
-FAMILIES: Final = {
+_BY_METHOD: Final = {
     "addConversationListener": "conversations",
     "archiveConversation": "conversations",
     "cancelLoginChatGpt": "setup",
@@ -39,24 +38,12 @@ FAMILIES: Final = {
     "submit": "operations",
     "userInfo": "setup",
 }
-"""The module of `handlers` that serves a method."""
 
-
-def load_for(method: str) -> None:
-    """Import what serves a method, and turns behind a method that opens a conversation."""
-    name = FAMILIES.get(method)
-    for each in (name, "turns") if name == "conversations" else (name,):
-        if each is not None:
-            load(each)
-
-
-def load(name: str) -> Callable[[ServerServices], tuple[Route, ...]]:
-    """Import a module of handlers; return what makes its routes."""
-    make: Callable[[ServerServices], tuple[Route, ...]]
-    make = import_module(f"app_server.apis.v1.handlers.{name}").routes
-    return make
+HANDLERS: Final = HandlerModules(
+    lambda name: import_module(f"app_server.apis.v1.handlers.{name}").routes, "conversations", _BY_METHOD
+)
 
 
 def find_route(services: ServerServices) -> FindRoute:
     """Return what finds the routes of one connection."""
-    return RouteFamilies(FAMILIES.get, lambda name: load(name)(services)).find
+    return RouteFamilies(HANDLERS.serving, lambda name: HANDLERS.load(name)(services)).find

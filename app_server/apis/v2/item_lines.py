@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import assert_never
 
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine import events, items
-from protocol.structs import replace
+from protocol.structs import json_bytes, replace
 from protocol.table import Fields, S, ServerNotification
 from protocol.v2 import item_events as wire
 
@@ -51,17 +50,10 @@ class NotificationLines:
     def add_delta(self, method: str, head: bytes, text: str, more: bytes = b"") -> None:
         """`more`: fields behind the text."""
         if method not in self._opted_out:
-            self._lines.append(head + _quoted(text) + more + b"}" + self._stamp())
+            self._lines.append(head + json_bytes(text) + more + b"}" + self._stamp())
 
     def _stamp(self) -> bytes:
         return b',"emittedAtMs":%d}' % self.now_ms()
-
-
-def _quoted(text: str) -> bytes:
-    try:
-        return encode_basestring(text).encode()
-    except UnicodeEncodeError:
-        return encode_basestring_ascii(text).encode()
 
 
 SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import assert_never
 
 import msgspec
@@ -66,16 +66,12 @@ class AccountLimits:
         return True
 
 
-def _nothing_sent(warning: str) -> bool:
-    return False
-
-
 class SentOnce(Struct):
     """What every thread has, but the client is sent once."""
 
     limits: AccountLimits = msgspec.field(default_factory=AccountLimits)
-    warned: Callable[[str], bool] = _nothing_sent
-    """Whether the client has been sent this warning."""
+    warned: Collection[str] = ()
+    """Warnings that the client has been sent before."""
 
 
 def token_usage(info: turn.TokenUsageInfo) -> wire.ThreadTokenUsage:
@@ -183,9 +179,8 @@ class ThreadNews:
         )
 
     def _warn(self, message: str) -> None:
-        if self._once.warned(message):
-            return
-        self._lines.add(WARNING, thread_id=self._thread_id, message=message)
+        if message not in self._once.warned:
+            self._lines.add(WARNING, thread_id=self._thread_id, message=message)
 
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:

@@ -4,13 +4,12 @@ handlers, is loaded when the client first uses one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from app_server.apis.router import FindRoute, Route, RouteFamilies
+from app_server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies
 from app_server.apis.services import ServerServices
-from app_server.apis.v2.services import ConfigWarnings, ThreadContext, ThreadNotifier, ThreadServices
+from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices, warn_of_settings
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
@@ -23,7 +22,7 @@ from protocol.v2.settings import GranularAskForApproval
 if TYPE_CHECKING:
     from app_server.apis.v2.news import SentOnce
 
-FAMILIES: Final = {
+_BY_METHOD: Final = {
     "account": "account",
     "app": "skills",
     "collaborationMode": "configuration",
@@ -64,29 +63,10 @@ FAMILIES: Final = {
     "turn": "turns",
     "windowsSandbox": "skills",
 }
-"""The module of `handlers` that serves a method, by the method or the longest beginning of it that is here."""
 
-
-def family(method: str) -> str | None:
-    """Return the module that serves a method, if there is such a method."""
-    while method and method not in FAMILIES:
-        method = method.rpartition("/")[0]
-    return FAMILIES.get(method)
-
-
-def load_for(method: str) -> None:
-    """Import what serves a method, and turns behind a method that opens a thread."""
-    name = family(method)
-    for each in (name, "turns") if name == "threads" else (name,):
-        if each is not None:
-            load(each)
-
-
-def load(name: str) -> Callable[[ThreadServices], tuple[Route, ...]]:
-    """Import a module of handlers; return what makes its routes."""
-    make: Callable[[ThreadServices], tuple[Route, ...]]
-    make = import_module(f"app_server.apis.v2.handlers.{name}").routes
-    return make
+HANDLERS: Final = HandlerModules(
+    lambda name: import_module(f"app_server.apis.v2.handlers.{name}").routes, "threads", _BY_METHOD
+)
 
 
 def find_route(services: ServerServices) -> FindRoute:
@@ -96,12 +76,12 @@ def find_route(services: ServerServices) -> FindRoute:
     client = services.handshake.client
     client.elicitation = True  # clients of this API answer questions of MCP servers
     notifier = ThreadNotifier(services.outgoing, client, services.machine.wall_clock)
-    warnings = ConfigWarnings(notifier)
+    warned = warn_of_settings(services.config, notifier)
 
     def load_once() -> SentOnce:
         from app_server.apis.v2.news import SentOnce  # noqa: PLC0415 - with threads, or the account
 
-        return SentOnce(warned=warnings.sent)
+        return SentOnce(warned=warned)
 
     def load_threads() -> ThreadContext:
         from app_server.apis.v2.handlers.threads import thread_context  # noqa: PLC0415 - with the first thread
@@ -110,8 +90,9 @@ def find_route(services: ServerServices) -> FindRoute:
 
     once = Lazy(load_once)
     own = ThreadServices(services, notifier, once, Lazy(load_threads))
-    warnings.send(services.config)
-    return RouteFamilies(family, lambda name: (gated(route, client) for route in load(name)(own))).find
+    return RouteFamilies(
+        HANDLERS.serving, lambda name: (gated(route, client) for route in HANDLERS.load(name)(own))
+    ).find
 
 
 def gated(route: Route, client: ClientProfile) -> Route:

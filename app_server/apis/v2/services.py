@@ -79,31 +79,14 @@ class ThreadNotifier(Struct, frozen=True):
         self.outgoing.send(head + params + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode())
 
 
-class ConfigWarnings:
-    """Warnings about the settings, sent over one connection."""
+def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozenset[str]:
+    """Send warnings about the settings, also of those with which no thread can begin: a client may ask for none for
+    long. Return what threads need not repeat.
+    """
 
-    def __init__(self, notifier: ThreadNotifier) -> None:
-        self._notifier = notifier
-        self._sent: set[str] = set()
-
-    def send(self, source: UserSettings) -> None:
-        """Send warnings, also of settings with which no thread can begin: a client may ask for no thread for long."""
-        try:
-            warnings = source.load().notices.warnings
-        except ConfigError as error:
-            text = "The configuration cannot be used; threads cannot begin until it is corrected."
-            self._notify(text, error.position, str(error))
-            return
-        for warning in warnings:
-            self._sent.add(str(warning))
-            self._notify(warning.text, warning.place)
-
-    def sent(self, warning: str) -> bool:
-        return warning in self._sent
-
-    def _notify(self, summary: str, place: FilePosition | None, details: str | None = None) -> None:
+    def warn(summary: str, place: FilePosition | None, details: str | None = None) -> None:
         at = None if place is None else wire.TextPosition(line=place.line, column=place.column)
-        self._notifier.notify(
+        notifier.notify(
             wire.CONFIG_WARNING,
             summary=summary,
             details=details,
@@ -112,3 +95,13 @@ class ConfigWarnings:
             if at is None
             else wire.TextRange(start=at, end=at),  # nothing here knows where it ends
         )
+
+    try:
+        warnings = source.load().notices.warnings
+    except ConfigError as error:
+        text = "The configuration cannot be used; threads cannot begin until it is corrected."
+        warn(text, error.position, str(error))
+        return frozenset()
+    for warning in warnings:
+        warn(warning.text, warning.place)
+    return frozenset(map(str, warnings))

@@ -14,7 +14,7 @@ from app_server.apis.services import ServerServices
 from app_server.apis.v1.routes import find_route
 from app_server.apis.v2.handlers import account, configuration, models, skills
 from app_server.apis.v2.news import SentOnce
-from app_server.apis.v2.routes import family, load
+from app_server.apis.v2.routes import HANDLERS
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
@@ -234,10 +234,10 @@ class NoSkills:
 def test_every_method_is_served_by_its_family() -> None:
     services = cast("ThreadServices", Anything())
     for method in TABLE.client_requests.keys() - {"initialize"}:
-        name = family(method)
+        name = HANDLERS.serving(method)
         assert name is not None, method
-        assert method in by_method(load(name)(services))
-    assert family("turns") is None
+        assert method in by_method(HANDLERS.load(name)(services))
+    assert HANDLERS.serving("turns") is None
 
 
 async def test_the_routes_serve_a_client(tmp_path: Path) -> None:

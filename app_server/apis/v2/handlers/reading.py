@@ -9,8 +9,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import invalid_cursor
 from app_server.apis.v2.loaded_threads import FoundThread, ReadingContext
 from app_server.apis.v2.services import ThreadServices
-from app_server.apis.v2.settings import thread_status
-from app_server.apis.v2.turns import shown_items, shown_turn, thread_view, whole_turns
+from app_server.apis.v2.turns import shown_items, shown_turn, whole_turns
 from app_server.core.rollout.pages import Anchor, ItemRow, Page, PageRequest, parse_cursor
 from app_server.rpc.errors import invalid_request
 from protocol.structs import Written
@@ -30,8 +29,7 @@ async def thread_read(context: ReadingContext, params: wire.ThreadReadParams) ->
     if params.include_turns:
         _require_turns(thread, "includeTurns")
         turns = await context.read(thread, lambda history: whole_turns(history.all_turns()))
-    status = thread_status(context.live.status(thread.id))
-    return wire.ShownThread(thread=thread_view(await context.summary(thread), status, turns))
+    return wire.ShownThread(thread=await context.shown(thread, turns))
 
 
 async def thread_turns_list(

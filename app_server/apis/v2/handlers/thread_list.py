@@ -28,12 +28,7 @@ SOURCES = {
     "vscode": ("vscode",),
     "exec": ("exec",),
     "appServer": ("mcp",),
-    "subAgent": (
-        "subagent_review",
-        "subagent_compact",
-        "subagent_thread_spawn",
-        "subagent_other",
-    ),
+    "subAgent": ("subagent_review", "subagent_compact", "subagent_thread_spawn", "subagent_other"),
     "subAgentReview": ("subagent_review",),
     "subAgentCompact": ("subagent_compact",),
     "subAgentThreadSpawn": ("subagent_thread_spawn",),

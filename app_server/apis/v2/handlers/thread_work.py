@@ -22,7 +22,7 @@ from app_server.core.errors import RolloutNotFound
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.session import review_texts
 from app_server.core.session.commands import FORGOTTEN_MS, AddItems, ChangeSettings, Compact, Review, RunShell
-from app_server.rpc.errors import RpcError, invalid_field, invalid_params, invalid_request
+from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
 from protocol.events.review import ReviewRequest
 from protocol.v2 import thread_work as wire
 from protocol.v2 import turn
@@ -143,11 +143,7 @@ async def terminals_clean(context: ThreadContext, params: InThread) -> None:
 def _number(text: str, problem: str, field: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:
         return int(text)
-    raise _not_a_number(problem, field)
-
-
-def _not_a_number(problem: str, field: str) -> RpcError:
-    return invalid_field(f"{problem}: expected a number", field)
+    raise invalid_field(f"{problem}: expected a number", field)
 
 
 async def thread_goal_set(
