@@ -20,17 +20,7 @@ from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import Credentials, read_auth
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
-from app_server.core.diagnostics.machine import (
-    check_credentials_file,
-    check_disk,
-    check_git,
-    check_home,
-    check_locks,
-    check_python,
-    check_sandbox,
-    check_system,
-    free_space,
-)
+from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
 from app_server.core.diagnostics.settings import Redaction, check_config
 from app_server.core.errors import AuthError, ConfigError, GitError, SandboxShortage
@@ -62,13 +52,11 @@ async def diagnose(settings: ServerSettings, report: Callable[[Check], None], *,
     if isinstance(loaded, Config):
         redaction.learn(loaded)
     async with command_runner(settings) as runner:
-        machine = _Machine(settings, runner)
-        for name, run in machine.checks().items():
+        for name, run in _Machine(settings, runner).checks().items():
             report_all(await _guarded(name, run))
         report_all(check_config(settings.home, loaded))
         if isinstance(loaded, Config):
-            configured = _Configured(settings, runner, loaded, online=online)
-            for name, run in configured.checks().items():
+            for name, run in _Configured(settings, runner, loaded, online=online).checks().items():
                 report_all(await _guarded(name, run))
 
 
@@ -105,32 +93,40 @@ class _Machine(Struct, frozen=True):
 
     async def _system(self) -> list[Check]:
         return [
-            check_python(sys.version_info[:3], sys.executable),
-            check_system(sys.platform, platform.release(), platform.machine()),
+            machine.check_python(sys.version_info[:3], sys.executable),
+            machine.check_system(sys.platform, platform.release(), platform.machine()),
         ]
 
     async def _sandbox(self) -> list[Check]:
         try:
-            return [check_sandbox(await self.runner.sandbox.state(), await self.runner.sandbox.layers())]
+            return [
+                machine.check_sandbox(await self.runner.sandbox.state(), await self.runner.sandbox.layers())
+            ]
         except SandboxShortage as error:
             return [warning("sandbox", str(error), "run this again when the machine has less to do")]
 
     async def _home(self) -> list[Check]:
         home = self.settings.home
-        return [check_home(home), check_credentials_file(home), check_locks(home, self.settings.cwd)]
+        return [
+            machine.check_home(home),
+            machine.check_credentials_file(home),
+            machine.check_locks(home, self.settings.cwd),
+        ]
 
     async def _git(self) -> list[Check]:
         program = GitProgram()
         try:
             result = await run_git(program.version_command(), timeout=GIT_SECONDS)
         except GitError:
-            return [check_git(None, program.search_path)]
-        return [check_git(result.stdout.decode("utf-8", "replace") or None, program.search_path)]
+            return [machine.check_git(None, program.search_path)]
+        return [machine.check_git(result.stdout.decode("utf-8", "replace") or None, program.search_path)]
 
     async def _disk(self) -> list[Check]:
         temporary = Path(self.settings.environment.get("TMPDIR") or tempfile.gettempdir())
         places = {"disk of the home": self.settings.home, "disk for temporary files": temporary}
-        return [check_disk(name, str(place), free_space(place)) for name, place in places.items()]
+        return [
+            machine.check_disk(name, str(place), machine.free_space(place)) for name, place in places.items()
+        ]
 
 
 class _Configured(Struct, frozen=True):

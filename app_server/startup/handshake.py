@@ -13,15 +13,7 @@ from pathlib import Path
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize, initialize_result, own_user_agent
 from app_server.startup.inbox import Inbox, readable, write_all
-from protocol.jsonrpc import (
-    INVALID_REQUEST,
-    Message,
-    ParseError,
-    Request,
-    dump_error,
-    dump_response,
-    parse_message,
-)
+from protocol import jsonrpc
 from protocol.light_dataclasses import dataclass
 from protocol.names import INITIALIZE
 
@@ -51,7 +43,7 @@ class AnsweredInitialize:
     """None: it was refused, or nothing came of it."""
 
 
-InitializeResponder = Callable[[Message | None], AnsweredInitialize | None]
+InitializeResponder = Callable[[jsonrpc.Message | None], AnsweredInitialize | None]
 """Answers the first message, None being an invalid one, or returns None to leave it to the full server."""
 
 
@@ -82,7 +74,7 @@ def spoken_method(unread: bytes) -> str | None:
     """Return the method of the first request that waits, None while there is none."""
     for line in unread.split(b"\n")[:-1]:
         message = message_in(line)
-        if isinstance(message, Request):
+        if isinstance(message, jsonrpc.Request):
             return message.method
     return None
 
@@ -105,29 +97,29 @@ def initialize_responder(environment: Mapping[str, str], home: Path) -> Initiali
     """For clients of the conversation and the thread API."""
     agent = own_user_agent(environment)
 
-    def respond(first: Message | None) -> AnsweredInitialize | None:
-        if isinstance(first, Request) and (early := plain_initialize(first)) is not None:
+    def respond(first: jsonrpc.Message | None) -> AnsweredInitialize | None:
+        if isinstance(first, jsonrpc.Request) and (early := plain_initialize(first)) is not None:
             agent.set_client(early.name, early.version)
             result = initialize_result(agent.text(), home, capabilities=early.capabilities is not None)
-            return AnsweredInitialize(dump_response(first.id, result), early)
+            return AnsweredInitialize(jsonrpc.dump_response(first.id, result), early)
         error = _error_response(first)
         return None if error is None else AnsweredInitialize(error)
 
     return respond
 
 
-def message_in(line: bytes) -> Message | None:
+def message_in(line: bytes) -> jsonrpc.Message | None:
     """Parse a line; None if it is invalid, which the full server reports."""
     try:
-        return parse_message(line)
-    except ParseError:
+        return jsonrpc.parse_message(line)
+    except jsonrpc.ParseError:
         return None
 
 
-def plain_initialize(request: Request) -> EarlyInitialize | None:
+def plain_initialize(request: jsonrpc.Request) -> EarlyInitialize | None:
     """An `initialize` that needs no further validation: the full server would accept it as well."""
     match request:
-        case Request(
+        case jsonrpc.Request(
             method=method,
             params={"clientInfo": {"name": str(name), "version": str(version)} as client} as params,
         ) if method == INITIALIZE and params.keys() <= {"clientInfo", "capabilities"}:
@@ -139,14 +131,18 @@ def plain_initialize(request: Request) -> EarlyInitialize | None:
     return None
 
 
-def _error_response(message: Message | None) -> bytes | None:
+def _error_response(message: jsonrpc.Message | None) -> bytes | None:
     """The error for a first request before `initialize`, or for one without `clientInfo`; otherwise None."""
     match message:
-        case Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
+        case jsonrpc.Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
             if "clientInfo" in params or "client_info" in params or "protocolVersion" in params:
                 return None  # the full server explains what another protocol lacks
             data = {"kind": "invalid_params", "field": "clientInfo"}
-            return dump_error(id, INVALID_REQUEST, "Invalid request: missing field `clientInfo`", data)
-        case Request(id=id, method=method) if method != INITIALIZE:
-            return dump_error(id, INVALID_REQUEST, "Not initialized", {"kind": "not_initialized"})
+            return jsonrpc.dump_error(
+                id, jsonrpc.INVALID_REQUEST, "Invalid request: missing field `clientInfo`", data
+            )
+        case jsonrpc.Request(id=id, method=method) if method != INITIALIZE:
+            return jsonrpc.dump_error(
+                id, jsonrpc.INVALID_REQUEST, "Not initialized", {"kind": "not_initialized"}
+            )
     return None

@@ -16,15 +16,7 @@ from protocol.events.tools import ElicitationRequestEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReviewDecision
 from protocol.structs import Json, alike
-from protocol.v1.turn import (
-    APPLY_PATCH_APPROVAL,
-    ELICITATION_REQUEST,
-    EXEC_COMMAND_APPROVAL,
-    ApplyPatchApprovalParams,
-    ElicitationRequestParams,
-    ExecCommandApprovalParams,
-    parse_decision,
-)
+from protocol.v1 import turn as wire
 
 
 def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
@@ -32,29 +24,29 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
     id = ConversationId(conversation_id)
     match event:
         case ExecApprovalRequestEvent():
-            params = alike(ExecCommandApprovalParams, event, conversation_id=id)
-            return asked(EXEC_COMMAND_APPROVAL, params, partial(_decided, event))
+            params = alike(wire.ExecCommandApprovalParams, event, conversation_id=id)
+            return asked(wire.EXEC_COMMAND_APPROVAL, params, partial(_decided, event))
         case ApplyPatchApprovalRequestEvent():
-            patch = ApplyPatchApprovalParams(
+            patch = wire.ApplyPatchApprovalParams(
                 conversation_id=id,
                 call_id=event.call_id,
                 file_changes=event.changes,
                 reason=event.reason,
                 grant_root=event.grant_root,
             )
-            return asked(APPLY_PATCH_APPROVAL, patch, partial(_decided, event))
+            return asked(wire.APPLY_PATCH_APPROVAL, patch, partial(_decided, event))
         case ElicitationRequestEvent():
-            form = ElicitationRequestParams(
+            form = wire.ElicitationRequestParams(
                 conversation_id=id,
                 server_name=event.server_name,
                 request_id=event.id,
                 message=event.message,
                 requested_schema=event.requested_schema,
             )
-            return asked(ELICITATION_REQUEST, form, partial(answer_elicitation, event))
+            return asked(wire.ELICITATION_REQUEST, form, partial(answer_elicitation, event))
         case _:
             return None
 
 
 def _decided(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, result: Json) -> Command:
-    return decide(event, parse_decision(result) or ReviewDecision.DENIED)
+    return decide(event, wire.parse_decision(result) or ReviewDecision.DENIED)

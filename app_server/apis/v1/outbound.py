@@ -19,24 +19,8 @@ from protocol import items as wire
 from protocol.engine import events, items
 from protocol.engine.legacy import has_query, legacy_events
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
-from protocol.events import messages
-from protocol.events.commands import (
-    ExecCommandBeginEvent,
-    ExecCommandOutputDeltaEvent,
-    PatchApplyBeginEvent,
-    TurnDiffEvent,
-)
+from protocol.events import commands, messages, notices, tools, turn
 from protocol.events.msg import EventMsg
-from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, StreamErrorEvent
-from protocol.events.tools import McpToolCallBeginEvent
-from protocol.events.turn import (
-    ItemCompletedEvent,
-    ItemStartedEvent,
-    RawResponseItemEvent,
-    TaskCompleteEvent,
-    TaskStartedEvent,
-    TurnAbortedEvent,
-)
 from protocol.ids import ConversationId
 from protocol.structs import replace
 from protocol.v1.conversation import event_method
@@ -80,9 +64,9 @@ class ConversationAdapter:
         """Return the notifications for one event, without line ends; often none."""
         if not subscribed:
             return ()
-        if isinstance(event.event, RawResponseItemEvent) and not raw:
+        if isinstance(event.event, turn.RawResponseItemEvent) and not raw:
             return ()
-        if self._hides_shutdown and isinstance(event.event, ShutdownCompleteEvent):
+        if self._hides_shutdown and isinstance(event.event, notices.ShutdownCompleteEvent):
             return ()
         return [self._line(event.operation_id, msg) for msg in self.messages(event)]
 
@@ -110,26 +94,26 @@ class ConversationAdapter:
                 yield messages.AgentReasoningSectionBreakEvent()
             case events.CommandOutput(item_id=call_id, stream=stream, chunk=chunk):
                 encoded = base64.b64encode(chunk).decode("ascii")
-                yield ExecCommandOutputDeltaEvent(call_id=call_id, stream=stream, chunk=encoded)
+                yield commands.ExecCommandOutputDeltaEvent(call_id=call_id, stream=stream, chunk=encoded)
             case events.ItemStarted() as started:
                 yield from self._started(id, started)
             case events.ItemCompleted() as completed:
                 yield from self._completed(id, completed)
             case events.PatchWriting(item=item, asked=asked):
                 self._writing.add(item.id)
-                yield PatchApplyBeginEvent(
+                yield commands.PatchApplyBeginEvent(
                     call_id=item.id, auto_approved=not asked, changes=dict(item.changes)
                 )
             case events.TurnStarted(kind=events.TurnKind.REVIEW) as review:
                 self._review_window = review.model_context_window  # sent after its `entered_review_mode`
             case events.TurnStarted(model_context_window=window):
-                yield TaskStartedEvent(model_context_window=window)
+                yield turn.TaskStartedEvent(model_context_window=window)
             case events.TurnEnded() as ended:
                 yield from _turn_end(ended)
             case events.AttemptFailed(attempt=attempt, attempts=attempts):
-                yield StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
+                yield notices.StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
             case events.McpServersSettled(failures=failures):
-                yield from (ErrorEvent(message=message) for message in failures)
+                yield from (notices.ErrorEvent(message=message) for message in failures)
             case (
                 events.TerminalInput()
                 | events.CommandRunning()
@@ -139,7 +123,7 @@ class ConversationAdapter:
                 | events.McpServerStateChanged()
                 | ToolCallQuestion()
                 | UserInputQuestion()
-                | TurnDiffEvent(unified_diff="")
+                | commands.TurnDiffEvent(unified_diff="")
             ):
                 pass  # this API has no words for them
             case notice:
@@ -167,7 +151,7 @@ class ConversationAdapter:
         match item:
             case items.CommandExecution():
                 shown = item.command if item.line is None else (item.line,)
-                yield ExecCommandBeginEvent(
+                yield commands.ExecCommandBeginEvent(
                     call_id=item.id,
                     command=shown,
                     cwd=item.cwd,
@@ -175,10 +159,10 @@ class ConversationAdapter:
                     is_user_shell_command=item.source in USERS_COMMANDS,
                 )
             case items.McpToolCall():
-                yield McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)
+                yield tools.McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)
             case _:
                 if (turn_item := _turn_item(item)) is not None:
-                    yield ItemStartedEvent(thread_id=self._conversation_id, turn_id=id, item=turn_item)
+                    yield turn.ItemStartedEvent(thread_id=self._conversation_id, turn_id=id, item=turn_item)
 
     def _completed(self, id: str, event: events.ItemCompleted) -> Iterator[EventMsg]:
         item = event.item
@@ -195,11 +179,11 @@ class ConversationAdapter:
         if (turn_item := _turn_item(replace(item, id=_other_id(item.id)) if renamed else item)) is not None:
             thread = self._conversation_id
             if unannounced:
-                yield ItemStartedEvent(thread_id=thread, turn_id=id, item=turn_item)
-            yield ItemCompletedEvent(thread_id=thread, turn_id=id, item=turn_item)
+                yield turn.ItemStartedEvent(thread_id=thread, turn_id=id, item=turn_item)
+            yield turn.ItemCompletedEvent(thread_id=thread, turn_id=id, item=turn_item)
         yield from legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
         if isinstance(item, items.EnteredReview):
-            yield TaskStartedEvent(model_context_window=self._review_window)
+            yield turn.TaskStartedEvent(model_context_window=self._review_window)
 
     def _line(self, id: str, msg: EventMsg) -> bytes:
         head = self._heads.get((id, msg.type))
@@ -239,13 +223,13 @@ def _turn_item(item: items.Item) -> wire.TurnItem | None:
 def _turn_end(event: events.TurnEnded) -> Iterator[EventMsg]:
     match event.status:
         case events.TurnStatus.COMPLETED:
-            yield TaskCompleteEvent(last_agent_message=event.last_agent_message)
+            yield turn.TaskCompleteEvent(last_agent_message=event.last_agent_message)
         case events.TurnStatus.FAILED:
             assert event.error is not None
-            yield ErrorEvent(message=event.error.message)
-            yield TaskCompleteEvent(last_agent_message=None)
+            yield notices.ErrorEvent(message=event.error.message)
+            yield turn.TaskCompleteEvent(last_agent_message=None)
         case events.TurnStatus.INTERRUPTED:
             assert event.reason is not None
-            yield TurnAbortedEvent(reason=event.reason)
+            yield turn.TurnAbortedEvent(reason=event.reason)
         case events.TurnStatus.IN_PROGRESS:
             raise AssertionError("it has ended")

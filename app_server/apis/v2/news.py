@@ -22,14 +22,8 @@ from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomProm
 from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
 from protocol.structs import alike
+from protocol.v2 import server
 from protocol.v2 import thread as wire
-from protocol.v2.server import (
-    ACCOUNT_RATE_LIMITS_UPDATED,
-    DEPRECATION_NOTICE,
-    WARNING,
-    RateLimitSnapshot,
-    RateLimitWindow,
-)
 from protocol.v2.settings import THREAD_SETTINGS_UPDATED
 from protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
 
@@ -52,10 +46,10 @@ class AccountLimits:
     """How much of the account is used up, as one connection was told."""
 
     def __init__(self) -> None:
-        self.latest = RateLimitSnapshot()
-        self._sent = RateLimitSnapshot()
+        self.latest = server.RateLimitSnapshot()
+        self._sent = server.RateLimitSnapshot()
 
-    def learn(self, limits: RateLimitSnapshot, *, subscribed: bool) -> bool:
+    def learn(self, limits: server.RateLimitSnapshot, *, subscribed: bool) -> bool:
         """Keep the limits; return whether they are to be sent. `subscribed`: the client follows the thread that they
         came with.
         """
@@ -82,18 +76,18 @@ def token_usage(info: turn.TokenUsageInfo) -> wire.ThreadTokenUsage:
     )
 
 
-def rate_limits(snapshot: turn.RateLimitSnapshot) -> RateLimitSnapshot:
-    return RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
+def rate_limits(snapshot: turn.RateLimitSnapshot) -> server.RateLimitSnapshot:
+    return server.RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
 
 
 def _breakdown(usage: turn.TokenUsage) -> wire.TokenUsageBreakdown:
     return alike(wire.TokenUsageBreakdown, usage, cache_write_input_tokens=0)
 
 
-def _window(window: turn.RateLimitWindow | None) -> RateLimitWindow | None:
+def _window(window: turn.RateLimitWindow | None) -> server.RateLimitWindow | None:
     if window is None or not math.isfinite(window.used_percent):
         return None
-    return RateLimitWindow(
+    return server.RateLimitWindow(
         used_percent=round(window.used_percent),
         window_duration_mins=window.window_minutes,
         resets_at=window.resets_at,
@@ -137,7 +131,7 @@ class ThreadNews:
                 # The error of a turn that fails comes with its end: this one ends nothing.
                 self._warn(event.message)
             case notices.DeprecationNoticeEvent():
-                self._lines.add(DEPRECATION_NOTICE, summary=event.summary, details=event.details)
+                self._lines.add(server.DEPRECATION_NOTICE, summary=event.summary, details=event.details)
             case notices.UndoCompletedEvent():
                 if not event.success and event.message is not None:
                     self._warn(event.message)
@@ -180,7 +174,7 @@ class ThreadNews:
 
     def _warn(self, message: str) -> None:
         if message not in self._once.warned:
-            self._lines.add(WARNING, thread_id=self._thread_id, message=message)
+            self._lines.add(server.WARNING, thread_id=self._thread_id, message=message)
 
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:
@@ -195,7 +189,7 @@ class ThreadNews:
             return
         limits = rate_limits(event.rate_limits)
         if self._once.limits.learn(limits, subscribed=self.subscribed):
-            self._lines.add(ACCOUNT_RATE_LIMITS_UPDATED, rate_limits=limits)
+            self._lines.add(server.ACCOUNT_RATE_LIMITS_UPDATED, rate_limits=limits)
 
     def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
         if turn_id is not None and event.unified_diff != self._diff:

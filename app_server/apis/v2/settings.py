@@ -19,14 +19,7 @@ from protocol import policy as engine
 from protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
 from protocol.v2 import settings as wire
-from protocol.v2.thread import (
-    ActiveThreadStatus,
-    IdleThreadStatus,
-    NotLoadedThreadStatus,
-    SystemErrorThreadStatus,
-    ThreadActiveFlag,
-    ThreadStatus,
-)
+from protocol.v2 import thread
 from protocol.v2.turn import TurnStartParams
 
 PERMISSION_PROFILES: Final[Mapping[str, SandboxMode]] = {
@@ -134,19 +127,19 @@ def _copied(
     )
 
 
-def thread_status(status: ConversationStatus) -> ThreadStatus:
+def thread_status(status: ConversationStatus) -> thread.ThreadStatus:
     match status.activity:
         case Activity.IDLE:
-            return IdleThreadStatus()
+            return thread.IdleThreadStatus()
         case Activity.ACTIVE:
-            flags: list[ThreadActiveFlag] = ["waitingOnApproval"] if status.waiting_on_approval else []
+            flags: list[thread.ThreadActiveFlag] = ["waitingOnApproval"] if status.waiting_on_approval else []
             if status.waiting_on_input:
                 flags.append("waitingOnUserInput")
-            return ActiveThreadStatus(active_flags=tuple(flags))
+            return thread.ActiveThreadStatus(active_flags=tuple(flags))
         case Activity.SYSTEM_ERROR:
-            return SystemErrorThreadStatus()
+            return thread.SystemErrorThreadStatus()
         case Activity.NOT_LOADED:
-            return NotLoadedThreadStatus()
+            return thread.NotLoadedThreadStatus()
         case _:
             assert_never(status.activity)
 

@@ -21,21 +21,11 @@ from protocol.jsonrpc import INVALID_REQUEST
 from protocol.structs import Json
 from protocol.table import NoParams
 from protocol.v2 import config as wire
-from protocol.v2.settings import (
-    COLLABORATION_MODE_LIST,
-    PERMISSION_PROFILE_LIST,
-    CollaborationModeListParams,
-    CollaborationModeListResponse,
-    CollaborationModeMask,
-    ModeKind,
-    PermissionProfileListParams,
-    PermissionProfileListResponse,
-    PermissionProfileSummary,
-)
+from protocol.v2 import settings as choices
 
 MODES = (
-    CollaborationModeMask(name="Plan", mode=ModeKind.PLAN, reasoning_effort="medium"),
-    CollaborationModeMask(name="Default", mode=ModeKind.DEFAULT),
+    choices.CollaborationModeMask(name="Plan", mode=choices.ModeKind.PLAN, reasoning_effort="medium"),
+    choices.CollaborationModeMask(name="Default", mode=choices.ModeKind.DEFAULT),
 )
 
 
@@ -65,18 +55,18 @@ async def config_requirements_read(
 
 
 async def permission_profile_list(
-    source: UserSettings, params: PermissionProfileListParams
-) -> PermissionProfileListResponse:
+    source: UserSettings, params: choices.PermissionProfileListParams
+) -> choices.PermissionProfileListResponse:
     """List the three kinds of sandboxes; all can be chosen."""
-    profiles = [PermissionProfileSummary(id=id, allowed=True) for id in PERMISSION_PROFILES]
+    profiles = [choices.PermissionProfileSummary(id=id, allowed=True) for id in PERMISSION_PROFILES]
     page, next_cursor = page_by_position(profiles, params.cursor, params.limit)
-    return PermissionProfileListResponse(data=page, next_cursor=next_cursor)
+    return choices.PermissionProfileListResponse(data=page, next_cursor=next_cursor)
 
 
 async def collaboration_mode_list(
-    source: UserSettings, params: CollaborationModeListParams
-) -> CollaborationModeListResponse:
-    return CollaborationModeListResponse(data=MODES)
+    source: UserSettings, params: choices.CollaborationModeListParams
+) -> choices.CollaborationModeListResponse:
+    return choices.CollaborationModeListResponse(data=MODES)
 
 
 def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:
@@ -170,6 +160,6 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
         route(wire.CONFIG_VALUE_WRITE, config_value_write, config),
         route(wire.CONFIG_BATCH_WRITE, config_batch_write, config),
         route(wire.CONFIG_REQUIREMENTS_READ, config_requirements_read, config),
-        route(PERMISSION_PROFILE_LIST, permission_profile_list, config),
-        route(COLLABORATION_MODE_LIST, collaboration_mode_list, config),
+        route(choices.PERMISSION_PROFILE_LIST, permission_profile_list, config),
+        route(choices.COLLABORATION_MODE_LIST, collaboration_mode_list, config),
     )

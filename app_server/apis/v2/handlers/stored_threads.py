@@ -19,16 +19,9 @@ from app_server.core.git.repository import Revision
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request
 from protocol.ids import ConversationId
 from protocol.structs import replace
+from protocol.v2 import thread as notices
 from protocol.v2 import thread_store as wire
 from protocol.v2.fields import InThread
-from protocol.v2.thread import (
-    THREAD_ARCHIVED,
-    THREAD_DELETED,
-    THREAD_NAME_UPDATED,
-    THREAD_STATUS_CHANGED,
-    THREAD_UNARCHIVED,
-    NotLoadedThreadStatus,
-)
 
 MOST_NAME = 4096
 """Characters of a name, or of a field of metadata: every list shows them."""
@@ -44,7 +37,7 @@ async def thread_archive(context: ThreadContext, params: InThread) -> AsyncItera
         await _end(context, id, rollout)
         await context.reading.stored.archive(id, rollout)
     yield
-    context.notifier.notify(THREAD_ARCHIVED, thread_id=id)
+    context.notifier.notify(notices.THREAD_ARCHIVED, thread_id=id)
 
 
 async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIterator[wire.ShownThread]:
@@ -56,7 +49,7 @@ async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIte
         path = await context.reading.stored.unarchive(rollout)
         thread = await context.reading.shown(FoundThread(id, path, None))
     yield wire.ShownThread(thread=thread)
-    context.notifier.notify(THREAD_UNARCHIVED, thread_id=id)
+    context.notifier.notify(notices.THREAD_UNARCHIVED, thread_id=id)
 
 
 async def thread_delete(context: ThreadContext, params: InThread) -> AsyncIterator[None]:
@@ -68,7 +61,7 @@ async def thread_delete(context: ThreadContext, params: InThread) -> AsyncIterat
         await _end(context, id, rollout)
         await context.reading.stored.delete(id, rollout)
     yield
-    context.notifier.notify(THREAD_DELETED, thread_id=id)
+    context.notifier.notify(notices.THREAD_DELETED, thread_id=id)
 
 
 async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNameParams) -> AsyncIterator[None]:
@@ -81,7 +74,7 @@ async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNamePara
     with _failures(id, "name"):
         await context.reading.stored.set_name(id, name)
     yield
-    context.notifier.notify(THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
+    context.notifier.notify(notices.THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
 
 
 async def thread_metadata_update(
@@ -112,7 +105,9 @@ async def _end(context: ThreadContext, id: ConversationId, rollout: Path) -> Non
     if context.conversations.find(id) is None:
         await context.reading.stored.require_unused(rollout)
     elif await context.conversations.shut_down(id):
-        context.notifier.notify(THREAD_STATUS_CHANGED, thread_id=id, status=NotLoadedThreadStatus())
+        context.notifier.notify(
+            notices.THREAD_STATUS_CHANGED, thread_id=id, status=notices.NotLoadedThreadStatus()
+        )
 
 
 def _git_changes(update: wire.ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:

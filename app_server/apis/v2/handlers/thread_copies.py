@@ -10,15 +10,7 @@ from msgspec.structs import replace
 
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
-from app_server.apis.v2.handlers.threads import (
-    SUBSCRIPTION,
-    all_turns,
-    settings_errors,
-    settings_in_force,
-    shown_thread,
-    stored_path,
-    usage_so_far,
-)
+from app_server.apis.v2.handlers import threads
 from app_server.apis.v2.opening import overrides_of, reopened
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import thread_status
@@ -47,7 +39,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         raise invalid_request("ephemeral thread/fork requires `excludeTurns: true`", "ephemeral")
     id, path = await _source(context, params)
     keeps = await _kept_lines(context, params, id, path)
-    with settings_errors():
+    with threads.settings_errors():
         config = await run_in_thread(
             reopened, context.config, context.reading.stored, path, overrides_of(params)
         )
@@ -57,13 +49,13 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         live.unloads = True
         await _copy_name(context, id, live)
         stored = await context.seeds.follow(live, context.make_adapter)
-        turns = () if params.exclude_turns else await all_turns(context, live, stored)
-        thread = await shown_thread(context, live, turns)
-        response = ThreadForkResponse(thread=thread, **settings_in_force(live))
-        tell_usage = await usage_so_far(context, live, stored)
+        turns = () if params.exclude_turns else await threads.all_turns(context, live, stored)
+        thread = await threads.shown_thread(context, live, turns)
+        response = ThreadForkResponse(thread=thread, **threads.settings_in_force(live))
+        tell_usage = await threads.usage_so_far(context, live, stored)
         yield response
         context.notifier.notify(wire.THREAD_STARTED, thread=replace(thread, turns=()))
-        live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
+        live.subscribe(threads.SUBSCRIPTION, context.make_adapter, raw=False)
     tell_usage()
 
 
@@ -90,13 +82,13 @@ async def thread_revert(
         _notify_status(context, live.id, live.status)
         turns, items = await _last(context, live)
         yield ThreadRevertResponse(
-            thread=await shown_thread(context, live),
+            thread=await threads.shown_thread(context, live),
             turns_backwards_cursor=turns,
             items_backwards_cursor=items,
         )
         context.notifier.notify(wire.THREAD_REVERTED, thread_id=live.id)
         if was_subscribed:
-            live.subscribe(SUBSCRIPTION, context.make_adapter, raw=raw)
+            live.subscribe(threads.SUBSCRIPTION, context.make_adapter, raw=raw)
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
@@ -108,7 +100,7 @@ async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str
     id = parse_thread_id(params.thread_id)
     live = context.conversations.find(id)
     if live is None:
-        return id, await stored_path(context, id)
+        return id, await threads.stored_path(context, id)
     if live.rollout_path is None:
         raise rollout_not_found(id)
     live.session.store()

@@ -34,18 +34,8 @@ from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId
 from protocol.structs import Json
 from protocol.v2 import thread as wire
+from protocol.v2 import thread_open
 from protocol.v2.fields import InThread
-from protocol.v2.thread_open import (
-    THREAD_RESUME,
-    THREAD_START,
-    THREAD_UNSUBSCRIBE,
-    ThreadResumeParams,
-    ThreadResumeResponse,
-    ThreadStartParams,
-    ThreadStartResponse,
-    ThreadUnsubscribeResponse,
-    ThreadUnsubscribeStatus,
-)
 from protocol.v2.turn import Turn
 
 SUBSCRIPTION = "threads"
@@ -53,8 +43,8 @@ SUBSCRIPTION = "threads"
 
 
 async def thread_start(
-    context: ThreadContext, params: ThreadStartParams
-) -> AsyncIterator[ThreadStartResponse]:
+    context: ThreadContext, params: thread_open.ThreadStartParams
+) -> AsyncIterator[thread_open.ThreadStartResponse]:
     with settings_errors():
         config = context.config.load(overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
@@ -62,14 +52,14 @@ async def thread_start(
     with live.kept():
         live.unloads = True
         thread = await shown_thread(context, live)
-        yield ThreadStartResponse(thread=thread, **settings_in_force(live))
+        yield thread_open.ThreadStartResponse(thread=thread, **settings_in_force(live))
         context.notifier.notify(wire.THREAD_STARTED, thread=thread)
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
 
 
 async def thread_resume(
-    context: ThreadContext, params: ThreadResumeParams
-) -> AsyncIterator[ThreadResumeResponse]:
+    context: ThreadContext, params: thread_open.ThreadResumeParams
+) -> AsyncIterator[thread_open.ThreadResumeResponse]:
     id = _resumed_id(params)
     live, stored = await context.conversations.find_lasting(id), None
     if live is None:
@@ -78,7 +68,7 @@ async def thread_resume(
         _require_joinable(context, live, params)
     with live.kept():
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
-        response = ThreadResumeResponse(
+        response = thread_open.ThreadResumeResponse(
             thread=await shown_thread(context, live, turns),
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **settings_in_force(live),
@@ -94,25 +84,27 @@ async def thread_resume(
 
 async def thread_unsubscribe(
     context: ThreadContext, params: InThread
-) -> AsyncIterator[ThreadUnsubscribeResponse]:
+) -> AsyncIterator[thread_open.ThreadUnsubscribeResponse]:
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
-        status: ThreadUnsubscribeStatus = "notLoaded"
+        status: thread_open.ThreadUnsubscribeStatus = "notLoaded"
     elif not live.subscriptions.to(context.make_adapter):
         status = "notSubscribed"
     else:
         live.subscriptions.remove(SUBSCRIPTION)
         status = "unsubscribed"
-    yield ThreadUnsubscribeResponse(status=status)
+    yield thread_open.ThreadUnsubscribeResponse(status=status)
     await context.unloader.look()
 
 
-def _resumed_id(params: ThreadResumeParams) -> ConversationId:
+def _resumed_id(params: thread_open.ThreadResumeParams) -> ConversationId:
     """Return the id of the thread to resume: a named file, whose name has the id of its thread, counts more."""
     return parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
 
 
-def _require_joinable(context: ThreadContext, live: LiveConversation, params: ThreadResumeParams) -> None:
+def _require_joinable(
+    context: ThreadContext, live: LiveConversation, params: thread_open.ThreadResumeParams
+) -> None:
     """Refuse to join a thread that is not stored, or with another history: it goes on with what it has."""
     if live.rollout_path is None:
         raise rollout_not_found(live.id)
@@ -126,7 +118,7 @@ def _require_joinable(context: ThreadContext, live: LiveConversation, params: Th
 
 
 async def _reopen(
-    context: ThreadContext, id: ConversationId, params: ThreadResumeParams
+    context: ThreadContext, id: ConversationId, params: thread_open.ThreadResumeParams
 ) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
     """Open a thread; return it with the turns that are stored. A thread that begins with the given history is a new
     one.
@@ -278,7 +270,7 @@ def _idle_unloader(
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     threads = services.threads.get()
     return (
-        route(THREAD_START, thread_start, threads),
-        route(THREAD_RESUME, thread_resume, threads),
-        route(THREAD_UNSUBSCRIBE, thread_unsubscribe, threads),
+        route(thread_open.THREAD_START, thread_start, threads),
+        route(thread_open.THREAD_RESUME, thread_resume, threads),
+        route(thread_open.THREAD_UNSUBSCRIBE, thread_unsubscribe, threads),
     )
