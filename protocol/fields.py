@@ -7,13 +7,7 @@ read and never written.
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    StrictBool,
-    StrictInt,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt
 from typing_extensions import TypeAliasType
 
 from protocol.ids import ConversationId, is_unicode, parse_conversation_id

@@ -13,12 +13,7 @@ from protocol.engine.questions import ClientTool
 from protocol.events.msg import EVENTS, EventMsg
 from protocol.fields import StoredSandboxPolicy
 from protocol.ids import ConversationId, SessionOrigin
-from protocol.policy import (
-    AskForApproval,
-    QuestionKinds,
-    ReasoningSummary,
-    TurnMode,
-)
+from protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, TurnMode
 from protocol.responses import ResponseItem
 from protocol.structs import EngineStruct, Json, shown
 

@@ -6,11 +6,7 @@ import shlex
 
 from msgspec import Struct
 
-from app_server.client.approval_requests import (
-    ApprovalRequest,
-    CommandApprovalRequest,
-    PatchApprovalRequest,
-)
+from app_server.client.approval_requests import ApprovalRequest, CommandApprovalRequest, PatchApprovalRequest
 from app_server.demo import script
 from app_server.demo.screen import Checks, Screen
 from app_server.demo.scripted_model import ScriptedModel

@@ -15,10 +15,7 @@ from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
 from protocol.structs import EngineStruct, Json, WireStruct
 from protocol.table import ClientRequest, NoParams
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
-from protocol.v2.settings import (
-    ApprovalsReviewer,
-    AskForApproval,
-)
+from protocol.v2.settings import ApprovalsReviewer, AskForApproval
 
 
 class AnalyticsConfig(WireModel):

@@ -11,11 +11,7 @@ from protocol import names
 from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Flag
 from protocol.structs import WireStruct, shown
-from protocol.table import (
-    ClientNotification,
-    ClientRequest,
-    ServerNotification,
-)
+from protocol.table import ClientNotification, ClientRequest, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf
 
 

@@ -15,13 +15,7 @@ from app_server.apis.acp.shown import CALL_TITLE, changed_places, diffs_of, fenc
 from app_server.core.rollout.stored_events import capped
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
-from protocol.acp.tool_calls import (
-    ContentOfCall,
-    ToolCallContent,
-    ToolCallLocation,
-    ToolCallStatus,
-    ToolKind,
-)
+from protocol.acp.tool_calls import ContentOfCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolKind
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.events.commands import (

@@ -20,13 +20,7 @@ from pydantic_core import to_json
 from app_server.core.errors import CoreError
 from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, ElicitationResult
-from app_server.core.mcp.rpc_messages import (
-    METHOD_NOT_FOUND,
-    Incoming,
-    McpError,
-    McpReply,
-    McpServerRequest,
-)
+from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND, Incoming, McpError, McpReply, McpServerRequest
 from protocol.structs import Json
 
 log = logging.getLogger(__name__)

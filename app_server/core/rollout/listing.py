@@ -17,12 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server.core.rollout.pages import ListStart
-from app_server.core.rollout.rollout_names import (
-    ARCHIVED,
-    SESSIONS,
-    RolloutName,
-    parse_rollout_name,
-)
+from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, RolloutName, parse_rollout_name
 from protocol.ids import ConversationId
 
 NAME_LENGTH = len("rollout-2026-01-02T03-04-05-.jsonl") + 36

@@ -25,12 +25,7 @@ from app_server.core.rollout import index_rows, listing
 from app_server.core.rollout.index_file import IndexFile, transaction
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, page_limit
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
-from app_server.core.rollout.summary import (
-    FileState,
-    StoredThread,
-    read_message_text,
-    read_stored_thread,
-)
+from app_server.core.rollout.summary import FileState, StoredThread, read_message_text, read_stored_thread
 from protocol.ids import ConversationId
 
 RECENT_NS = 24 * 3600 * 10**9

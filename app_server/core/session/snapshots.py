@@ -18,13 +18,7 @@ from app_server.core.threads import run_in_thread
 from app_server.core.turn.outbox import Emits, Transcript
 from protocol.events.notices import BackgroundEventEvent, WarningEvent
 from protocol.policy import ReadOnly
-from protocol.responses import (
-    CustomToolCall,
-    FunctionCall,
-    GhostSnapshot,
-    LocalShellCall,
-    ResponseItem,
-)
+from protocol.responses import CustomToolCall, FunctionCall, GhostSnapshot, LocalShellCall, ResponseItem
 
 FEATURE = "ghost_commit"
 

@@ -10,12 +10,7 @@ from __future__ import annotations
 from app_server.core.goals import GoalChange
 from app_server.core.session import commands
 from app_server.core.session.goal_turns import GOAL_OPERATION
-from app_server.core.session.tasks import (
-    ActiveTask,
-    OperationQueue,
-    PendingOperation,
-    TaskRunner,
-)
+from app_server.core.session.tasks import ActiveTask, OperationQueue, PendingOperation, TaskRunner
 from app_server.core.turn.items import UserWords
 from protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
 from protocol.engine.settings import UNCHANGED

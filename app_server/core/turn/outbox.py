@@ -19,11 +19,7 @@ from app_server.core.context.history import ConversationHistory
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.threads import run_in_thread
-from protocol.engine.events import (
-    Delta,
-    EngineEvent,
-    SessionEvent,
-)
+from protocol.engine.events import Delta, EngineEvent, SessionEvent
 from protocol.events.notices import WarningEvent
 from protocol.events.turn import RawResponseItemEvent
 from protocol.responses import OtherItem, ResponseItem
