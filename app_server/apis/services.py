@@ -41,16 +41,12 @@ class Handshake(Struct, frozen=True):
         self.user_agent.set_client(name, version)
 
 
-class ProviderModels(Protocol):
-    """Lists the models of a provider."""
+class EngineQueries(Protocol):
+    """What the engine does for requests that belong to no conversation."""
 
     async def names(self, config: Config) -> tuple[str, ...]:
-        """Ask the configured provider; return an empty tuple if the request fails."""
+        """List the models of the configured provider; return an empty tuple if the request fails."""
         ...
-
-
-class EngineQueries(ProviderModels, Protocol):
-    """What the engine does for requests that belong to no conversation."""
 
     def mcp_alone(self, config: Config) -> McpManager:
         """MCP servers of no conversation, for a single request."""

@@ -18,6 +18,7 @@ from typing import IO
 
 from app_server.inspector.session_records import Source
 from app_server.inspector.tap import Tap
+from app_server.transport.claim import write_all
 
 READ_SIZE = 1 << 16
 """Bytes per read, which is what a pipe holds."""
@@ -101,7 +102,7 @@ def end_like(status: int) -> int:
 def _pass_input(to: IO[bytes], tap: Tap) -> None:
     while data := _read(0):
         tap.put(Source.CLIENT, data)
-        if not _write(to.fileno(), data):
+        if not write_all(to.fileno(), data):
             _replace(0)  # the server reads no more: the client's next write fails, as it would without us
             break
     tap.put(Source.CLIENT, b"")
@@ -112,7 +113,7 @@ def _pass_output(source: Source, pipe: IO[bytes], to: int, tap: Tap) -> None:
     passed = 0.0
     while data := _read(pipe.fileno()):
         tap.put(source, data)
-        if not _write(to, data):
+        if not write_all(to, data):
             break
         before, passed = passed, time.monotonic()
         if passed - before < GATHER_SECONDS:
@@ -131,19 +132,6 @@ def _read(fd: int) -> bytes:
             select.select([fd], [], [])
         except OSError:
             return b""
-
-
-def _write(fd: int, data: bytes) -> bool:
-    """Write all of `data`; return False if nobody reads."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:
-            select.select([], [fd], [])
-        except OSError:
-            return False
-    return True
 
 
 def _replace(fd: int) -> None:

@@ -30,15 +30,11 @@ class Lanes:
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
         self._lanes: dict[str, deque[Job]] = {}
-        self._running = 0
-
-    @property
-    def running(self) -> int:
+        self.running = 0
         """Jobs started or waiting in a lane."""
-        return self._running
 
     def start(self, job: Job, lane: str | None = None) -> None:
-        self._running += 1
+        self.running += 1
         if lane is None:
             self._group.start_soon(self._run_one, job)
         elif lane in self._lanes:
@@ -51,7 +47,7 @@ class Lanes:
         try:
             await job()
         finally:
-            self._running -= 1
+            self.running -= 1
 
     async def _run_lane(self, lane: str) -> None:
         jobs = self._lanes[lane]

@@ -35,9 +35,8 @@ class Waiter(Struct):
     _reply: ClientReply | None = None
 
     def settle(self, reply: ClientReply) -> None:
-        if self._reply is None:
-            self._reply = reply
-            self._done.set()
+        self._reply = reply
+        self._done.set()
 
     async def wait(self) -> ClientReply:
         await self._done.wait()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize, initialize_result, own_user_agent
-from app_server.startup.inbox import Inbox, readable, write_all
+from app_server.startup.inbox import Inbox, readable
+from app_server.transport.claim import write_all
 from protocol import jsonrpc
 from protocol.light_dataclasses import dataclass
 from protocol.names import INITIALIZE

@@ -60,16 +60,3 @@ def readable(fds: list[int], seconds: float | None) -> list[int]:
         return select.select(fds, [], [], seconds)[0]
     except (OSError, ValueError):
         return fds
-
-
-def write_all(fd: int, data: bytes) -> bool:
-    """False if the client no longer reads."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:
-            select.select([], [fd], [])
-        except OSError:
-            return False
-    return True

@@ -1,10 +1,11 @@
-"""Reserves stdout for the wire as the first step of the process: a stray print must never reach a client. Fast to
-import, because nothing else may run before.
+"""Reserves stdout for the wire as the first step of the process: a stray print must never reach a client; and writes
+without an event loop. Fast to import, because nothing else may run before.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import stat
 
 
@@ -30,3 +31,16 @@ def own_description(fd: int) -> int:
     except OSError:  # no /proc: use the shared description
         os.set_blocking(fd, False)
         return fd
+
+
+def write_all(fd: int, data: bytes) -> bool:
+    """Write all of `data`, and wait where the descriptor does not block; return False if nobody reads."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+        except OSError:
+            return False
+    return True

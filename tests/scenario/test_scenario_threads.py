@@ -199,7 +199,7 @@ async def test_a_fork_that_fails_lets_its_file_go(world: MakeWorld, monkeypatch:
         raise RolloutUnreadable("it is gone")
 
     copies: list[RolloutWriter] = []
-    monkeypatch.setattr("app_server.core.engine.copy_lines", unreadable)
+    monkeypatch.setattr("app_server.core.rollout.conversation.copy_lines", unreadable)
     async with world(reply(says("hello"))) as w:
         thread = await start(w.client)
         await ended(w.client, await turn(w.client, thread))

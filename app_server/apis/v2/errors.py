@@ -55,10 +55,6 @@ def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:
             return wire.CodexErrorKind[of_same_name.name]
 
 
-def account_error(message: str) -> RpcError:
-    return invalid_request(message, "account")
-
-
 def login_required(purpose: str, method: AuthMethod | None) -> RpcError:
     """Return the error for what only an account of the provider has: no login is not enough, and neither is a key."""
     wanted = "codex account" if method is None else "chatgpt"
@@ -81,21 +77,6 @@ def thread_not_found(id: str) -> RpcError:
 def rollout_not_found(id: str) -> RpcError:
     """Return the error where a thread has to be stored."""
     return invalid_request(f"no rollout found for thread id {id}", "rollout_not_found")
-
-
-def thread_archived(id: str) -> RpcError:
-    """Return the error where a thread has to be stored outside of the archive."""
-    return invalid_request(f"session {id} is archived; bring it back with thread/unarchive first", "archived")
-
-
-def archived_not_found(id: str) -> RpcError:
-    """Return the error where a thread has to be in the archive."""
-    return invalid_request(f"no archived rollout found for thread id {id}", "rollout_not_found")
-
-
-def thread_not_loaded(id: str) -> RpcError:
-    """Return the error where a thread has to be loaded or stored."""
-    return invalid_request(f"thread not loaded: {id}", "thread_not_found")
 
 
 Entry = TypeVar("Entry")

@@ -16,7 +16,7 @@ from app_server.core.session.review_texts import findings_block
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output
-from app_server.rpc.errors import invalid_field
+from app_server.rpc.errors import invalid_field, invalid_params
 from protocol import items as inputs
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
@@ -30,12 +30,8 @@ from protocol.v2 import items as wire
 from protocol.validation import PREFIX, describe_validation_error
 
 
-class UnsupportedInput(ValueError):
-    """Input of a kind that no model here takes."""
-
-
 def user_inputs(items: Sequence[parts.UserInput]) -> tuple[inputs.SentInput, ...]:
-    """Convert the client's inputs. Raises UnsupportedInput for sounds."""
+    """Convert the client's inputs. Raises RpcError for sounds."""
     return tuple(_engine_input(item) for item in items)
 
 
@@ -75,7 +71,8 @@ def _engine_input(item: parts.UserInput) -> inputs.SentInput:
         case parts.MentionUserInput():
             return inputs.MentionInput(name=item.name, path=item.path)
         case parts.AudioUserInput() | parts.LocalAudioUserInput():
-            raise UnsupportedInput(f"input of type `{item.type}` is not supported")
+            text = f"input of type `{item.type}` is not supported"
+            raise invalid_params(text, "input", "unsupported_input")
         case _:
             assert_never(item)
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from app_server import STORED_VERSION
-from app_server.apis.v2.errors import parse_thread_id, thread_not_loaded
+from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
@@ -26,6 +26,7 @@ from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
 from app_server.identity import UserAgent
+from app_server.rpc.errors import invalid_request
 from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.structs import replace
@@ -119,7 +120,7 @@ class ReadingContext(Struct, frozen=True):
             return FoundThread(id, await self.stored.find(id), loaded)
         except RolloutNotFound:
             if loaded is None:
-                raise thread_not_loaded(id) from None
+                raise invalid_request(f"thread not loaded: {id}", "thread_not_found") from None
             return FoundThread(id, None, loaded)
 
     async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:

@@ -61,22 +61,11 @@ def active_profile(name: str | None) -> wire.ActivePermissionProfile | None:
     return None if name is None else wire.ActivePermissionProfile(id=name)
 
 
-_APPROVAL: Final = {
-    wire.ApprovalMode.UNTRUSTED: engine.AskForApproval.UNTRUSTED,
-    wire.ApprovalMode.ON_REQUEST: engine.AskForApproval.ON_REQUEST,
-    wire.ApprovalMode.NEVER: engine.AskForApproval.NEVER,
-}
-_APPROVAL_MODES: Final = {
-    **{theirs: ours for ours, theirs in _APPROVAL.items()},
-    engine.AskForApproval.ON_FAILURE: wire.ApprovalMode.ON_REQUEST,
-}
-
-
 def approval_policy(policy: wire.AskForApproval) -> tuple[engine.AskForApproval, engine.QuestionKinds | None]:
     """Return the policy, and the kinds of questions that reach the user if not all do."""
     if isinstance(policy, wire.GranularAskForApproval):
         return engine.AskForApproval.ON_REQUEST, engine.QuestionKinds(**dict(policy.granular))
-    return _APPROVAL[policy], None
+    return engine.AskForApproval(policy.value), None
 
 
 def shown_approval_policy(
@@ -84,7 +73,7 @@ def shown_approval_policy(
 ) -> wire.AskForApproval:
     if kinds is not None:
         return wire.GranularAskForApproval(granular=wire.GranularApproval(**asdict(kinds)))
-    return _APPROVAL_MODES[policy]
+    return wire.ApprovalMode(policy.value)
 
 
 def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
@@ -144,13 +133,6 @@ def thread_status(status: ConversationStatus) -> thread.ThreadStatus:
             assert_never(status.activity)
 
 
-_MODES: Final = {
-    wire.ModeKind.DEFAULT: engine.TurnMode.DEFAULT,
-    wire.ModeKind.PLAN: engine.TurnMode.PLAN,
-}
-_SHOWN_MODES: Final = {kind: mode for mode, kind in _MODES.items()}
-
-
 def settings_change(
     params: TurnStartParams | wire.ThreadSettingsUpdateParams, config: Config
 ) -> SettingsChange:
@@ -194,14 +176,14 @@ def _effort(word: str, field: str) -> str:
 
 
 def _mode(way: wire.CollaborationMode) -> ModeSettings:
-    return ModeSettings(_MODES[way.mode], way.settings.developer_instructions or None)
+    return ModeSettings(engine.TurnMode(way.mode.value), way.settings.developer_instructions or None)
 
 
 def collaboration_mode(now: Settings) -> wire.CollaborationMode:
     settings = wire.CollaborationSettings(
         model=now.model, reasoning_effort=now.effort, developer_instructions=now.mode.instructions
     )
-    return wire.CollaborationMode(mode=_SHOWN_MODES[now.mode.kind], settings=settings)
+    return wire.CollaborationMode(mode=wire.ModeKind(now.mode.kind.value), settings=settings)
 
 
 def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:

@@ -127,14 +127,6 @@ def _seconds(at: float | None) -> int | None:
 MOST_BYTES = 8 * 1024 * 1024
 """So long may the turns of one answer be together; of the turns before, the items are left out."""
 
-ORIGINS = {
-    SessionOrigin.CLI: wire.SessionOriginWord.CLI,
-    SessionOrigin.VSCODE: wire.SessionOriginWord.VSCODE,
-    SessionOrigin.EXEC: wire.SessionOriginWord.EXEC,
-    SessionOrigin.MCP: wire.SessionOriginWord.APP_SERVER,
-    SessionOrigin.UNKNOWN: wire.SessionOriginWord.UNKNOWN,
-}
-
 
 def thread_view(
     summary: ThreadSummary, status: wire.ThreadStatus, turns: tuple[Turn, ...] = ()
@@ -171,8 +163,10 @@ def thread_view(
 
 def session_source(source: SessionOrigin | dict[str, Json]) -> wire.SessionSource:
     match source:
+        case SessionOrigin.MCP:
+            return wire.SessionOriginWord.APP_SERVER
         case SessionOrigin() as word:
-            return ORIGINS[word]
+            return wire.SessionOriginWord(word.value)
         case {"subagent": "review" | "compact" as kind}:
             return wire.SubAgentSessionSource(sub_agent=kind)
         case {"subagent": {"other": str(name)}}:

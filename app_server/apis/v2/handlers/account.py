@@ -15,12 +15,12 @@ from uuid import UUID
 from msgspec import Struct
 
 from app_server.apis.router import Route, route
-from app_server.apis.v2.errors import account_error, login_required
+from app_server.apis.v2.errors import login_required
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
-from app_server.rpc.errors import RpcError, invalid_field
+from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from protocol.table import ClientRequest, NoParams, NoResult
 from protocol.v2 import account as wire
 from protocol.v2.server import PlanType
@@ -108,7 +108,7 @@ async def account_login_start(
     try:
         started, go_on = await _begun(context, params)
     except AuthError as error:
-        raise account_error(str(error)) from error
+        raise invalid_request(str(error), "account") from error
     yield wire.LoginAccountResponse(started)
     go_on()
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.apis.router import Route, route
-from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
+from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.loaded_threads import FoundThread
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
@@ -44,7 +44,7 @@ async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIte
     id = parse_thread_id(params.thread_id)
     rollout = await context.reading.stored.find_archived(id)
     if rollout is None:
-        raise archived_not_found(id)
+        raise invalid_request(f"no archived rollout found for thread id {id}", "rollout_not_found")
     with _failures(id, "unarchive"):
         path = await context.reading.stored.unarchive(rollout)
         thread = await context.reading.shown(FoundThread(id, path, None))

@@ -12,7 +12,7 @@ import anyio
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived
+from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
 from app_server.apis.v2.news import SentOnce, shown_goal, token_usage
@@ -223,7 +223,8 @@ async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path
         return await context.reading.stored.find(thread_id, archived=False)
     except RolloutNotFound:
         if await context.reading.stored.find_archived(thread_id) is not None:
-            raise thread_archived(thread_id) from None
+            text = f"session {thread_id} is archived; bring it back with thread/unarchive first"
+            raise invalid_request(text, "archived") from None
         raise rollout_not_found(thread_id) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id
-from app_server.apis.v2.items import UnsupportedInput, user_inputs
+from app_server.apis.v2.items import user_inputs
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import pending_turn
@@ -13,7 +13,6 @@ from app_server.core.errors import CoreError
 from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
 from app_server.rpc.errors import RpcError, invalid_field, invalid_params, invalid_request
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.structs import Json
 from protocol.v2 import turn as wire
 from protocol.v2.item_parts import TextUserInput, UserInput
 
@@ -29,7 +28,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
         await session.check_schema(params.output_schema)
     except CoreError as error:
         raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
-    items = _inputs(params.input)
+    items = user_inputs(params.input)
     words = None
     if items:
         words = await session.words(items, params.client_user_message_id, cwd=params.cwd)
@@ -49,7 +48,7 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
     if not params.input:
         raise invalid_field("input must not be empty", "input")
     _check_length(params.input)
-    words = await session.words(_inputs(params.input), params.client_user_message_id)
+    words = await session.words(user_inputs(params.input), params.client_user_message_id)
     try:
         return wire.TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, words))
     except CoreError as error:
@@ -76,13 +75,6 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
         if live.session.current_turn == turn_id:
             return live
     raise invalid_request("no active turn to interrupt", "no_active_turn")
-
-
-def _inputs(items: tuple[UserInput, ...]) -> tuple[Json, ...]:
-    try:
-        return user_inputs(items)
-    except UnsupportedInput as error:
-        raise invalid_params(str(error), "input", "unsupported_input") from error
 
 
 def _check_length(items: tuple[UserInput, ...]) -> None:

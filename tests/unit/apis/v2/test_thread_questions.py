@@ -8,6 +8,7 @@ from app_server.apis.v2 import items, settings
 from app_server.apis.v2.questions import decision
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Decide
+from app_server.rpc.errors import RpcError
 from protocol import policy as engine
 from protocol.engine.events import EngineEvent, TurnKind
 from protocol.engine.items import CommandExecution, CommandSource
@@ -259,5 +260,5 @@ def test_skills_and_mentions_come_back() -> None:
     "item", [wire_input.AudioUserInput(url="data:x"), wire_input.LocalAudioUserInput(path="/x.wav")]
 )
 def test_sounds_are_refused(item: wire_input.UserInput) -> None:
-    with pytest.raises(items.UnsupportedInput, match="not supported"):
+    with pytest.raises(RpcError, match="not supported"):
         items.user_inputs([item])
