@@ -76,6 +76,15 @@ def route(row: ClientRequest[P, R], handler: Handler[C, P, R | None], context: C
     return Route(row, handle)
 
 
+def constant(row: ClientRequest[P, R], result: R) -> Route:
+    """Return a route that gives every request the same result."""
+
+    async def handle(params: P) -> RpcReply:
+        return RpcReply(result.to_json())
+
+    return Route(row, handle)
+
+
 def _written(result: Written | None) -> bytes:
     return (NoResult() if result is None else result).to_json()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
+from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus, QuestionKind
 from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Subscriptions
 from app_server.core.errors import CoreError
@@ -78,7 +78,8 @@ class Pump:
     def _questions_changed(self) -> None:
         """Show how many questions are open; they count only while a turn runs."""
         if not self._turn_ends and self.status.activity is Activity.ACTIVE:
-            approvals, inputs = self.questions.approvals > 0, self.questions.inputs > 0
+            approvals = self.questions.any_of(QuestionKind.APPROVAL)
+            inputs = self.questions.any_of(QuestionKind.INPUT)
             self._set_status(replace(self.status, waiting_on_approval=approvals, waiting_on_input=inputs))
 
     def _set_status(self, status: ConversationStatus) -> None:

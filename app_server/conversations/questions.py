@@ -52,16 +52,8 @@ class Questions:
         self._outgoing, self._changed = outgoing, changed
         self.open: list[OpenQuestion] = []
 
-    @property
-    def approvals(self) -> int:
-        return self._count(QuestionKind.APPROVAL)
-
-    @property
-    def inputs(self) -> int:
-        return self._count(QuestionKind.INPUT)
-
-    def _count(self, kind: QuestionKind) -> int:
-        return sum(each.question.kind is kind for each in self.open)
+    def any_of(self, kind: QuestionKind) -> bool:
+        return any(each.question.kind is kind for each in self.open)
 
     def ask(self, event: SessionEvent, group: TaskGroup) -> None:
         """Ask the client what the event asks, once somebody is there. The group waits for the answer."""

@@ -176,7 +176,8 @@ class ConversationAdapter:
             return
         if isinstance(item, items.FileChange) and not written:
             return
-        if (turn_item := _turn_item(replace(item, id=_other_id(item.id)) if renamed else item)) is not None:
+        shown = replace(item, id=str(uuid.uuid5(uuid.NAMESPACE_OID, item.id))) if renamed else item
+        if (turn_item := _turn_item(shown)) is not None:
             thread = self._conversation_id
             if unannounced:
                 yield turn.ItemStartedEvent(thread_id=thread, turn_id=id, item=turn_item)
@@ -197,10 +198,6 @@ class ConversationAdapter:
         text = f'{{"method":{json.dumps(event_method(kind))},"params":{{"id":{json.dumps(id)},"msg":'
         head = self._heads[id, kind] = text.encode()
         return head
-
-
-def _other_id(id: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, id))
 
 
 def _turn_item(item: items.Item) -> wire.TurnItem | None:

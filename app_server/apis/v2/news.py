@@ -70,18 +70,14 @@ class SentOnce(Struct):
 
 def token_usage(info: turn.TokenUsageInfo) -> wire.ThreadTokenUsage:
     return wire.ThreadTokenUsage(
-        total=_breakdown(info.total_token_usage),
-        last=_breakdown(info.last_token_usage),
+        total=alike(wire.TokenUsageBreakdown, info.total_token_usage, cache_write_input_tokens=0),
+        last=alike(wire.TokenUsageBreakdown, info.last_token_usage, cache_write_input_tokens=0),
         model_context_window=info.model_context_window,
     )
 
 
 def rate_limits(snapshot: turn.RateLimitSnapshot) -> server.RateLimitSnapshot:
     return server.RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
-
-
-def _breakdown(usage: turn.TokenUsage) -> wire.TokenUsageBreakdown:
-    return alike(wire.TokenUsageBreakdown, usage, cache_write_input_tokens=0)
 
 
 def _window(window: turn.RateLimitWindow | None) -> server.RateLimitWindow | None:

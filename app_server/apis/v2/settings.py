@@ -8,7 +8,7 @@ and notifications show what is in force.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeVar, assert_never
+from typing import Final, Literal, assert_never
 
 from msgspec.structs import asdict
 
@@ -18,6 +18,7 @@ from app_server.rpc.errors import invalid_field
 from protocol import policy as engine
 from protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
+from protocol.structs import alike
 from protocol.v2 import settings as wire
 from protocol.v2 import thread
 from protocol.v2.turn import TurnStartParams
@@ -84,7 +85,7 @@ def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
         case wire.ReadOnlySandboxPolicy():
             return engine.ReadOnly()
         case wire.WorkspaceWriteSandboxPolicy():
-            return _copied(policy, engine.WorkspaceWrite)
+            return alike(engine.WorkspaceWrite, policy, mode="workspace-write")
         case _:
             assert_never(policy)
 
@@ -96,24 +97,11 @@ def shown_sandbox_policy(policy: engine.SandboxPolicy) -> wire.SandboxPolicy:
         case engine.ReadOnly():
             return wire.ReadOnlySandboxPolicy()
         case engine.WorkspaceWrite():
-            return _copied(policy, wire.WorkspaceWriteSandboxPolicy)
+            same = asdict(policy)
+            del same["mode"]
+            return wire.WorkspaceWriteSandboxPolicy(**same)
         case _:
             assert_never(policy)
-
-
-Workspace = TypeVar("Workspace", engine.WorkspaceWrite, wire.WorkspaceWriteSandboxPolicy)
-
-
-def _copied(
-    policy: engine.WorkspaceWrite | wire.WorkspaceWriteSandboxPolicy, kind: type[Workspace]
-) -> Workspace:
-    """Return the same settings, which both have under the same names."""
-    return kind(
-        writable_roots=policy.writable_roots,
-        network_access=policy.network_access,
-        exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
-        exclude_slash_tmp=policy.exclude_slash_tmp,
-    )
 
 
 def thread_status(status: ConversationStatus) -> thread.ThreadStatus:

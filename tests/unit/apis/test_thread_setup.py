@@ -31,7 +31,7 @@ from protocol.structs import Json, Written
 from protocol.table import by_method
 from protocol.v1.setup import ModelListResponse
 from protocol.v2.account import ACCOUNT_READ
-from protocol.v2.config import CONFIG_READ, CONFIG_REQUIREMENTS_READ
+from protocol.v2.config import CONFIG_READ
 from protocol.v2.methods import TABLE
 from protocol.v2.models import (
     EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
@@ -40,7 +40,7 @@ from protocol.v2.models import (
     MODEL_PROVIDER_CAPABILITIES_READ,
     MODEL_PROVIDER_LIST,
 )
-from protocol.v2.settings import COLLABORATION_MODE_LIST, PERMISSION_PROFILE_LIST
+from protocol.v2.settings import PERMISSION_PROFILE_LIST
 
 Handler = Callable[..., Awaitable[Written]]
 
@@ -118,14 +118,11 @@ async def listed(handler: Handler, row: Json, config: UserSettings | ServerServi
 
 async def test_small_lists(tmp_path: Path) -> None:
     config = source(tmp_path, "[features]\nunified_exec = true\n")
-    assert await listed(configuration.config_requirements_read, CONFIG_REQUIREMENTS_READ, config) == {
-        "requirements": None
-    }
+    assert configuration.NO_REQUIREMENTS.to_value() == {"requirements": None}
     profiles = await listed(configuration.permission_profile_list, PERMISSION_PROFILE_LIST, config)
     assert [each["id"] for each in profiles["data"]] == [":read-only", ":workspace", ":danger-full-access"]
     assert profiles["nextCursor"] is None
-    modes = await listed(configuration.collaboration_mode_list, COLLABORATION_MODE_LIST, config)
-    assert modes["data"] == [
+    assert configuration.MODES.to_value()["data"] == [
         {"name": "Plan", "mode": "plan", "model": None, "reasoning_effort": "medium"},
         {"name": "Default", "mode": "default", "model": None, "reasoning_effort": None},
     ]

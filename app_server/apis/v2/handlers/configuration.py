@@ -9,7 +9,7 @@ from copy import deepcopy
 
 from pydantic import ValidationError
 
-from app_server.apis.router import Route, route
+from app_server.apis.router import Route, constant, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES
@@ -19,14 +19,17 @@ from app_server.core.errors import InvalidSettings, VersionConflict
 from app_server.rpc.errors import RpcError
 from protocol.jsonrpc import INVALID_REQUEST
 from protocol.structs import Json
-from protocol.table import NoParams
 from protocol.v2 import config as wire
 from protocol.v2 import settings as choices
 
-MODES = (
-    choices.CollaborationModeMask(name="Plan", mode=choices.ModeKind.PLAN, reasoning_effort="medium"),
-    choices.CollaborationModeMask(name="Default", mode=choices.ModeKind.DEFAULT),
+MODES = choices.CollaborationModeListResponse(
+    data=(
+        choices.CollaborationModeMask(name="Plan", mode=choices.ModeKind.PLAN, reasoning_effort="medium"),
+        choices.CollaborationModeMask(name="Default", mode=choices.ModeKind.DEFAULT),
+    )
 )
+NO_REQUIREMENTS = wire.ConfigRequirementsReadResponse(requirements=None)
+"""This server reads no administrator's file."""
 
 
 async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wire.ConfigReadResponse:
@@ -47,13 +50,6 @@ async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wi
     )
 
 
-async def config_requirements_read(
-    source: UserSettings, params: NoParams
-) -> wire.ConfigRequirementsReadResponse:
-    """Show that nothing is required: this server reads no administrator's file."""
-    return wire.ConfigRequirementsReadResponse(requirements=None)
-
-
 async def permission_profile_list(
     source: UserSettings, params: choices.PermissionProfileListParams
 ) -> choices.PermissionProfileListResponse:
@@ -61,12 +57,6 @@ async def permission_profile_list(
     profiles = [choices.PermissionProfileSummary(id=id, allowed=True) for id in PERMISSION_PROFILES]
     page, next_cursor = page_by_position(profiles, params.cursor, params.limit)
     return choices.PermissionProfileListResponse(data=page, next_cursor=next_cursor)
-
-
-async def collaboration_mode_list(
-    source: UserSettings, params: choices.CollaborationModeListParams
-) -> choices.CollaborationModeListResponse:
-    return choices.CollaborationModeListResponse(data=MODES)
 
 
 def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:
@@ -159,7 +149,7 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
         route(wire.CONFIG_READ, config_read, config),
         route(wire.CONFIG_VALUE_WRITE, config_value_write, config),
         route(wire.CONFIG_BATCH_WRITE, config_batch_write, config),
-        route(wire.CONFIG_REQUIREMENTS_READ, config_requirements_read, config),
+        constant(wire.CONFIG_REQUIREMENTS_READ, NO_REQUIREMENTS),
         route(choices.PERMISSION_PROFILE_LIST, permission_profile_list, config),
-        route(choices.COLLABORATION_MODE_LIST, collaboration_mode_list, config),
+        constant(choices.COLLABORATION_MODE_LIST, MODES),
     )

@@ -5,23 +5,20 @@ this server has none of; their lists are empty.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from app_server.apis.router import Route, route
+from app_server.apis.router import Route, constant, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.config.settings import UserSettings
 from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
 from app_server.rpc.errors import invalid_field, invalid_params
-from protocol.base import WireModel
-from protocol.structs import Written, alike
+from protocol.structs import alike
 from protocol.v2 import skills as wire
-
-Result = TypeVar("Result", bound=Written)
 
 MAX_DIRECTORIES = 100
 """In one request."""
@@ -105,11 +102,6 @@ async def app_list(source: UserSettings, params: wire.AppsListParams) -> wire.Ap
     return wire.AppsListResponse()
 
 
-async def nothing(result: Result, params: WireModel) -> Result:
-    """Answer with what is so for every request."""
-    return result
-
-
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     config, catalog = services.server.config, services.server.skills.get()
     context = SkillsContext(config, catalog, services.notifier)
@@ -121,8 +113,8 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
         route(wire.SKILLS_CONFIG_WRITE, skills_config_write, context),
         route(wire.HOOKS_LIST, hooks_list, config),
         route(wire.APP_LIST, app_list, config),
-        route(wire.APP_INSTALLED, nothing, wire.AppsInstalledResponse()),
-        route(wire.PLUGIN_LIST, nothing, wire.PluginListResponse()),
-        route(wire.PLUGIN_INSTALLED, nothing, wire.PluginInstalledResponse()),
-        route(wire.WINDOWS_SANDBOX_READINESS, nothing, readiness),
+        constant(wire.APP_INSTALLED, wire.AppsInstalledResponse()),
+        constant(wire.PLUGIN_LIST, wire.PluginListResponse()),
+        constant(wire.PLUGIN_INSTALLED, wire.PluginInstalledResponse()),
+        constant(wire.WINDOWS_SANDBOX_READINESS, readiness),
     )
