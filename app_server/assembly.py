@@ -125,10 +125,7 @@ class EngineAdapters:
         return self._client.elicitation
 
     def mcp(
-        self,
-        config: Config,
-        elicitations: Elicitations,
-        on_state: Callable[[McpServerStateChanged], None],
+        self, config: Config, elicitations: Elicitations, on_state: Callable[[McpServerStateChanged], None]
     ) -> McpManager:
         def runtime() -> McpRuntime:
             elicit = elicitations.ask if self._client.elicitation else None

@@ -60,10 +60,7 @@ class LazyEngine:
     """
 
     def __init__(
-        self,
-        assemble: Lazy[Callable[[], Assembled]],
-        runner: CommandRunner,
-        background: TaskGroup,
+        self, assemble: Lazy[Callable[[], Assembled]], runner: CommandRunner, background: TaskGroup
     ) -> None:
         self._assemble, self._runner, self._background = assemble, runner, background
         self._assembled: Assembled | None = None
@@ -127,11 +124,7 @@ class ServerSettings(SettingsPlace, frozen=True, kw_only=True):
     machine: Machine = Machine()
 
 
-async def serve(
-    transport: Transport,
-    settings: ServerSettings,
-    early: EarlyInitialize | None = None,
-) -> None:
+async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
     """Serve one client until it closes the connection. Returns once everything is stored and every child has ended.
 
     `early` is an `initialize` that was answered before this server was loaded.
@@ -155,10 +148,7 @@ async def serve(
 
 
 async def _serve_client(
-    transport: Transport,
-    outgoing: Outgoing,
-    settings: ServerSettings,
-    early: EarlyInitialize | None,
+    transport: Transport, outgoing: Outgoing, settings: ServerSettings, early: EarlyInitialize | None
 ) -> None:
     async with command_runner(settings) as runner, anyio.create_task_group() as background:
         services, engine = _compose(settings, outgoing, runner, background)
@@ -221,10 +211,7 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
 
 
 def _compose(
-    settings: ServerSettings,
-    outgoing: Outgoing,
-    runner: CommandRunner,
-    background: TaskGroup,
+    settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
 ) -> tuple[ServerServices, LazyEngine]:
     environment, machine = settings.environment, settings.machine
     process = machine.process_environment(settings.home, environment)

@@ -223,9 +223,11 @@ def dump_request(id: RequestId, method: str, params: bytes | None = None) -> byt
     return b'{"id":' + _dump_id(id) + b',"method":' + _dump_text(method) + tail
 
 
-def dump_notification(method: str, params: bytes | None = None) -> bytes:
-    tail = b"}" if params is None else b',"params":' + params + b"}"
-    return b'{"method":' + _dump_text(method) + tail
+def dump_notification(method: str, params: bytes | None = None, emitted_ms: int | None = None) -> bytes:
+    """Return a notification; `emitted_ms`: milliseconds since 1970, where clients are told."""
+    tail = b"" if params is None else b',"params":' + params
+    stamp = b"" if emitted_ms is None else b',"emittedAtMs":%d' % emitted_ms
+    return b'{"method":' + _dump_text(method) + tail + stamp + b"}"
 
 
 def dump_response(id: RequestId, result: bytes = b"{}") -> bytes:

@@ -14,6 +14,7 @@ from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine import events, items
+from protocol.jsonrpc import dump_notification
 from protocol.structs import json_bytes, replace
 from protocol.table import Fields, S, ServerNotification
 from protocol.v2 import item_events as wire
@@ -39,8 +40,7 @@ class NotificationLines:
 
     def add_raw(self, method: str, params: bytes) -> None:
         if method not in self._opted_out:
-            head = f'{{"method":{json.dumps(method)},"params":'.encode()
-            self._lines.append(head + params + self._stamp())
+            self._lines.append(dump_notification(method, params, self.now_ms()))
 
     def delta_head(self, method: str, turn_id: str, item_id: str) -> bytes:
         """Return all that is the same for every delta of one kind and item."""
@@ -50,10 +50,7 @@ class NotificationLines:
     def add_delta(self, method: str, head: bytes, text: str, more: bytes = b"") -> None:
         """`more`: fields behind the text."""
         if method not in self._opted_out:
-            self._lines.append(head + json_bytes(text) + more + b"}" + self._stamp())
-
-    def _stamp(self) -> bytes:
-        return b',"emittedAtMs":%d}' % self.now_ms()
+            self._lines.append(head + json_bytes(text) + more + b'},"emittedAtMs":%d}' % self.now_ms())
 
 
 SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method

@@ -4,7 +4,6 @@ their notifications, of threads and of what the user should know about the setti
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
+from protocol.jsonrpc import dump_notification
 from protocol.table import Fields, S, ServerNotification
 from protocol.v2 import server as wire
 
@@ -72,11 +72,9 @@ class ThreadNotifier(Struct, frozen=True):
 
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         """Send the notification unless the client opted out of it."""
-        if row.method in self.client.opted_out:
-            return
-        head = f'{{"method":{json.dumps(row.method)},"params":'.encode()
-        params = row.make(*args, **fields).to_json()
-        self.outgoing.send(head + params + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode())
+        if row.method not in self.client.opted_out:
+            params = row.make(*args, **fields).to_json()
+            self.outgoing.send(dump_notification(row.method, params, int(self.now() * 1000)))
 
 
 def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozenset[str]:
