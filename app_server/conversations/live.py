@@ -4,8 +4,8 @@ pump takes the events of the session, sends them to who subscribed, and keeps th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,6 +143,18 @@ class LiveConversation:
             yield
         finally:
             self._kept -= 1
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Keep it from being idle, as `kept` does, and end it where the request fails for which it was opened: nobody
+        would be told what happens in it.
+        """
+        with self.kept():
+            try:
+                yield
+            except Exception:
+                await self.shut_down()
+                raise
 
     # --- its life
     async def run(self) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.structs import Json
 from tests.support.client import Client, Refused
@@ -224,6 +226,25 @@ async def test_a_running_turn_is_taken_back(world: MakeWorld) -> None:
         hold.release()
     assert w.model.requests[-1].texts() == ["1", "3"]
     assert w.model.requests[-1].body["model"] == "other", "settings are not taken back"
+
+
+@pytest.mark.parametrize("method", ["thread/revert", "thread/fork"])
+async def test_a_thread_that_cannot_be_read_as_it_is_opened_is_not_left_open(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Else it would be shown without its turns, and others could begin in it of which nobody is told."""
+
+    async def failing(*_: object) -> None:
+        raise RolloutUnreadable("input/output error")
+
+    async with world(reply(says("a"))) as w:
+        thread, turns = await talk(w, "1")
+        monkeypatch.setattr(StoredConversations, "turns", failing)
+        cut = {"beforeTurnId": turns[0]} if method == "thread/revert" else {}
+        with pytest.raises(Refused, match="input/output error"):
+            await w.client.call(method, {"threadId": thread, **cut})
+        left = (await w.client.call("thread/loaded/list", {}))["data"]
+        assert left == ([] if method == "thread/revert" else [thread])
 
 
 async def test_who_let_go_of_a_thread_is_not_subscribed_by_taking_it_back(world: MakeWorld) -> None:

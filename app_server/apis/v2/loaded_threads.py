@@ -25,6 +25,7 @@ from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
+from app_server.core.threads import run_in_thread
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
 from protocol.engine.events import TurnRecord
@@ -162,11 +163,15 @@ class ItemIdSeeds:
     async def follow(
         self, live: LiveConversation, make_adapter: AdapterFactory, found: WholeHistory | None = None
     ) -> tuple[TurnRecord, ...]:
-        """Follow a thread that was just loaded from a file; return its turns. `found`: where they were read already."""
+        """Follow a thread that was just loaded from a file; return its turns. `found`: where they were read already.
+        Raises RolloutUnreadable.
+        """
         if live.rollout_path is not None:
             try:
                 found = found or await self._stored.turns(live.rollout_path, live.id, TurnHistory.whole)
             except RolloutUnreadable:
+                if await run_in_thread(live.rollout_path.exists):
+                    raise
                 found = None  # it cannot be stored at the moment
             self._found[live.id] = ItemIds() if found is None else found.ids
         live.subscriptions.adapter(make_adapter)

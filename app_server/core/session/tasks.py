@@ -142,9 +142,11 @@ class ActiveTask(Struct, kw_only=True):
         return self.emitter.turn_id
 
     def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
-        """Let words join the turn, ahead of its next request to the model. They are promised to it, unless there is an
-        operation that begins a turn with them if they come too late.
+        """Let words join the turn, ahead of its next request to the model. They are promised to it, with all that was
+        said before them, unless there is an operation that begins a turn with them if they come too late.
         """
+        if late is None:
+            self._joined = [(said, None) for said, _ in self._joined]
         self._joined.append((words, late))
 
     def take_input(self) -> list[UserWords]:

@@ -15,9 +15,13 @@ BEGINS_WITHOUT_WORDS = (
     "agentMessage",
     "reasoning",
 )
-"""Items that begin a turn which the user did not begin with words: a compaction, a command, a review, a goal."""
+"""Items that begin a turn which the user did not begin with words: a compaction, a command, a review, a goal. Where the
+client was told of a goal, any item may.
+"""
 
 OPENS_THREADS = ("thread/start", "thread/fork")
+OLD_WORDS = ("sendUserMessage", "sendUserTurn")
+"""Requests of the conversation API with words for the thread."""
 STARTS_TURNS = ("turn/start", "review/start")
 HAS_NO_RESOLVED = ("item/tool/call",)
 """Requests to the client that are part of an item, whose completion says that they are over."""
@@ -45,10 +49,13 @@ def _is_background(item: Mapping[str, Json]) -> bool:
 
 def rule_01_the_answer_comes_first() -> Check:
     """Check that the answer to a request that begins a turn or a thread comes before all that it causes. A turn that
-    was known before the request was made is one that the request joins.
+    was known before the request was made, or that began otherwise, is one that the request joins: for a goal, or with
+    words that the client said in the conversation API.
     """
     first_of: dict[str, int] = {}
     answered: set[str] = set()
+    begin_otherwise: set[str] = set()
+    begun_otherwise: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
         if wire.of_threads:
@@ -56,14 +63,20 @@ def rule_01_the_answer_comes_first() -> Check:
             name = _turn_of(params) if method.startswith(("turn/", "item/")) else None
             if method == "thread/started":
                 name = params["thread"]["id"]
+            elif method == "thread/goal/updated":
+                begin_otherwise.add(wire.thread)
             if name is not None:
                 first_of.setdefault(name, wire.position)
+                if wire.thread in begin_otherwise:
+                    begun_otherwise.add(name)
+        elif wire.sent and wire.method in OLD_WORDS:
+            begin_otherwise.add(str(wire.params.get("conversationId")))
         id = _opened(wire)
         if not wire.sent and wire.result is not None and wire.answers in STARTS_TURNS:
             id = wire.result["turn"]["id"]
         if id is not None:
             received = first_of.get(id, wire.position)
-            if id not in answered and wire.asked_at < received < wire.position:
+            if id not in answered | begun_otherwise and wire.asked_at < received < wire.position:
                 yield f"{wire.answers} is answered after something about {id}"
             answered.add(id)
 
@@ -96,28 +109,34 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
 def rule_03_active_then_started_then_the_users_words() -> Check:
     """Check that a thread is active before its turn starts, and that the user's words come first and whole."""
     active: dict[str, bool] = {}
-    waiting: dict[str, str] = {}  # thread → "item" before its first item, then the id of that item
+    waiting: dict[str, str] = {}  # turn → "item" before its first item, then the id of that item
+    inactive: set[str] = set()
+    with_goals: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
         method, params = wire.method, wire.params
         thread = wire.thread
         if method == "thread/status/changed":
             active[thread] = params["status"]["type"] == "active"
+        elif method == "thread/goal/updated":
+            with_goals.add(thread)
         elif method == "turn/started":
             if not active.get(thread, False):
-                yield f"{params['turn']['id']} starts while its thread is not active"
-            waiting[thread] = "item"
-        elif method in ("item/started", "item/completed") and thread in waiting:
-            item = params["item"]
-            if method == "item/started" and waiting[thread] == "item":
+                inactive.add(params["turn"]["id"])  # no fault where it ends at once: it never began
+            waiting[params["turn"]["id"]] = "item"
+        elif method in ("item/started", "item/completed") and params["turnId"] in waiting:
+            turn, item = params["turnId"], params["item"]
+            if turn in inactive:
+                yield f"{turn} starts while its thread is not active"
+            if method == "item/started" and waiting[turn] == "item":
                 if item["type"] == "userMessage":
-                    waiting[thread] = item["id"]
+                    waiting[turn] = item["id"]
                     return
-                if item["type"] not in BEGINS_WITHOUT_WORDS:
-                    yield f"the first item of {params['turnId']} is {item['type']}"
-            elif item["id"] != waiting[thread]:
-                yield f"{item['id']} comes between start and end of the user's words {waiting[thread]}"
-            del waiting[thread]
+                if item["type"] not in BEGINS_WITHOUT_WORDS and thread not in with_goals:
+                    yield f"the first item of {turn} is {item['type']}"
+            elif item["id"] != waiting[turn]:
+                yield f"{item['id']} comes between start and end of the user's words {waiting[turn]}"
+            del waiting[turn]
 
     return check
 

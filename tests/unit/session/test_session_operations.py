@@ -210,6 +210,15 @@ async def test_words_of_no_named_turn_are_not_promised_to_the_one_that_runs(scen
         assert scene.turns.start("c", StartTurn(words=more, wishes=UNNAMED)) == expected
 
 
+async def test_words_that_are_promised_to_a_turn_overtake_none_that_were_said_before(scene: Scene) -> None:
+    active = scene.runs("running")
+    more = UserWords(user_text("and this"))
+    scene.turns.start("a", StartTurn(words=WORDS, wishes=UNNAMED))
+    scene.turns.start("b", StartTurn(words=more))
+    assert active.drain_late() == []
+    assert active.take_input() == [WORDS, more]
+
+
 @pytest.mark.parametrize(
     ("before", "joined"),
     [(Compact(), False), (RunShell("ls", confined=True), False), (Interrupt(), False), (REVIEW, True)],

@@ -45,7 +45,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         )
     origin = Fork(path, keeps, params.ephemeral)
     live, _ = await context.conversations.open(config, origin, operation_numbers())
-    with live.kept():
+    async with live.opened():
         live.unloads = True
         await _copy_name(context, id, live)
         stored = await context.seeds.follow(live, context.make_adapter)
@@ -76,7 +76,7 @@ async def thread_revert(
     facts = before.session.facts
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
     live, _ = await context.conversations.open(facts.config, origin, operation_numbers())
-    with live.kept():
+    async with live.opened():
         live.unloads = True
         await context.seeds.follow(live, context.make_adapter)
         _notify_status(context, live.id, live.status)

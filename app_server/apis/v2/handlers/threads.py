@@ -49,7 +49,7 @@ async def thread_start(
         config = context.config.load(overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
     live, _ = await context.conversations.open(config, origin, operation_numbers())
-    with live.kept():
+    async with live.opened():
         live.unloads = True
         thread = await shown_thread(context, live)
         yield thread_open.ThreadStartResponse(thread=thread, **settings_in_force(live))
@@ -134,9 +134,8 @@ async def _reopen(
             config = await run_in_thread(reopened, context.config, context.reading.stored, path, given)
     live, opened = await context.conversations.open(config, origin, operation_numbers())
     stored = opened.stored
-    try:
+    async with live.opened():
         turns = await context.seeds.follow(live, context.make_adapter, stored.turns if stored else None)
-    finally:
         live.unloads = True
     status = thread_status(live.status)
     context.notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
