@@ -28,6 +28,8 @@ SITUATIONS = (
     "short write",
     "fsync failed",
     "open failed",
+    "pread failed",
+    "rename failed",
     "stream cut",
     "stream idle",
     "status 401",
@@ -49,6 +51,8 @@ DEEDS = {
     "thread/shellCommand": "shell",
     "thread/settings/update": "settings",
     "thread/name/set": "name",
+    "thread/goal/set": "goal",
+    "thread/goal/clear": "no goal",
     "review/start": "review",
     "thread/revert": "revert",
 }

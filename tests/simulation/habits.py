@@ -39,8 +39,11 @@ DEEDS = (
     "leave",
 )
 """What a person may do beside saying something."""
-TURNS_OWN = ("interrupt", "second turn", "steer")
-"""What is about the turn itself, and is done more often."""
+CRASH_SIGNS = ("reply", "begin", "text", "work", "done", "question", "compaction")
+GOALS = ("goal", "goal", "no goal")
+"""Deeds about what a thread works for by itself."""
+TURNS_OWN = ("interrupt", "second turn", "steer", "shell")
+"""What is about the turn itself, or makes others wait, and is done more often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,10 @@ class Habits:
     gaps: tuple[float, ...]
     """Seconds between two deeds of a person."""
     deeds: tuple[str, ...]
+    eagerness: float
+    """The chance that a deed is done in a turn."""
+    idle_deeds: float
+    """The chance that it is done before a turn, while nothing or something else runs."""
     impatient: bool
     """A person does the next thing before the last one is answered."""
     changes_mind: float
@@ -91,6 +98,8 @@ class Habits:
     thread_delays: tuple[float, ...]
     crash_at: int | None
     """The step before which the process is killed; a second server goes on with what is on the disk."""
+    crash_sign: tuple[str, int] | None
+    """The same as people are shown something for the so manieth time."""
     power_cut: bool
     """With the process, what was not synced is lost."""
     clock_jumps: tuple[tuple[int, float], ...]
@@ -107,7 +116,13 @@ class Habits:
     visitor: bool
     """Another server runs on the same home."""
     both_apis: bool
-    """A client of threads also listens as one of the conversation API does."""
+    """A client of threads also listens and speaks as one of the conversation API does."""
+    wishes: float
+    """The chance that words come with settings or a schema for the answer."""
+    client_tools: bool
+    """Clients of threads bring a tool."""
+    read_faults: float
+    """The chance that reading what is stored, or moving it, fails."""
 
 
 def _some(draws: Draws, kind: str, plain: str, others: tuple[str, ...]) -> tuple[str, ...]:
@@ -119,7 +134,11 @@ def _some(draws: Draws, kind: str, plain: str, others: tuple[str, ...]) -> tuple
 
 def draw_habits(draws: Draws) -> Habits:
     """Draw a world's habits."""
-    deeds = draws.pick("number of deeds", (1, 0, 2, 4))
+    client_tools = draws.chance("tools of clients", 0.15)
+    goals = draws.chance("goals", 0.15)
+    both_apis = not goals and draws.chance("both APIs", 0.2)
+    deeds = draws.pick("number of deeds", (1, 0, 3, 7))
+    crashes = draws.pick("crash", (None, "at a step", "at a sign"), (0.75, 0.1, 0.15))
     mcp = draws.chance("MCP", 0.2)
     terminals = draws.chance("terminals", 0.25)
     return Habits(
@@ -127,7 +146,12 @@ def draw_habits(draws: Draws) -> Habits:
         threads=draws.pick("threads", (1, 1, 2, 3)),
         turns=draws.pick("turns", (1, 2, 3, 6)),
         gaps=draws.pick("gaps", ((0.0,), (1.0,), (0.0, 0.02, 1.0), (20.0, 0.0))),
-        deeds=tuple(draws.pick("deed", (*DEEDS, *TURNS_OWN, *TURNS_OWN)) for _ in range(deeds)),
+        deeds=(
+            *(draws.pick("deed", (*DEEDS, *TURNS_OWN, *TURNS_OWN)) for _ in range(deeds)),
+            *(GOALS if goals else ()),
+        ),
+        eagerness=draws.pick("eagerness", (0.4, 0.9)),
+        idle_deeds=draws.pick("deeds before words", (0.0, 0.3)),
         impatient=draws.chance("impatience", 0.3),
         changes_mind=draws.pick("changes of mind", (0.0, 0.0, 0.7)),
         bursts=draws.pick("bursts", (0.0, 0.0, 0.7)),
@@ -142,16 +166,23 @@ def draw_habits(draws: Draws) -> Habits:
                 ("yes", "abort"),
                 ("malformed", "yes", "error"),
                 ("twice", "never", "no"),
-                ("interrupt", "yes"),
+                ("interrupt", "no", "yes"),
             ),
         ),
-        approval_policy=draws.pick("policy", ("never", "untrusted", "on-request", "on-failure")),
+        approval_policy=draws.pick(
+            "policy", ("never", "untrusted", "on-request", "on-failure"), (2, 4, 2, 2)
+        ),
         sandbox_mode=draws.pick("sandbox", ("danger-full-access", "workspace-write", "read-only")),
-        tool_calls=draws.pick("chance of calls", (0.0, 0.3, 0.7)),
+        tool_calls=draws.pick("chance of calls", (0.3, 0.0, 0.7, 0.7)),
         calls_per_reply=draws.pick("calls", ((1,), (1,), (2, 1), (4,))),
-        call_kinds=(*_some(draws, "call kind", "shell", CALL_KINDS), *(("mcp",) * 4 if mcp else ())),
+        call_kinds=(
+            *_some(draws, "call kind", "shell", CALL_KINDS),
+            *(("mcp",) * 4 if mcp else ()),
+            *(("client",) * 4 if client_tools else ()),
+            *(("goal",) if goals else ()),
+        ),
         repeats=draws.pick("repeats", (0.0, 0.0, 0.3)),
-        call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.2),
+        call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.3),
         reasoning=draws.pick("reasoning", (0.0, 0.3)),
         tokens=draws.pick("tokens of replies", ((10,), (10, 900), (2000,))),
         network_delays=draws.pick("network", ((0.0,), (0.01,), (0.0, 0.5), (0.0, 3.0))),
@@ -176,8 +207,15 @@ def draw_habits(draws: Draws) -> Habits:
         slow_disk=draws.pick("slow disk", ((0.0,), (0.0,), (0.0,), (0.0, 0.5))),
         full_disk=draws.chance("full disk", 0.05),
         thread_delays=draws.pick("thread delays", ((0.0,), (0.0, 0.01), (0.0, 1.0))),
-        crash_at=draws.pick("crash", (None, 1), (0.8, 0.2))
-        and 100 + draws.below("step of the crash", draws.pick("last step of a crash", (3000, 1000, 300))),
+        crash_at=100 + draws.below("step of the crash", draws.pick("last step of a crash", (3000, 1000, 300)))
+        if crashes == "at a step"
+        else None,
+        crash_sign=(
+            draws.pick("sign of the crash", CRASH_SIGNS),
+            1 + draws.below("signs before the crash", 6),
+        )
+        if crashes == "at a sign"
+        else None,
         power_cut=draws.chance("power cut", 0.3),
         clock_jumps=tuple(
             (50 + draws.below("step of a clock jump", 2000), draws.pick("clock jump", (3600.0, -600.0, 90.0)))
@@ -201,5 +239,8 @@ def draw_habits(draws: Draws) -> Habits:
         ),
         comes_back=draws.chance("comes back", 0.5),
         visitor=draws.chance("visitor", 0.15),
-        both_apis=draws.chance("both APIs", 0.15),
+        both_apis=both_apis,
+        wishes=draws.pick("wishes", (0.0, 0.0, 0.4)),
+        client_tools=client_tools,
+        read_faults=draws.pick("read faults", (0.0, 0.0, 0.0, 0.0, 0.05)),
     )

@@ -14,6 +14,7 @@ from app_server.client import (
     ApprovalAnswer,
     ApprovalRequest,
     AppServer,
+    ClientToolRequest,
     CommandApprovalRequest,
     PatchApprovalRequest,
     RequestRefused,
@@ -23,7 +24,8 @@ from app_server.client import (
     TurnHandle,
 )
 from protocol.structs import Json
-from tests.simulation.people import Gone, ThreadPerson, World, marks_of
+from protocol.v2.thread_open import FunctionDynamicToolSpec
+from tests.simulation.people import CLIENT_TOOL, Gone, ThreadPerson, World, marks_of
 from tests.support.client import Logged, MemoryWire
 
 
@@ -108,7 +110,8 @@ class LibraryPerson(ThreadPerson):
 
     async def open(self) -> str:
         try:
-            handle = await self._alive().start_thread(cwd=self.world.workspace)
+            tools = [FunctionDynamicToolSpec.model_validate(CLIENT_TOOL)] if self.habits.client_tools else []
+            handle = await self._alive().start_thread(cwd=self.world.workspace, dynamic_tools=tools)
         except ServerEnded:
             raise Gone from None
         self._handles[handle.id] = handle
@@ -155,15 +158,21 @@ class LibraryPerson(ThreadPerson):
         return marks_of(read["result"]["thread"]) if "result" in read else None
 
     async def _decide_for_library(self, request: ApprovalRequest) -> ApprovalAnswer:
-        if not isinstance(request, CommandApprovalRequest | PatchApprovalRequest):
+        if not isinstance(request, CommandApprovalRequest | PatchApprovalRequest | ClientToolRequest):
             return False
-        item = request.params.item_id
-        about = [each for each in self.open_questions if each["params"].get("itemId") == item]
+        item = request.params.call_id if isinstance(request, ClientToolRequest) else request.params.item_id
+        about = [
+            each
+            for each in self.open_questions
+            if item in (each["params"].get(n) for n in ("itemId", "callId"))
+        ]
         question = next((each for each in about if each["id"] not in self._taken), None)
         if question is None:
             return False  # it was asked twice, and withdrawn once
         self._taken.add(question["id"])
         kind = await self.decide(question)
+        if isinstance(request, ClientToolRequest):
+            return request.fail("no") if kind in ("no", "abort") else request.succeed("it is there")
         if kind == "session":
             return request.accept_for_thread()
         return request.cancel() if kind == "abort" else kind in ("yes", "twice")

@@ -30,6 +30,8 @@ class _Known:
     """What ended when the next request may have been made already: the one behind it has it."""
     summarised: set[str] = field(default_factory=set)
     """What was done before a compaction."""
+    gone: set[str] = field(default_factory=set)
+    """What the request behind a compaction did not have any more."""
 
 
 def model_rules(world: "SimWorld") -> list[str]:
@@ -107,11 +109,11 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             own = [
                 each
                 for each in own
-                if each.after_requests > request.number + 1 or each.thread != request.thread
+                if world.commands.ended.get(each.word, 0) > request.number or each.thread != request.thread
             ]
             continue
         words = set(_said(world, request))
-        done = request.called_marks() | {word for word in record.own_commands if word in str(request.texts())}
+        done = request.called_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
         now = _Known(request.server, words, done)
         if before is not None and request.thread not in record.reverted:
             yield from (
@@ -119,6 +121,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             )
             now.done |= before.late
             now.summarised = before.summarised - done
+            now.gone = before.gone | (now.summarised if before.server == now.server else set())
         known[request.thread] = now
 
 
@@ -135,15 +138,16 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
         yield f"leaves out what was done: {sorted(missing)}"
     again = before.summarised & now.done
     if again:
-        again = set() if world.loses_lines else again - _kept(world, request.thread)
+        again = set() if world.loses_lines else again - (_kept(world, request.thread) - before.gone)
     if again and before.server != request.server and not world.habits.repeats:
         yield f"has again what a compaction took out: {sorted(again)}"
 
 
 def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
     """Tell whether the request may know less: the server before could not store all."""
-    if world.loses_lines and world.habits.visitor:
-        return True  # a thread that one server could not store, another may have opened
+    reopens = "resume" in world.habits.deeds and world.habits.api in ("v1", "acp")
+    if world.loses_lines and (world.habits.visitor or reopens):
+        return True  # a thread that could not be stored may have been opened again
     return before.server != request.server and (world.killed.is_set() or world.loses_lines)
 
 

@@ -18,14 +18,13 @@ from anyio.abc import TaskGroup
 
 from app_server.transport.framing import TransportClosed
 from protocol.structs import Json
-from tests.simulation.sim_commands import TOUCHED
+from tests.simulation.moments import MOMENTS, sign_of
+from tests.simulation.sim_commands import OWN_COMMAND, TOUCHED
 from tests.simulation.sim_model import SimModel
 from tests.support.client import Logged, MemoryWire
 
 MARK = re.compile(r"\bm\d+\b")
 SAYING = re.compile(r"[ws]\d+\b")
-
-OWN_COMMAND = re.compile(r"\becho (w\d+)")
 
 REPEATED = re.compile(r"^(call-\d+)-\d+$")
 """The id of a call whose own id another call had before."""
@@ -33,20 +32,12 @@ REPEATED = re.compile(r"^(call-\d+)-\d+$")
 THREAD_NAMES = ("threadId", "conversationId", "sessionId")
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """When a person does something: after some time, or as soon as so many messages have come."""
-
-    seconds: float
-    messages: int = 0
-
-
-MOMENTS = (
-    *(Moment(seconds) for seconds in (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)),
-    *(Moment(4.0, messages) for messages in (1, 2, 3, 5, 8)),
-)
-"""Before a deed in a turn: about as long as its parts take."""
-
+CLIENT_TOOL = {
+    "type": "function",
+    "name": "look",
+    "description": "looks at something",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+}
 
 OLD_QUESTIONS = ("execCommandApproval", "applyPatchApproval")
 OLD_DECISIONS = {
@@ -152,6 +143,10 @@ class World(Protocol):
     @property
     def loses_lines(self) -> bool: ...
 
+    def shown(self, sign: str) -> None:
+        """Take note of what a person was shown."""
+        ...
+
     def come_back(self) -> None:
         """Let who left connect again, where that is a habit."""
         ...
@@ -183,6 +178,7 @@ class Person:
         self.wrong: list[str] = []
         """What this person noticed that cannot be."""
         self._paths: dict[str, Path | None] = {}
+        self._signs: Counter[str] = Counter()
 
     # --- the wire
     async def read(self) -> None:
@@ -208,6 +204,9 @@ class Person:
         else:
             self._answers[message.get("id")] = message
         self.wake()
+        if (sign := sign_of(message)) is not None:
+            self._signs[sign] += 1
+            self.world.shown(sign)
 
     def wake(self) -> None:
         self._changed.set()
@@ -386,6 +385,9 @@ class Person:
         try:
             for _ in range(self.habits.turns):
                 await self._pause("gap")
+                for deed in self.habits.deeds:
+                    if self.draws.chance("deed before words now", self.habits.idle_deeds):
+                        await self._does(thread, deed, None)
                 if thread in self.record.gone or self.world.calm.is_set():
                     return
                 await self.turn(thread)
@@ -403,15 +405,18 @@ class Person:
         if self.draws.chance("interrupt", self.habits.interrupts):
             self.tasks.start_soon(self._later, thread, "interrupt", turn, name="an interrupt")
         for deed in self.habits.deeds:
-            if self.draws.chance("deed now", 0.4):
+            if self.draws.chance("deed now", self.habits.eagerness):
                 if not self.draws.chance("at once", self.habits.bursts):
                     await self._moment()
-                if self.habits.impatient:
-                    self.tasks.start_soon(self._try, thread, deed, turn, name="a deed")
-                else:
-                    await self._try(thread, deed, turn)
+                await self._does(thread, deed, turn)
         if not self.draws.chance("does not wait", 0.15):
             await waits.wait()
+
+    async def _does(self, thread: str, deed: str, turn: str | None) -> None:
+        if self.habits.impatient:
+            self.tasks.start_soon(self._try, thread, deed, turn, name="a deed")
+        else:
+            await self._try(thread, deed, turn)
 
     async def _says(self, thread: str, word: str) -> str | None:
         self.record.words[word] = "gone"
@@ -436,12 +441,16 @@ class Person:
         await self._try(thread, deed, turn)
 
     async def _moment(self) -> None:
-        """Wait for some time, or for so many messages."""
+        """Wait for some time, for so many messages, or for a sign."""
         wait = self.draws.pick("moment of a deed", MOMENTS)
         with anyio.move_on_after(wait.seconds):
             for _ in range(wait.messages):
                 await self._changed.wait()
-            if not wait.messages:
+            if wait.sign is not None:
+                before = self._signs[wait.sign]
+                with suppress(Gone):
+                    await self.until(lambda: self.world.calm.is_set() or self._signs[wait.sign] > before)
+            elif not wait.messages:
                 await self.world.calm.wait()
 
     async def _try(self, thread: str, deed: str, turn: str | None) -> None:
@@ -519,6 +528,12 @@ class ThreadPerson(Person):
         return bool(self._running)
 
     def decision(self, question: Json, kind: str) -> Json:
+        if question["method"] == "item/tool/call":
+            seen = {
+                "type": "inputText",
+                "text": f"it looks like {question['params']['arguments'].get('text')}",
+            }
+            return {"success": kind not in ("no", "abort"), "contentItems": [seen]}
         words = OLD_DECISIONS if question["method"] in OLD_QUESTIONS else DECISIONS
         return {"decision": words.get(kind, words["abort"])}
 
@@ -530,14 +545,16 @@ class ThreadPerson(Person):
         await self.write({"method": "initialized"})
 
     async def open(self) -> str:
-        answer = await self.ask("thread/start", {"cwd": self.world.workspace})
+        tools = {"dynamicTools": [CLIENT_TOOL]} if self.habits.client_tools else {}
+        answer = await self.ask("thread/start", {"cwd": self.world.workspace, **tools})
         id: str = answer["result"]["thread"]["id"]
         if self.habits.both_apis:
             await self.ask("addConversationListener", {"conversationId": id, "experimentalRawEvents": False})
         return id
 
     async def say(self, thread: str, text: str) -> str | None:
-        answer = await self.ask("turn/start", {"threadId": thread, "input": _words(text)})
+        wishes = self.draws.pick("wish", WISHES) if self.draws.chance("wishes", self.habits.wishes) else {}
+        answer = await self.ask("turn/start", {"threadId": thread, "input": _words(text), **wishes})
         return answer["result"]["turn"]["id"] if "result" in answer else None
 
     async def ended(self, thread: str, turn: str) -> str:
@@ -567,6 +584,10 @@ class ThreadPerson(Person):
             case "interrupt":
                 ended = self.draws.pick("interrupted turn", (turn, self._latest.get(thread), ""))
                 await self.ask("turn/interrupt", {"threadId": thread, "turnId": ended or ""})
+            case "second turn" if self.habits.both_apis and self.draws.chance("in old words", 0.5):
+                # Which turn these join is not told: it is only held that the model gets them in their order.
+                items = [{"type": "text", "data": {"text": f"{self.record.new_word()} please"}}]
+                await self.ask("sendUserMessage", {"conversationId": thread, "items": items})
             case "steer" | "second turn":
                 await self._steer(thread, deed, turn)
             case "settings":
@@ -599,11 +620,17 @@ class ThreadPerson(Person):
                 word = self.record.new_word()
                 self.record.own_commands.add(word)
                 await self.ask("thread/shellCommand", {"threadId": thread, "command": f"echo {word}"})
+            case "goal":
+                budget = self.draws.pick("budget of a goal", (None, 40))
+                params = {"threadId": thread, "objective": "Find all errors.", "tokenBudget": budget}
+                await self.ask("thread/goal/set", params)
+            case "no goal":
+                await self.ask("thread/goal/clear", {"threadId": thread})
             case "name":
                 await self.ask("thread/name/set", {"threadId": thread, "name": self.record.new_word()})
-            case "rollback":
+            case "rollback" if turn is not None:
                 self.record.reverted.add(thread)
-                await self.ask("thread/revert", {"threadId": thread, "beforeTurnId": turn or ""})
+                await self.ask("thread/revert", {"threadId": thread, "beforeTurnId": turn})
 
     async def _steer(self, thread: str, deed: str, turn: str | None) -> None:
         word = self.record.new_word()
@@ -677,8 +704,22 @@ class ConversationPerson(Person):
         items = [{"type": "text", "data": {"text": text}}]
         before = len(self._ended.get(thread, ()))
         self._said[text.split()[0]] = thread
-        answer = await self.ask("sendUserMessage", {"conversationId": thread, "items": items})
+        params = {"conversationId": thread, "items": items}
+        if self.draws.chance("wishes", self.habits.wishes):
+            answer = await self.ask("sendUserTurn", params | self._settings())
+        else:
+            answer = await self.ask("sendUserMessage", params)
         return str(before) if "result" in answer else None
+
+    def _settings(self) -> Json:
+        return {
+            "cwd": self.world.workspace,
+            "approvalPolicy": self.habits.approval_policy,
+            "sandboxPolicy": {"type": self.habits.sandbox_mode},
+            "model": "scripted",
+            "effort": self.draws.pick("effort", EFFORTS),
+            "summary": "auto",
+        }
 
     async def ended(self, thread: str, turn: str) -> str:
         """Words join the turn that runs, so the next end may be an earlier turn's: which it was is settled at last."""
@@ -818,6 +859,13 @@ class EditorPerson(Person):
             case "read":
                 await self.ask("session/list", {})
 
+
+EFFORTS = ("low", "high")
+WISHES: Sequence[Json] = (
+    *({"effort": effort} for effort in EFFORTS),
+    {"outputSchema": {"type": "object", "properties": {}, "required": [], "additionalProperties": False}},
+)
+"""What words may come with."""
 
 STORED = ("userMessage", "agentMessage", "reasoning", "commandExecution", "fileChange")
 """Items that are stored as such."""

@@ -26,6 +26,8 @@ from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel
 
 TOUCHED = re.compile(r"\btouch (m\d+)")
+OWN_COMMAND = re.compile(r"\becho (w\d+)")
+"""What a person types."""
 ADDED = re.compile(r"/(m\d+)\.txt")
 FLOOD = b"y\n" * 200_000
 
@@ -53,6 +55,8 @@ class Commands:
 
     model: SimModel
     ran: list[Ran] = field(default_factory=list)
+    ended: dict[str, int] = field(default_factory=dict)
+    """By what a command of a person printed: how many requests to the model were begun at its end."""
     running: int = 0
     calm: anyio.Event = field(default_factory=anyio.Event)
     """Set: commands end at once."""
@@ -162,6 +166,8 @@ async def _run(commands: Commands, spec: CommandSpec, on_output: OnOutput, cap: 
         begun = anyio.current_time()
         await commands.last(min(course.seconds, limit))
         late = course.seconds > limit and not commands.calm.is_set()
+        for word in OWN_COMMAND.findall(" ".join(spec.argv)):
+            commands.ended[word] = commands.model.begun
         for stream, data in ((Stream.STDOUT, course.stdout), (Stream.STDERR, course.stderr)):
             if data:
                 on_output(stream, data[:cap])
@@ -200,15 +206,22 @@ class SimProcess:
     async def forward(self, take: Callable[[Stream, bytes], object], size: int, drain: float) -> None:
         self._commands.running += 1
         try:
+            commands, course = self._commands, self._course
+            pieces = 1 if commands.calm.is_set() else commands.model.draws.pick("pieces of output", (1, 3))
             async with anyio.create_task_group() as either:
                 either.start_soon(self._until_killed, either)
-                await self._commands.last(self._course.seconds)
+                for _ in range(pieces - 1):
+                    await commands.last(course.seconds / pieces)
+                    await take(Stream.STDOUT, b"so far\n")  # type: ignore[misc]
+                await commands.last(course.seconds / pieces)
                 either.cancel_scope.cancel()
             if self._killed.is_set():
+                if commands.model.draws.chance("last words of a terminal", 0.5):
+                    await take(Stream.STDOUT, b"killed\n")  # type: ignore[misc]
                 self.report = KILLED
                 return
-            await take(Stream.STDOUT, self._course.stdout[: 1 << 17])  # type: ignore[misc]
-            self.report = Report("exit", self._course.code)
+            await take(Stream.STDOUT, course.stdout[: 1 << 17])  # type: ignore[misc]
+            self.report = Report("exit", course.code)
         finally:
             self._commands.running -= 1
 

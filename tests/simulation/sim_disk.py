@@ -1,11 +1,16 @@
 """The disk of a simulated world: a real folder in memory whose calls can fail, and whose files have virtual times."""
 
 import errno
+import fcntl
 import itertools
 import os
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import pytest
 
 from app_server.core.rollout.disk import DiskCalls
 from tests.simulation.sim_model import SimModel
@@ -136,3 +141,41 @@ def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls
         writer.synced(fd)
 
     return DiskCalls(open=open_, write=write, ftruncate=ftruncate, fsync=fsync)
+
+
+def _read_only(fd: int) -> str:
+    """Return the path of a descriptor, "" where it may be written."""
+    if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+        return ""
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+@contextmanager
+def reading_fails(model: SimModel, home: Path) -> Iterator[None]:
+    """Inside, reading what is stored in the home, and moving it, fails as often as the habits of the world say. What
+    writers read of their files is left to the faults of writing.
+    """
+    draws, often = model.draws, model.habits.read_faults
+    if not often:
+        yield
+        return
+
+    def failing(name: str, place: Callable[..., str], often: float) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def call(first: Any, *args: Any, **named: Any) -> Any:
+            stored = model.faults and place(first).startswith(
+                (f"{home}/sessions", f"{home}/archived_sessions")
+            )
+            if stored and draws.chance(f"fault of {name}", often):
+                model.note(f"{name} failed")
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(first, *args, **named)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pread", failing("pread", _read_only, often))
+        # Few things are moved.
+        patch.setattr(os, "rename", failing("rename", str, min(1.0, 10 * often)))
+        yield

@@ -198,6 +198,11 @@ class SimModel:
                 return _function(call_id, "update_plan", {"plan": steps})
             case "mcp":
                 return _function(call_id, "mcp__notes__echo", {"text": mark})
+            case "client":
+                return _function(call_id, "look", {"text": mark})
+            case "goal":
+                status = self.draws.pick("status of a goal", ("complete", "blocked", "paused"))
+                return _function(call_id, "update_goal", {"status": status})
             case "unknown":
                 return _function(call_id, "no_such_tool", {})
             case "broken":
@@ -213,6 +218,8 @@ OFFERED = {
     "terminal": "exec_command",
     "input": "write_stdin",
     "mcp": "mcp__notes__echo",
+    "client": "look",
+    "goal": "update_goal",
 }
 """The tool that a kind of call needs."""
 

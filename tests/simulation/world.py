@@ -38,7 +38,7 @@ from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_
 from tests.simulation.oracle import violations
 from tests.simulation.people import ConversationPerson, EditorPerson, Person, Record, ThreadPerson
 from tests.simulation.sim_commands import Commands, runner_of
-from tests.simulation.sim_disk import Writers, sim_disk
+from tests.simulation.sim_disk import Writers, reading_fails, sim_disk
 from tests.simulation.sim_model import SimHttp, SimModel
 from tests.simulation.visits import come_back, visit
 from tests.support.client import MemoryWire
@@ -84,6 +84,8 @@ class SimWorld:
     came_back: int = 0
     wall_clock_off: float = 0.0
     """Seconds by which the wall clock was set."""
+    signs: Counter[str] = field(default_factory=Counter)
+    """What people were shown, how often."""
     tasks: TaskGroup | None = None
     """Of the first part."""
     writers: Writers = field(default_factory=Writers)
@@ -107,6 +109,12 @@ class SimWorld:
 
     def wait(self, seconds: float) -> None:
         self.loop.jump(seconds)
+
+    def shown(self, sign: str) -> None:
+        """Kill the process where that is to happen as people are shown something."""
+        self.signs[sign] += 1
+        if (sign, self.signs[sign]) == self.habits.crash_sign and not self.calm.is_set():
+            _kill(self)
 
     def come_back(self) -> None:
         if self.habits.comes_back and self.came_back < 2 and not self.killed.is_set():
@@ -202,7 +210,11 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
         loop.before_round[step] = partial(_jump, world, seconds)
     if habits.full_disk:
         loop.before_round[100 + draws.below("step of the full disk", 2000)] = lambda: _fill_disk(world)
-    with _virtual(world), threads_in_the_loop(draws, habits.thread_delays):
+    with (
+        _virtual(world),
+        threads_in_the_loop(draws, habits.thread_delays),
+        reading_fails(model, world.home),
+    ):
         try:
             anyio.run(_both_parts, world, backend_options={"loop_factory": lambda: loop})
         except Deadlock:

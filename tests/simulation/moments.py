@@ -1,0 +1,63 @@
+"""When a person does something: after some time, when so many messages have come, or as something comes about that they
+are shown. A server breaks most easily at the edges of what it does: a turn begins, a command ends, a reply is whole.
+"""
+
+from dataclasses import dataclass
+
+from protocol.structs import Json
+
+WORK = ("commandExecution", "fileChange", "mcpToolCall")
+
+SIGNS = {
+    "turn/started": "begin",
+    "task_started": "begin",
+    "item/agentMessage/delta": "text",
+    "agent_message_delta": "text",
+    "agent_message_chunk": "text",
+    **{f"item/started {kind}": "work" for kind in WORK},
+    "exec_command_begin": "work",
+    "patch_apply_begin": "work",
+    "tool_call": "work",
+    **{f"item/completed {kind}": "done" for kind in WORK},
+    "exec_command_end": "done",
+    "patch_apply_end": "done",
+    "tool_call_update": "done",
+    "thread/tokenUsage/updated": "reply",
+    "token_count": "reply",
+    "item/started contextCompaction": "compaction",
+}
+"""What comes about, by the messages of all APIs that tell of it."""
+
+
+def sign_of(message: Json) -> str | None:
+    """Return what a message of the server shows, None if it is nothing that people wait for."""
+    if "method" not in message:
+        return None
+    if "id" in message:
+        return "question"
+    params = message.get("params") or {}
+    kind = message["method"]
+    if kind.startswith("codex/event/"):
+        kind = params["msg"]["type"]
+    elif "update" in params:
+        kind = params["update"]["sessionUpdate"]
+    elif "item" in params:
+        kind = f"{kind} {params['item']['type']}"
+    return SIGNS.get(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The first of some time, so many messages, and a sign."""
+
+    seconds: float
+    messages: int = 0
+    sign: str | None = None
+
+
+MOMENTS = (
+    *(Moment(seconds) for seconds in (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)),
+    *(Moment(4.0, messages) for messages in (1, 2, 3, 5, 8)),
+    *(Moment(30.0, sign=sign) for sign in sorted({*SIGNS.values(), "question"})),
+)
+"""Before a deed in a turn: about as long as its parts take."""
