@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app_server.apis.v2.settings import (
     active_profile,
@@ -20,12 +21,14 @@ from app_server.core.errors import BeyondClientRights
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.rpc.errors import invalid_field
 from protocol.engine.questions import ClientTool
-from protocol.engine.settings import Settings
 from protocol.policy import MAX_EFFORT_LENGTH, SandboxPolicy, WorkspaceWrite
 from protocol.rollout import TurnContextItem
 from protocol.structs import Json, alike, replace
 from protocol.v2 import thread_open as wire
 from protocol.v2.settings import ApprovalsReviewer
+
+if TYPE_CHECKING:
+    from app_server.core.session.handle import SessionFacts
 
 ASKS = "approval_policy"
 """The setting, and the beginning of its parts."""
@@ -80,9 +83,7 @@ def overrides_of(
     sandbox = params.sandbox.value if params.sandbox else None
     if params.permissions is not None:
         sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
-    policy, kinds = None, None
-    if params.approval_policy is not None:
-        policy, kinds = approval_policy(params.approval_policy)
+    policy, kinds = approval_policy(params.approval_policy)
     return RequestOverrides(
         settings=params.config or {},
         model=params.model,
@@ -115,18 +116,19 @@ def reopened(
         return source.load(with_last_settings(given, last, rights=False))
 
 
-def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence[str]) -> dict[str, Json]:
-    """Return the settings that the next turn starts from."""
+def in_force(facts: SessionFacts) -> dict[str, Json]:
+    """Return the settings that the next turn of a thread starts from."""
+    settings = facts.settings
     return {
         "model": settings.model,
-        "model_provider": provider_id,
+        "model_provider": facts.config.provider.id,
         "cwd": settings.cwd,
         "approval_policy": shown_approval_policy(settings.approval_policy, settings.granular),
         "active_permission_profile": active_profile(settings.permission_profile),
         "approvals_reviewer": ApprovalsReviewer.USER,
         "sandbox": shown_sandbox_policy(settings.sandbox_policy),
         "reasoning_effort": settings.effort,
-        "instruction_sources": tuple(instruction_sources),
+        "instruction_sources": tuple(facts.instruction_sources),
         "runtime_workspace_roots": (settings.cwd, *settings.workspace_roots),
     }
 

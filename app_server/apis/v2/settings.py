@@ -8,7 +8,7 @@ and notifications show what is in force.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, assert_never
+from typing import Final, assert_never
 
 from msgspec.structs import asdict
 
@@ -62,8 +62,12 @@ def active_profile(name: str | None) -> wire.ActivePermissionProfile | None:
     return None if name is None else wire.ActivePermissionProfile(id=name)
 
 
-def approval_policy(policy: wire.AskForApproval) -> tuple[engine.AskForApproval, engine.QuestionKinds | None]:
-    """Return the policy, and the kinds of questions that reach the user if not all do."""
+def approval_policy(
+    policy: wire.AskForApproval | None,
+) -> tuple[engine.AskForApproval | None, engine.QuestionKinds | None]:
+    """Return the policy, if there is one, and the kinds of questions that reach the user if not all do."""
+    if policy is None:
+        return None, None
     if isinstance(policy, wire.GranularAskForApproval):
         return engine.AskForApproval.ON_REQUEST, engine.QuestionKinds(**dict(policy.granular))
     return engine.AskForApproval(policy.value), None
@@ -125,17 +129,14 @@ def settings_change(
     params: TurnStartParams | wire.ThreadSettingsUpdateParams, config: Config
 ) -> SettingsChange:
     """Return what the request changes of a thread that was opened with `config`. Raises RpcError."""
-    sandbox, policy, kinds = params.sandbox_policy, None, None
-    if params.approval_policy is not None:
-        policy, kinds = approval_policy(params.approval_policy)
+    sandbox = params.sandbox_policy
+    policy, kinds = approval_policy(params.approval_policy)
     chosen = None if sandbox is None else sandbox_policy(sandbox)
     if params.permissions is not None:
         mode = profile_mode(params.permissions, beside="sandboxPolicy", given=sandbox)
         chosen = profile_policy(mode, config.permissions.sandbox_policy)
     model, effort = params.model, params.effort
-    set_effort: str | Literal[Unset.UNSET] | None = UNSET
-    if effort is not None:
-        set_effort = _effort(effort, "effort")
+    set_effort: str | Unset | None = UNSET if effort is None else _effort(effort, "effort")
     way = params.collaboration_mode
     if way is not None:  # which names these as well, and means them
         model, effort = way.settings.model, way.settings.reasoning_effort

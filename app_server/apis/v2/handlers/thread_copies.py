@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers import threads
-from app_server.apis.v2.opening import overrides_of, reopened
+from app_server.apis.v2.opening import in_force, overrides_of, reopened
 from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
@@ -51,7 +51,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         stored = await context.seeds.follow(live, context.make_adapter)
         turns = () if params.exclude_turns else await threads.all_turns(context, live, stored)
         thread = await threads.shown_thread(context, live, turns)
-        response = ThreadForkResponse(thread=thread, **threads.settings_in_force(live))
+        response = ThreadForkResponse(thread=thread, **in_force(live.session.facts))
         tell_usage = await threads.usage_so_far(context, live, stored)
         yield response
         context.notifier.notify(wire.THREAD_STARTED, thread=replace(thread, turns=()))

@@ -32,7 +32,6 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId
-from protocol.structs import Json
 from protocol.v2 import thread as wire
 from protocol.v2 import thread_open
 from protocol.v2.fields import InThread
@@ -52,7 +51,7 @@ async def thread_start(
     async with live.opened():
         live.unloads = True
         thread = await shown_thread(context, live)
-        yield thread_open.ThreadStartResponse(thread=thread, **settings_in_force(live))
+        yield thread_open.ThreadStartResponse(thread=thread, **in_force(live.session.facts))
         context.notifier.notify(wire.THREAD_STARTED, thread=thread)
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
 
@@ -71,7 +70,7 @@ async def thread_resume(
         response = thread_open.ThreadResumeResponse(
             thread=await shown_thread(context, live, turns),
             collaboration_mode=collaboration_mode(live.session.facts.settings),
-            **settings_in_force(live),
+            **in_force(live.session.facts),
         )
         tell_usage = await usage_so_far(context, live, stored)
         yield response
@@ -140,11 +139,6 @@ async def _reopen(
     status = thread_status(live.status)
     context.notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
     return live, turns
-
-
-def settings_in_force(live: LiveConversation) -> dict[str, Json]:
-    facts = live.session.facts
-    return in_force(facts.settings, facts.config.provider.id, facts.instruction_sources)
 
 
 @contextmanager
