@@ -8,17 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage, of_threads
 from protocol.structs import Json
 
-BEGINS_WITHOUT_WORDS = (
-    "contextCompaction",
-    "commandExecution",
-    "enteredReviewMode",
-    "agentMessage",
-    "reasoning",
-)
-"""Items that begin a turn which the user did not begin with words: a compaction, a command, a review, a goal. Where the
-client was told of a goal, any item may.
-"""
-
 OPENS_THREADS = ("thread/start", "thread/fork")
 OLD_WORDS = ("sendUserMessage", "sendUserTurn")
 """Requests of the conversation API with words for the thread."""
@@ -107,21 +96,17 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
 
 @of_threads
 def rule_03_active_then_started_then_the_users_words() -> Check:
-    """Check that a thread is active before its turn starts, and that the user's words come first and whole."""
+    """Check that a thread is active before its turn starts, and that the words that begin it come whole."""
     active: dict[str, bool] = {}
     waiting: dict[str, str] = {}  # turn → "item" before its first item, then the id of that item
     inactive: set[str] = set()
-    with_goals: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
         method, params = wire.method, wire.params
-        thread = wire.thread
         if method == "thread/status/changed":
-            active[thread] = params["status"]["type"] == "active"
-        elif method == "thread/goal/updated":
-            with_goals.add(thread)
+            active[wire.thread] = params["status"]["type"] == "active"
         elif method == "turn/started":
-            if not active.get(thread, False):
+            if not active.get(wire.thread, False):
                 inactive.add(params["turn"]["id"])  # no fault where it ends at once: it never began
             waiting[params["turn"]["id"]] = "item"
         elif method in ("item/started", "item/completed") and params["turnId"] in waiting:
@@ -132,8 +117,6 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
                 if item["type"] == "userMessage":
                     waiting[turn] = item["id"]
                     return
-                if item["type"] not in BEGINS_WITHOUT_WORDS and thread not in with_goals:
-                    yield f"the first item of {turn} is {item['type']}"
             elif item["id"] != waiting[turn]:
                 yield f"{item['id']} comes between start and end of the user's words {waiting[turn]}"
             del waiting[turn]
