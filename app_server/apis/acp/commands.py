@@ -23,28 +23,20 @@ if TYPE_CHECKING:
 
 
 class Builtin(Enum):
-    COMPACT = "compact"
-    REVIEW = "review"
-    REVIEW_BRANCH = "review-branch"
-    REVIEW_COMMIT = "review-commit"
-    UNDO = "undo"
-    INIT = "init"
-    STATUS = "status"
-    MCP = "mcp"
-    LOGOUT = "logout"
+    """The commands of the server: what is typed, what it does, and a hint of what may follow."""
 
+    COMPACT = "compact", "Summarise the conversation, to make room in the context window"
+    REVIEW = "review", "Review the changes that are not committed, or what you say", "[instructions]"
+    REVIEW_BRANCH = "review-branch", "Review the changes against a base branch", "branch"
+    REVIEW_COMMIT = "review-commit", "Review one commit", "sha"
+    UNDO = "undo", "Put the files back to where they were before the last turn"
+    INIT = "init", "Write an AGENTS.md that guides agents in this repository"
+    STATUS = "status", "Show model, mode, tokens and where the session is stored"
+    MCP = "mcp", "List the MCP servers and their tools"
+    LOGOUT = "logout", "Delete the stored login"
 
-DESCRIPTIONS: Final = {
-    Builtin.COMPACT: ("Summarise the conversation, to make room in the context window", None),
-    Builtin.REVIEW: ("Review the changes that are not committed, or what you say", "[instructions]"),
-    Builtin.REVIEW_BRANCH: ("Review the changes against a base branch", "branch"),
-    Builtin.REVIEW_COMMIT: ("Review one commit", "sha"),
-    Builtin.UNDO: ("Put the files back to where they were before the last turn", None),
-    Builtin.INIT: ("Write an AGENTS.md that guides agents in this repository", None),
-    Builtin.STATUS: ("Show model, mode, tokens and where the session is stored", None),
-    Builtin.MCP: ("List the MCP servers and their tools", None),
-    Builtin.LOGOUT: ("Delete the stored login", None),
-}
+    def __init__(self, word: str, description: str, hint: str | None = None) -> None:
+        self.word, self.description, self.hint = word, description, hint
 
 
 def _shown(name: str, description: str, hint: str | None) -> dict[str, Json]:
@@ -94,7 +86,7 @@ class CommandList(Struct, frozen=True):
     def shown(self) -> list[dict[str, Json]]:
         """Return the commands as clients are told of them."""
         offered = (each for each in Builtin if self.undo or each is not Builtin.UNDO)
-        commands = [_shown(each.value, *DESCRIPTIONS[each]) for each in offered]
+        commands = [_shown(each.word, each.description, each.hint) for each in offered]
         for name, prompt in self._named().items():
             description = one_line(prompt.description or prompt.content) or "A prompt of yours"
             commands.append(_shown(name, description, prompt.argument_hint or _hint(prompt.content)))
@@ -106,8 +98,9 @@ class CommandList(Struct, frozen=True):
         if match is None:
             return None
         name, rest = match[1], (match[2] or "").strip()
-        if name in _BUILTINS and (self.undo or name != Builtin.UNDO.value):
-            return BuiltinCommand(_BUILTINS[name], rest)
+        builtin = _BUILTINS.get(name)
+        if builtin is not None and (self.undo or builtin is not Builtin.UNDO):
+            return BuiltinCommand(builtin, rest)
         prompt = self._named().get(name)
         return None if prompt is None else PromptCommand(filled_in(prompt.content, rest))
 
@@ -119,7 +112,7 @@ class CommandList(Struct, frozen=True):
         return named
 
 
-_BUILTINS: Final = {each.value: each for each in Builtin}
+_BUILTINS: Final = {each.word: each for each in Builtin}
 
 
 def filled_in(text: str, rest: str) -> str:

@@ -26,40 +26,11 @@ from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.outgoing import Outgoing
-from protocol.engine.events import TurnEnded
+from protocol.engine.events import SessionEvent, TurnEnded
 from protocol.engine.settings import UNSET, SettingsChange
-from protocol.events.tools import McpListToolsResponseEvent
 from protocol.structs import Json
 
 log = logging.getLogger(__name__)
-
-
-class FlushTimer(Struct):
-    """Wakes a session when lines of it are due. At most one task waits."""
-
-    background: TaskGroup
-    clock: Callable[[], float]
-    _waits: bool = False
-
-    def flush_at(self, due: float, flush: Callable[[], None]) -> None:
-        if not self._waits:
-            self._waits = True
-            self.background.start_soon(self._wait, due, flush, name="paced updates")
-
-    async def _wait(self, due: float, flush: Callable[[], None]) -> None:
-        await anyio.sleep(max(due - self.clock(), 0.0))
-        self._waits = False
-        try:
-            flush()
-        except Exception:  # one broken session must not take the others along
-            log.exception("paced updates")
-
-
-class PendingToolList(Struct):
-    """The list of MCP tools that was requested from the engine."""
-
-    came: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    value: McpListToolsResponseEvent | None = None
 
 
 class AcpSession:
@@ -70,9 +41,15 @@ class AcpSession:
     ) -> None:
         """`others`: those of its connection; `ids`: those that stored items of the session have."""
         self.id, self.live, self.options = live.id, live, options
-        self._outgoing, self._timer = others.outgoing, FlushTimer(others.background, others.clock)
-        self._new_id = others.new_id
-        self.adapter = SessionAdapter(live.id, others.client, self, others.clock, ids)
+        self._others = others
+        self.adapter = SessionAdapter(
+            live.id,
+            others.client,
+            observe=self._observe,
+            flush_at=self._flush_at,
+            clock=others.clock,
+            ids=ids,
+        )
         live.subscriptions.adapter(self.make_adapter)
         self.turns = PromptTurns(live.session, self.prefer)
         self.commands = CommandList()
@@ -80,8 +57,7 @@ class AcpSession:
         """Set where its provider can be asked for more models."""
         self.title: str | None = None
         """None: not known yet."""
-        self._title_sent = False
-        self._tool_lists: dict[str, PendingToolList] = {}
+        self._title_sent = self._flush_is_due = False
 
     def make_adapter(self, id: str) -> SessionAdapter:
         """Return the adapter; by this function the conversation knows it."""
@@ -113,42 +89,33 @@ class AcpSession:
 
     def send_message(self, text: str) -> None:
         """Send a message of the agent that no model wrote."""
-        self._write(self.adapter.send_message(self._new_id(), text))
+        self._write(self.adapter.send_message(self._others.new_id(), text))
 
     def _write(self, lines: Sequence[bytes]) -> None:
         for line in lines:
-            self._outgoing.send(line)
-
-    def _flush(self) -> None:
-        self._write(self.adapter.flush())
-
-    # --- lookups
-    def expect_tool_list(self, operation_id: str) -> PendingToolList:
-        """Return what the operation, a `ListTools`, will bring."""
-        pending = self._tool_lists[operation_id] = PendingToolList()
-        return pending
+            self._others.outgoing.send(line)
 
     # --- what the adapter reports
-    def turn_started(self, turn_id: str) -> None:
-        self.turns.turn_started(turn_id)
-
-    def turn_ending(self) -> Sequence[bytes]:
-        if self.title is None or self._title_sent:
+    def _observe(self, event: SessionEvent) -> Sequence[bytes]:
+        """Follow the turns; return what is sent at the end of one."""
+        self.turns.observe(event)
+        if not isinstance(event.event, TurnEnded) or self.title is None or self._title_sent:
             return ()
         self._title_sent = True
         return (update_bytes("session_info_update", title=self.title),)
 
-    def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:
-        self.turns.turn_ended(turn_id, ended)
+    def _flush_at(self, due: float) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._others.background.start_soon(self._flush, due, name="paced updates")
 
-    def answered(self, operation_id: str, answer: McpListToolsResponseEvent) -> None:
-        waiting = self._tool_lists.pop(operation_id, None)
-        if waiting is not None:
-            waiting.value = answer
-            waiting.came.set()
-
-    def flush_at(self, due: float) -> None:
-        self._timer.flush_at(due, self._flush)
+    async def _flush(self, due: float) -> None:
+        await anyio.sleep(max(due - self._others.clock(), 0.0))
+        self._flush_is_due = False
+        try:
+            self._write(self.adapter.flush())
+        except Exception:  # one broken session must not take the others along
+            log.exception("paced updates")
 
     def title_from(self, text: str) -> None:
         """Take the first words that the user says for the title."""

@@ -19,7 +19,7 @@ from app_server.core.session.commands import Command, Interrupt, TurnNotSteerabl
 from app_server.core.turn.items import UserWords
 from protocol.acp.prompt import StopReason
 from protocol.engine.errors import ErrorClass
-from protocol.engine.events import TurnEnded, TurnStatus
+from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
@@ -132,16 +132,17 @@ class PromptTurns:
                 pass  # the session has ended, and the turn with it
 
     # --- what becomes of turns
-    def turn_started(self, turn_id: str) -> None:
-        turn = self._awaited.get(turn_id)
-        if turn is not None and turn.cancelled:  # it had to wait for another one, which the interrupt ended
-            self.cancel()
-
-    def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:
-        turn = self._awaited.pop(turn_id, None)
-        if turn is not None:
-            turn.ended = ended
-            turn.over.set()
+    def observe(self, event: SessionEvent) -> None:
+        turn_id = event.turn_id or ""
+        match event.event, self._awaited.get(turn_id):
+            case TurnStarted(), AwaitedTurn(cancelled=True):
+                self.cancel()  # it had to wait for another one, which the interrupt ended
+            case TurnEnded() as ended, AwaitedTurn() as turn:
+                del self._awaited[turn_id]
+                turn.ended = ended
+                turn.over.set()
+            case _:
+                pass
 
     def session_ended(self) -> None:
         self._gone = True

@@ -90,11 +90,6 @@ class LinePacer:
         self._waiting: _Waiting | None = None
         self._free_at = 0.0
 
-    @property
-    def due(self) -> float | None:
-        """When the text that waits is due."""
-        return None if self._waiting is None else self._waiting.due
-
     def taken(self) -> list[bytes]:
         """Return the lines that are due, which are no longer kept."""
         lines, self._lines = self._lines, []
@@ -140,8 +135,11 @@ def update_bytes(kind: str, **fields: Json) -> bytes:
     return json_bytes({"sessionUpdate": kind, **given})
 
 
-_COMPACTION: Final = {None: "in_progress", True: "completed", False: "failed"}
-_ENDED: Final = {None: None, True: ToolCallStatus.COMPLETED, False: ToolCallStatus.FAILED}
+_STATUS: Final = {
+    None: ToolCallStatus.IN_PROGRESS,
+    True: ToolCallStatus.COMPLETED,
+    False: ToolCallStatus.FAILED,
+}
 
 
 class Severity(StrEnum):
@@ -160,12 +158,17 @@ class Notice(Struct, frozen=True):
     """Whether only clients that have a place for notices are told."""
 
 
-class SessionUpdates:
-    """The updates of one session. Lines that are due are taken from the pacer."""
+class SessionUpdates(LinePacer):
+    """The updates of one session, as lines."""
 
-    def __init__(self, pacer: LinePacer, client: AcpClient, *, live: bool = True) -> None:
-        """Unless `live`, what is written is over: each call comes in one update, and no display is opened."""
-        self._pacer, self._client, self._live = pacer, client, live
+    def __init__(
+        self, session_id: str, client: AcpClient, clock: Callable[[], float], *, live: bool = True
+    ) -> None:
+        """Unless `live`, what is written is over: nothing waits, each call comes in one update as it ended, and no
+        display is opened.
+        """
+        super().__init__(session_id, clock, paced=live)
+        self._client, self._live = client, live
         self._displays = client.terminal_output and live
         self._running: dict[str, tuple[ShownCall, RunningOutput]] = {}
 
@@ -174,73 +177,73 @@ class SessionUpdates:
     def due(self) -> float | None:
         """When `flush` is needed next, by the clock."""
         times = [output.due for _, output in self._running.values() if output.news]
-        if self._pacer.due is not None:
-            times.append(self._pacer.due)
-        return min(times, default=None)
+        return min(times if self._waiting is None else [*times, self._waiting.due], default=None)
 
     def flush(self) -> None:
         """Write what has become due."""
-        now = self._pacer.clock()
-        if self._pacer.due is not None and self._pacer.due <= now:
-            self._pacer.send_text()
+        now = self.clock()
+        if self._waiting is not None and self._waiting.due <= now:
+            self.send_text()
         for call, output in self._running.values():
             if output.news and output.due <= now:
                 self._output(call, output, now)
 
     def finish(self) -> None:
         """Write everything that waits: the turn is over."""
-        self._pacer.send_text()
+        self.send_text()
         self._running.clear()
 
     # --- what is said
-    def text(self, speaker: Speaker, message_id: str, text: str) -> None:
-        """Write a piece of a message."""
-        self._pacer.text(speaker, message_id, text)
-
     def block(self, speaker: Speaker, message_id: str, block: Json) -> None:
         """Write a part of a message that is no text: a content block."""
-        self._pacer.add(update_bytes(speaker.value, messageId=message_id, content=block))
+        self.add(update_bytes(speaker.value, messageId=message_id, content=block))
 
     def notice(self, notice: Notice, message_id: str) -> None:
         """Write a notice, or a thought under that id for clients that have no notices."""
         if self._client.notices:
             fields = {"severity": notice.severity, "title": notice.text, "description": notice.details}
-            self._pacer.add(update_bytes("notice", **fields))
+            self.add(update_bytes("notice", **fields))
         elif not notice.passing:
             text = notice.text if notice.details is None else f"{notice.text}\n{notice.details}"
             head = "" if notice.severity is Severity.INFO else f"{notice.severity.capitalize()}: "
-            self._pacer.whole_text(Speaker.THOUGHT, message_id, f"{head}{text}\n")
+            self.whole_text(Speaker.THOUGHT, message_id, f"{head}{text}\n")
 
     # --- what is known
     def plan(self, steps: Iterable[PlanItemArg]) -> None:
         """Write the whole plan."""
         entries = [{"content": each.step, "priority": "medium", "status": each.status} for each in steps]
-        self._pacer.add(update_bytes("plan", entries=entries))
+        self.add(update_bytes("plan", entries=entries))
 
     def usage(self, used: int, size: int) -> None:
         """Write how full the context window is."""
-        self._pacer.add(update_bytes("usage_update", used=used, size=size))
+        self.add(update_bytes("usage_update", used=used, size=size))
 
     def compaction(self, id: str, succeeded: bool | None = None) -> None:
         """Write that a compaction has begun, or how it has ended."""
+        status = _STATUS[succeeded]
+        if succeeded is None and not self._live:
+            return
         if self._client.compaction:
-            self._pacer.add(update_bytes("compaction_update", compactionId=id, status=_COMPACTION[succeeded]))
+            self.add(update_bytes("compaction_update", compactionId=id, status=status))
         elif succeeded is None or not self._live:
-            title, status = "Compact the conversation", _ENDED[succeeded] or ToolCallStatus.IN_PROGRESS
-            self._pacer.add(
-                SessionToolCall(tool_call_id=id, title=title, kind=ToolKind.THINK, status=status).to_json()
-            )
+            title = "Compact the conversation"
+            call = SessionToolCall(tool_call_id=id, title=title, kind=ToolKind.THINK, status=status)
+            self.add(call.to_json())
         else:
-            self._call_update(id, status=_ENDED[succeeded])
+            self._call_update(id, status=status)
 
     # --- tool calls
     def call(self, call: ShownCall) -> None:
         """Write a call that the client does not know yet, as it is."""
+        if self._live:
+            self._whole_call(call)
+
+    def _whole_call(self, call: ShownCall) -> None:
         display = self._displays and call.runs_command
         meta = {"terminal_info": {"terminal_id": call.id, "cwd": call.cwd}} if display else None
         content = (TerminalOfCall(terminal_id=call.id),) if display else call.content
         fields = call.fields(content, call.status)
-        self._pacer.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta).to_json())
+        self.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta).to_json())
 
     def call_runs(self, call: ShownCall) -> None:
         """Write that the call goes on, after the user was asked."""
@@ -250,7 +253,7 @@ class SessionUpdates:
 
     def call_prints(self, call: ShownCall, text: str) -> None:
         """Write what a command prints, now or a little later."""
-        now, (_, output) = self._pacer.clock(), self._running.setdefault(call.id, (call, RunningOutput()))
+        now, (_, output) = self.clock(), self._running.setdefault(call.id, (call, RunningOutput()))
         output.take(text)
         if output.due <= now or (self._displays and sum(map(len, output.news)) > MOST_TEXT):
             self._output(call, output, now)
@@ -262,6 +265,9 @@ class SessionUpdates:
 
     def call_ends(self, call: ShownCall) -> None:
         """Write a call as it has ended."""
+        if not self._live:
+            self._whole_call(call)
+            return
         running = self._running.pop(call.id, None)
         content, meta = call.content, None
         if self._displays and call.runs_command:
@@ -291,4 +297,4 @@ class SessionUpdates:
         self._call_update(call.id, meta={"terminal_output": {"terminal_id": call.id, "data": text}})
 
     def _call_update(self, id: str, **fields: Json) -> None:
-        self._pacer.add(SessionToolCallUpdate(tool_call_id=id, **fields).to_json())
+        self.add(SessionToolCallUpdate(tool_call_id=id, **fields).to_json())

@@ -18,7 +18,7 @@ from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.errors import CoreError
-from app_server.core.session.commands import Command, Compact, ListTools, Review, Undo
+from app_server.core.session.commands import Command, Compact, Review, Undo
 from app_server.core.turn.items import UserWords
 from app_server.rpc.errors import invalid_params
 from protocol.acp.prompt import (
@@ -177,15 +177,12 @@ async def _operate(session: AcpSession, ticket: Ticket, command: Command) -> Sto
 
 async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
     """Send the servers with their tools. Waits for slow ones, unless the prompt is cancelled or the session ends."""
-    listed = session.expect_tool_list(session.live.session.do(ListTools()).operation)
     async with anyio.create_task_group() as group:
 
-        async def give_up() -> None:
-            await ticket.given_up.wait()
+        async def tell() -> None:
+            session.send_message(servers_text(await session.live.session.mcp.requests.snapshot()))
             group.cancel_scope.cancel()
 
-        group.start_soon(give_up, name="give up listing servers")
-        await listed.came.wait()
+        group.start_soon(tell, name="list MCP servers")
+        await ticket.given_up.wait()
         group.cancel_scope.cancel()
-    if listed.value is not None and not ticket.cancelled:
-        session.send_message(servers_text(listed.value))

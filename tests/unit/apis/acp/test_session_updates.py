@@ -2,7 +2,6 @@
 
 import json
 import os.path
-from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +43,6 @@ from protocol.events.commands import (
 )
 from protocol.events.commands import FileChange as ChangedFile
 from protocol.events.notices import WarningEvent
-from protocol.events.tools import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from protocol.structs import Json
 from tests.unit.apis.v2.recorded import OTHER_TURN, TURN
@@ -59,25 +57,15 @@ class Recording:
 
     def __init__(self, client: AcpClient | None = None) -> None:
         self.now = 0.0
-        self.due: list[float] = []
-        self.adapter = SessionAdapter("s", client or AcpClient(), self, lambda: self.now, ItemIds())
+        self.adapter = SessionAdapter(
+            "s",
+            client or AcpClient(),
+            observe=lambda event: (),
+            flush_at=lambda due: None,
+            clock=lambda: self.now,
+            ids=ItemIds(),
+        )
         self.updates: list[Json] = []
-
-    # --- the adapter's listener
-    def turn_started(self, turn_id: str) -> None:
-        pass
-
-    def turn_ending(self) -> Sequence[bytes]:
-        return ()
-
-    def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:
-        pass
-
-    def answered(self, operation_id: str, answer: McpListToolsResponseEvent) -> None:
-        pass
-
-    def flush_at(self, due: float) -> None:
-        self.due.append(due)
 
     # --- what a test does
     def take(self, event: EngineEvent, turn: str | None = TURN) -> None:
