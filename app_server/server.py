@@ -66,9 +66,9 @@ class LazyEngine:
         self._assembled: Assembled | None = None
         self._opened = False
 
-    async def open(self, config: Config, origin: Origin, new_operation_id: Callable[[], str]) -> Opened:
+    async def open(self, config: Config, origin: Origin) -> Opened:
         """Open a conversation as `Engine.open` does. The first one is followed by a turn, as a rule: prepare for it."""
-        opened = await self._ready().engine.open(config, origin, new_operation_id)
+        opened = await self._ready().engine.open(config, origin)
         if not self._opened:
             self._opened = True
             self._background.start_soon(self._prepare_commands, name="launcher and sandbox probe")

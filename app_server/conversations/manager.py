@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -29,7 +28,7 @@ class ConversationManager:
 
     def __init__(
         self,
-        open: Callable[[Config, Origin, Callable[[], str]], Awaitable[Opened]],
+        open: Callable[[Config, Origin], Awaitable[Opened]],
         outgoing: Outgoing,
         group: TaskGroup,
         most: int,
@@ -44,13 +43,8 @@ class ConversationManager:
         self._ended_subscriptions: dict[str, None] = {}
         """Of conversations that ended first, oldest first; ending one of these is no mistake of the client's."""
 
-    async def open(
-        self, config: Config, origin: Origin, new_operation_id: Callable[[], str]
-    ) -> tuple[LiveConversation, Opened]:
-        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first.
-
-        Operations get their ids, turns included, from `new_operation_id`: each API names them in its own way.
-        """
+    async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
+        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first."""
         if len(self._live) >= self._most:
             raise overloaded(f"{len(self._live)} conversations are open; archive some first")
         if self.wait_for_room is not None:
@@ -58,7 +52,7 @@ class ConversationManager:
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
-        opened = await self._open(config, origin, new_operation_id)
+        opened = await self._open(config, origin)
         id = opened.session.id
         live = self._live[id] = LiveConversation(
             id, opened.session, self._outgoing, self._wall_clock(), opened.forked_from
@@ -140,7 +134,3 @@ class ConversationManager:
                 self._ended_subscriptions[subscription] = None
             while len(self._ended_subscriptions) > MOST_ENDED:
                 del self._ended_subscriptions[next(iter(self._ended_subscriptions))]
-
-
-def operation_numbers() -> Callable[[], str]:
-    return map(str, itertools.count()).__next__

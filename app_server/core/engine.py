@@ -7,7 +7,7 @@ the session. It waits neither for the network nor for MCP servers or git.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -58,11 +58,8 @@ class Engine:
     def __init__(self, services: EngineServices) -> None:
         self._services, self._process, self._ports = services, services.process, services.ports
 
-    async def open(self, config: Config, origin: Origin, new_operation_id: Callable[[], str]) -> Opened:
-        """Raises ConversationError if the stored one cannot be read, or another process writes it.
-
-        `new_operation_id` names the operations that are asked of the conversation.
-        """
+    async def open(self, config: Config, origin: Origin) -> Opened:
+        """Raises ConversationError if the stored one cannot be read, or another process writes it."""
         stored: conversation.StoredConversation | None = None
         match origin:
             case NewConversation(ephemeral=ephemeral):
@@ -76,7 +73,7 @@ class Engine:
             case StoredRollout():
                 session, stored = await self._resume(config, origin)
         forked_from = stored.meta.id if stored is not None and isinstance(origin, Fork) else None
-        return Opened(SessionHandle(session, new_operation_id), forked_from, stored)
+        return Opened(SessionHandle(session), forked_from, stored)
 
     def load_turns(self) -> None:
         """Load what opening does without, ahead of the first turn. Slow: use a thread."""

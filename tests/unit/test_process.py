@@ -213,7 +213,7 @@ class Assembled:
         assert threading.get_ident() != threading.main_thread().ident
         self.done.append("turns")
 
-    async def open(self, config: object, origin: object, new_operation_id: object) -> Any:
+    async def open(self, config: object, origin: object) -> Any:
         self.done.append("open")
         return origin
 
@@ -273,8 +273,8 @@ async def test_it_is_assembled_once_and_prepares_the_first_turn() -> None:
     origin = NewConversation()
     async with lazy_engine(load, runner) as engine, anyio.create_task_group() as group:
         for _ in range(3):
-            group.start_soon(engine.open, cast("Any", Path()), origin, str)
-        assert await engine.open(cast("Any", Path()), origin, str) is cast("Any", origin)
+            group.start_soon(engine.open, cast("Any", Path()), origin)
+        assert await engine.open(cast("Any", Path()), origin) is cast("Any", origin)
     await engine.aclose()
     [assembled] = load.made
     assert load.threads == {threading.get_ident()}

@@ -7,7 +7,8 @@ them. What has to be waited for, the words, comes before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -102,9 +103,9 @@ class OperationIds(Struct, frozen=True):
 class SessionHandle:
     """One open conversation."""
 
-    def __init__(self, session: Session, new_operation_id: Callable[[], str]) -> None:
-        """`new_operation_id` names operations as the API does that opened the conversation."""
-        self._session, self._new_operation_id = session, new_operation_id
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._new_operation_id = map(str, itertools.count()).__next__
         self._services = session.services
         self.id = ConversationId(session.services.conversation.id)
         self.facts = SessionFacts(session.services)

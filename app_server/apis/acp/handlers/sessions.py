@@ -21,7 +21,6 @@ from app_server.apis.acp.options import (
 )
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.services import ServerServices
-from app_server.conversations.manager import operation_numbers
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
@@ -129,7 +128,7 @@ def planned(
 async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
     """Open a session, of which the client is told nothing yet. `ids`: those that its stored items have."""
     prompts = await services.server.host.prompts()
-    live, _ = await services.server.conversations.open(plan.config, origin, operation_numbers())
+    live, _ = await services.server.conversations.open(plan.config, origin)
     session = services.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
     client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:

@@ -10,8 +10,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import operation_numbers
-from app_server.core.config.types import Config, RequestOverrides
+from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import ArchiveRefused, ConversationError
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
@@ -30,15 +29,11 @@ LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
 """Interactive conversations; those of scripts and sub-agents are available by path or id only."""
 
 
-async def _open(services: ServerServices, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
-    return await services.conversations.open(config, origin, operation_numbers())
-
-
 async def new_conversation(
     services: ServerServices, params: wire.NewConversationParams
 ) -> wire.NewConversationResponse:
     config = services.config.load(overrides(params))
-    live, opened = await _open(services, config, NewConversation())
+    live, opened = await services.conversations.open(config, NewConversation())
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
@@ -51,7 +46,7 @@ async def resume_conversation(
     services: ServerServices, params: wire.ResumeConversationParams
 ) -> wire.ResumeConversationResponse:
     config = services.config.load(overrides(params.overrides) if params.overrides else None)
-    live, opened = await _reopen(services, params, config)
+    live, opened = await services.conversations.open(config, await _origin(services, params))
     messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(services, live, opened, messages)
     return wire.ResumeConversationResponse(
@@ -62,16 +57,14 @@ async def resume_conversation(
     )
 
 
-async def _reopen(
-    services: ServerServices, params: wire.ResumeConversationParams, config: Config
-) -> tuple[LiveConversation, Opened]:
+async def _origin(services: ServerServices, params: wire.ResumeConversationParams) -> Origin:
     if params.history:
-        return await _open(services, config, GivenHistory(params.history))
+        return GivenHistory(params.history)
     if params.history is None and params.path is not None:
-        return await _open(services, config, StoredRollout(services.config.cwd / params.path, messages=True))
+        return StoredRollout(services.config.cwd / params.path, messages=True)
     if params.history is None and params.conversation_id is not None:
         path = await services.stored.get().find(params.conversation_id, archived=False)
-        return await _open(services, config, StoredRollout(path, messages=True))
+        return StoredRollout(path, messages=True)
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
     )

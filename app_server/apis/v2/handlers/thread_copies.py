@@ -16,7 +16,6 @@ from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import operation_numbers
 from app_server.core.errors import describe
 from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.pages import PageRequest, TurnCut
@@ -44,7 +43,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
             reopened, context.config, context.reading.stored, path, overrides_of(params)
         )
     origin = Fork(path, keeps, params.ephemeral)
-    live, _ = await context.conversations.open(config, origin, operation_numbers())
+    live, _ = await context.conversations.open(config, origin)
     async with live.opened():
         live.unloads = True
         await _copy_name(context, id, live)
@@ -75,7 +74,7 @@ async def thread_revert(
     _notify_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
     facts = before.session.facts
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
-    live, _ = await context.conversations.open(facts.config, origin, operation_numbers())
+    live, _ = await context.conversations.open(facts.config, origin)
     async with live.opened():
         live.unloads = True
         await context.seeds.follow(live, context.make_adapter)

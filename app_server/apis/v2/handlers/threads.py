@@ -22,7 +22,7 @@ from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadSer
 from app_server.apis.v2.settings import collaboration_mode, thread_status
 from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import ConversationManager, operation_numbers
+from app_server.conversations.manager import ConversationManager
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, ConfigError, RolloutNotFound
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
@@ -47,7 +47,7 @@ async def thread_start(
     with settings_errors():
         config = context.config.load(overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
-    live, _ = await context.conversations.open(config, origin, operation_numbers())
+    live, _ = await context.conversations.open(config, origin)
     async with live.opened():
         live.unloads = True
         thread = await shown_thread(context, live)
@@ -131,7 +131,7 @@ async def _reopen(
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
             origin = StoredRollout(path, turns=True, keeps_usage=True)
             config = await run_in_thread(reopened, context.config, context.reading.stored, path, given)
-    live, opened = await context.conversations.open(config, origin, operation_numbers())
+    live, opened = await context.conversations.open(config, origin)
     stored = opened.stored
     async with live.opened():
         turns = await context.seeds.follow(live, context.make_adapter, stored.turns if stored else None)
