@@ -65,9 +65,6 @@ class Models(Discreet, frozen=True):
     jitter: Callable[[], float]
 
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
-        def report_request(attempt: int, seconds: float, status: int | None, error: str | None) -> None:
-            telemetry.api_request(attempt, int(seconds * 1000), status=status, error=error)
-
         return ModelClient(
             config.provider,
             self.http,
@@ -75,7 +72,7 @@ class Models(Discreet, frozen=True):
             identity=self.identity(),
             login=self.auth.under(config.login),
             rng=self.jitter,
-            watch=None if telemetry is NO_TELEMETRY else report_request,
+            watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
         )
 
     async def names(self, config: Config) -> tuple[str, ...]:

@@ -81,24 +81,15 @@ class ConversationTelemetry:
             },
         )
 
-    def api_request(
-        self,
-        attempt: int,
-        duration_ms: int,
-        *,
-        status: int | None = None,
-        error: str | None = None,
-        cf_ray: str | None = None,
-    ) -> None:
+    def api_request(self, attempt: int, seconds: float, status: int | None, error: str | None) -> None:
         """Record one HTTP request to the model; `error` where it failed."""
         self._emit(
             "codex.api_request",
             {
                 "attempt": attempt,
-                "duration_ms": duration_ms,
+                "duration_ms": int(seconds * 1000),
                 "http.response.status_code": status,
                 "error.message": error,
-                "cf_ray": cf_ray,
             },
         )
 

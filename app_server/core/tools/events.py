@@ -72,19 +72,13 @@ _STREAMS = {Stream.STDOUT: ExecOutputStream.STDOUT, Stream.STDERR: ExecOutputStr
 class OutputDeltas:
     """Emits output as it arrives."""
 
-    def __init__(
-        self,
-        item_id: str,
-        emit: Callable[[CommandOutput], None],
-        most: int = MAX_DELTAS,
-        most_bytes: int = MAX_BYTES,
-    ) -> None:
-        self._item_id, self._emit, self._most, self._most_bytes = item_id, emit, most, most_bytes
-        self._left, self._left_bytes = most, most_bytes
+    def __init__(self, item_id: str, emit: Callable[[CommandOutput], None]) -> None:
+        self._item_id, self._emit = item_id, emit
+        self.renew()
 
     def renew(self) -> None:
         """Begin the limits anew: somebody has looked at the command, which may go on for long."""
-        self._left, self._left_bytes = self._most, self._most_bytes
+        self._left, self._left_bytes = MAX_DELTAS, MAX_BYTES
 
     def emit_output(self, stream: Stream, data: bytes) -> None:
         if self._left <= 0 or self._left_bytes <= 0:
