@@ -20,7 +20,6 @@ from app_server.identity import EarlyInitialize, limits_of
 from app_server.server import ServerSettings, serve
 from app_server.startup.handshake import initialize_responder, message_in
 from app_server.startup.launch import server_home, working_directory
-from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
 
 log = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ class MemoryLink:
     """The client's end, and the server behind it (`app_server.client.link.ServerLink`)."""
 
     def __init__(self, end: MemoryTransport) -> None:
-        self._end = end
+        self._end, self.lines, self.write = end, end.lines, end.write
         self._cause = "the server has ended"
         self.ended = anyio.Event()
 
@@ -85,12 +84,6 @@ class MemoryLink:
         finally:
             server_end.close()
             self.ended.set()
-
-    def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
-        return self._end.lines()
-
-    async def write(self, data: bytes) -> None:
-        await self._end.write(data)
 
     async def close(self) -> None:
         self._end.close()

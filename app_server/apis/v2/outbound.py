@@ -8,6 +8,7 @@ began it. A text delta costs one concatenation.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from importlib import import_module
 from typing import Final
 
 from app_server.apis.v2.errors import retried_error, turn_error
@@ -38,13 +39,8 @@ Unshown = events.Question | events.PatchWriting | events.CommandRunning | events
 AskClient = Callable[[str, events.SessionEvent, Item | None, int], ClientQuestion | None]
 
 
-def _load_question() -> AskClient:
-    from app_server.apis.v2.questions import question  # noqa: PLC0415 - with the first question
-
-    return question
-
-
-_QUESTION: Final = Lazy(_load_question)
+_QUESTION: Final[Lazy[AskClient]] = Lazy(lambda: import_module("app_server.apis.v2.questions").question)
+"""Loaded with the first question."""
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
 
