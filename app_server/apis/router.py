@@ -8,7 +8,7 @@ kept in order.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar, overload
 
 from msgspec import Struct
@@ -70,7 +70,8 @@ def route(row: ClientRequest[P, R], handler: Handler[C, P, R | None], context: C
     async def handle(params: P) -> RpcReply:
         answering = handler(context, params)
         if isinstance(answering, AsyncIterator):
-            return RpcReply(_written(await anext(answering)), lambda: anext(answering, None))
+            assert isinstance(answering, AsyncGenerator)  # handlers yield
+            return RpcReply(_written(await anext(answering)), answering)
         return RpcReply(_written(await answering))
 
     return Route(row, handle)

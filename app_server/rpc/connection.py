@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Protocol, assert_never
 
 import anyio
@@ -67,10 +68,11 @@ LINES_AT_ONCE = 256
 
 
 class RpcReply(Struct, frozen=True):
-    """The result of a request, and a function to run after the response was written."""
+    """The result of a request, and what goes on after the response was written."""
 
     result: bytes
-    after_response: Callable[[], Awaitable[object]] | None = None
+    effects: AsyncGenerator[object, None] | None = None
+    """Goes on once, or is closed where the client has left before that."""
 
 
 class Dropped(Protocol):
@@ -182,16 +184,16 @@ class Connection:
             self._outgoing.fail(request.id, self._router.to_rpc_error(error, request.method))
             return
         self._outgoing.respond(request.id, reply.result)
-        if reply.after_response is not None:
-            # Clients learn ids from the response, so it must be written, in a write of its own, before any event.
-            await self._outgoing.written()
-            try:
-                await reply.after_response()
-            except Exception as error:
-                # The response was already written, so the error can only be logged.
-                log.error(
-                    "after %s: %s", request.method, self._router.to_rpc_error(error, request.method).message
-                )
+        if reply.effects is not None:
+            async with aclosing(reply.effects) as effects:
+                # Clients learn ids from the response, so it must be written, in a write of its own, before any event.
+                await self._outgoing.written()
+                try:
+                    await anext(effects, None)
+                except Exception as error:
+                    # The response was already written, so the error can only be logged.
+                    said = self._router.to_rpc_error(error, request.method).message
+                    log.error("after %s: %s", request.method, said)
 
     async def _receive_notification(self, notification: jsonrpc.Notification) -> None:
         try:

@@ -325,6 +325,9 @@ class RolloutWriter:
         end, torn = without_nuls(fd, size, self._disk)
         if torn:
             end += self._disk.write(fd, memoryview(b"\n"))
+            first = next(self._backlog.batch(), b"")
+            if first and os.pread(fd, len(first), end - len(first)) == first:
+                self._backlog.drop(len(first))  # all of it but its end was written before
         return end
 
     def _forget(self, start: int, done: int) -> None:

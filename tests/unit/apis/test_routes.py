@@ -104,8 +104,8 @@ async def test_what_must_not_overtake_the_response_waits_for_it() -> None:
     done: list[str] = []
     reply = await router(route(PLAIN, serve_and_go_on, done)).call(Request(1, PLAIN.method))
     assert (reply.result, done) == (b"{}", ["before"])
-    assert reply.after_response is not None
-    await reply.after_response()
+    assert reply.effects is not None
+    await anext(reply.effects, None)
     assert done == ["before", "after"]
 
 

@@ -119,6 +119,24 @@ def test_a_line_that_somebody_else_left_torn_meanwhile_is_ended(tmp_path: Path) 
     assert texts(read_rollout(path).items) == ["mine"]
 
 
+def test_what_a_failing_disk_has_but_for_the_line_end_is_not_written_twice(tmp_path: Path) -> None:
+    """Wherever a write stops, if what it left cannot be taken back."""
+
+    def no_truncate(fd: int, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for room in range(400):
+        full = FullDisk(10_000)
+        path = tmp_path / str(room) / new_path(tmp_path).name
+        writer = RolloutWriter.create(path, now, [meta()], replace(full.disk(), ftruncate=no_truncate))
+        full.room = room
+        writer.append([user(f"line {n}") for n in range(3)])
+        full.room = 10_000
+        writer.append([user("after")])
+        writer.close()
+        assert texts(read_rollout(path).items) == ["line 0", "line 1", "line 2", "after"]
+
+
 @pytest.mark.parametrize("room", range(0, 700, 13))
 def test_a_full_disk_keeps_whole_lines_and_catches_up(tmp_path: Path, room: int) -> None:
     full = FullDisk(10_000)

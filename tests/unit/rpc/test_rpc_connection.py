@@ -2,7 +2,7 @@
 their ids."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
@@ -39,7 +39,17 @@ class Echo:
         if request.method == "refuse":
             raise invalid_request("no", "refused")
         self.order.append(request.id)
-        return RpcReply(json.dumps(request.params).encode())
+        if request.method != "effects":
+            return RpcReply(json.dumps(request.params).encode())
+        effects = self.effects()
+        return RpcReply(await anext(effects), effects)
+
+    async def effects(self) -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"{}"
+            self.told.append("effect")
+        finally:
+            self.told.append("closed")
 
     async def receive_notification(self, method: str, params: Json) -> None:
         self.told.append(method)
@@ -123,6 +133,27 @@ async def test_one_lane_is_served_in_order_and_others_pass_it() -> None:
         await anyio.wait_all_tasks_blocked()
 
     assert (await talk(what)).echo.order == [3, 1, 2]
+
+
+async def test_effects_follow_the_written_response() -> None:
+    async def what(t: Talk) -> None:
+        await t.send({"id": 1, "method": "effects", "params": {}})
+        await anyio.wait_all_tasks_blocked()
+        assert t.echo.told == ["effect", "closed"]
+
+    await talk(what)
+
+
+async def test_effects_are_closed_where_the_client_leaves_before_the_response_is_written() -> None:
+    async def what(t: Talk) -> None:
+        await t.send(*({"id": n, "method": "echo", "params": {"text": "x" * 500}} for n in range(3)))
+        await t.send({"id": 3, "method": "effects", "params": {}})
+        await anyio.wait_all_tasks_blocked()
+        t.end.close()
+        await anyio.wait_all_tasks_blocked()
+        assert t.echo.told == ["closed"]
+
+    await talk(what)
 
 
 async def test_a_line_that_is_too_long_is_reported_and_the_next_is_served() -> None:
