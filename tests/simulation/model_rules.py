@@ -136,9 +136,9 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
         yield f"leaves out what was said: {sorted(missing)}"
     if missing := expected - now.done:
         yield f"leaves out what was done: {sorted(missing)}"
-    again = before.summarised & now.done
-    if again:
-        again = set() if world.loses_lines else again - (_kept(world, request.thread) - before.gone)
+    again = set() if world.loses_lines else before.summarised & now.done
+    if not _all_compacted(world, request.thread):
+        again &= before.gone
     if again and before.server != request.server and not world.habits.repeats:
         yield f"has again what a compaction took out: {sorted(again)}"
 
@@ -151,8 +151,10 @@ def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
     return before.server != request.server and (world.killed.is_set() or world.loses_lines)
 
 
-def _kept(world: "SimWorld", thread: str) -> set[str]:
-    """Return the marks behind the last summary of a thread: a compaction that failed takes nothing out."""
+def _all_compacted(world: "SimWorld", thread: str) -> bool:
+    """Tell whether each summary that was asked for is stored: one that was cut off takes nothing out."""
     path = next(world.home.glob(f"sessions/**/*{thread}.jsonl"), None)
-    text = "" if path is None else path.read_bytes().decode(errors="replace")
-    return set(re.findall(r"\b[wm]\d+\b", text.rpartition('"type":"compacted"')[2]))
+    stored = 0 if path is None else path.read_bytes().count(b'"type":"compacted"')
+    asked = sum(each.is_compaction and each.thread == thread for each in world.model.requests)
+    is_copy = any(fork.child == thread for fork in world.record.forks)
+    return stored >= asked and not is_copy

@@ -64,7 +64,9 @@ def violations(world: "SimWorld") -> list[str]:
 def _wire(world: "SimWorld", person: "Person") -> list[str]:
     """Hold the messages of one client against the rules of its API."""
     if person.api == "acp":
-        return violated_session_invariants(person)  # type: ignore[arg-type]
+        of_sessions = violated_session_invariants(person)  # type: ignore[arg-type]
+        goals = "goal" in world.habits.deeds  # turns begin for them, without a prompt
+        return [each for each in of_sessions if not (goals and each.startswith("session_06"))]
     log, received = person.log, person.received()
     early = person.left_early
     broken = [f"a line of stdout is no message: {line[:100]!r}" for line in person.garbage]
