@@ -72,6 +72,8 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
     known: dict[str, _Known] = {}
     last: dict[str, Json] = {}
     ran, own = list(world.commands.ran), list(record.own_commands_done)
+    if world.habits.repeats and "review" in world.habits.deeds:
+        ran = []  # what a turn called, a review may have called again, and run
     forks = sorted(record.forks, key=lambda fork: fork.after_requests)
     for n, request in sorted(enumerate(model.requests), key=lambda each: each[1].number):
         while forks and forks[0].after_requests <= request.number:
