@@ -130,7 +130,7 @@ def _shown_too_early(person: "Person") -> list[str]:
         path = next(person.home.glob(f"sessions/**/*{shown.thread}.jsonl"), None)
         if path is not None:
             stored = path.read_bytes()[: shown.size]
-            if not any(each.encode() in stored for each in shown.stored_as):
+            if not any(re.search(each.encode(), stored) for each in shown.stored_as):
                 broken.append(f"{shown.stored_as[0]} was shown before it was stored")
     return broken
 

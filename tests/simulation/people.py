@@ -123,7 +123,7 @@ class Shown:
 
     thread: str
     stored_as: tuple[str, ...]
-    """What a stored line of it has; one of them is enough."""
+    """Expressions for what a stored line of it has; one of them is enough."""
     size: int
 
 
@@ -506,14 +506,16 @@ class ThreadPerson(Person):
             self._ends[turn["id"]] = turn["status"]
             if self.home == self.world.home:
                 self.record.turn_ends[message["params"]["threadId"], turn["id"]] = turn["status"]
-            self._note(message["params"]["threadId"], turn["id"])
+            self._note(message["params"]["threadId"], *(f'"{end}".*"{turn["id"]}"' for end in STORED_ENDS))
         elif message["method"] == "item/completed":
             item = message["params"]["item"]
             id = item["id"]
             self._completed.setdefault(message["params"]["turnId"], []).append(id)
             if item["type"] in STORED and id[14:15] != "5":  # a UUID made of the id of a review is not stored
                 engine_id = REPEATED.sub(r"\1", id)
-                stored_as = (f'"{name}":"{each}"' for name in ("item_id", "id") for each in (id, engine_id))
+                stored_as = (
+                    f'"{name}":"{re.escape(each)}"' for name in ("item_id", "id") for each in (id, engine_id)
+                )
                 self._note(message["params"]["threadId"], *stored_as)
             thread, command = message["params"]["threadId"], item.get("command") or ""
             self.record.told_done.update(
@@ -673,7 +675,9 @@ class ConversationPerson(Person):
         params = message["params"]
         kind = params["msg"]["type"]
         if kind in ("user_message", "agent_message"):
-            self._note(params["conversationId"], json.dumps(params["msg"]["message"].split()[0])[:-1])
+            self._note(
+                params["conversationId"], re.escape(json.dumps(params["msg"]["message"].split()[0])[:-1])
+            )
         if kind in ("task_complete", "turn_aborted"):
             status = "completed" if kind == "task_complete" else "interrupted"
             self._ended.setdefault(params["conversationId"], []).append(status)
@@ -869,6 +873,8 @@ WISHES: Sequence[Json] = (
 
 STORED = ("userMessage", "agentMessage", "reasoning", "commandExecution", "fileChange")
 """Items that are stored as such."""
+STORED_ENDS = ("task_complete", "turn_aborted")
+"""What a stored line of the end of a turn is."""
 
 SAYINGS = (
     "user_message",
