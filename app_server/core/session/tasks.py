@@ -332,7 +332,9 @@ class TaskRunner:
             else:
                 active.task.interrupted()
                 if active.has_steered() and not active.emitter.has_started:
-                    active.emitter.turn_started(active.kind, None)  # words that are promised to it are shown in it
+                    active.emitter.turn_started(
+                        active.kind, None
+                    )  # words that are promised to it are shown in it
                 _keep_words(active)
                 self._cut(active)
             for pending in waiting:

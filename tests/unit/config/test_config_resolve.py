@@ -4,28 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.config import types
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import (
-    CliOverrides,
-    Config,
-    EnvInherit,
-    HistoryPersistence,
-    McpHttpTransport,
-    McpStdioTransport,
-    OtelExporter,
-    OtelProtocol,
-    RequestOverrides,
-    SettingsPlace,
-    WireApi,
-)
 from app_server.core.errors import ConfigError
 from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 
 
-def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None) -> Config:
+def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None) -> types.Config:
     (home / "config.toml").write_text(text)
-    request = RequestOverrides(cwd=cwd)
-    return load_config(SettingsPlace(home=home, cwd=home / "ws", environment=env or {}), request)
+    request = types.RequestOverrides(cwd=cwd)
+    return load_config(types.SettingsPlace(home=home, cwd=home / "ws", environment=env or {}), request)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +128,8 @@ def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> N
 
 
 def test_a_warning_about_the_command_line_has_no_place(tmp_path: Path) -> None:
-    cli = CliOverrides(settings=(("mdoel", "x"),))
-    config = load_config(SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli))
+    cli = types.CliOverrides(settings=(("mdoel", "x"),))
+    config = load_config(types.SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli))
     assert [str(each) for each in config.notices.warnings] == [
         "unknown setting `mdoel` is ignored; did you mean `model`?"
     ]
@@ -160,7 +148,7 @@ def test_a_home_that_is_no_folder_is_told(below: str, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="cannot be written: it is not a folder; make it writable, or set CODEX_HOME"
     ):
-        load_config(SettingsPlace(home=home, cwd=tmp_path))
+        load_config(types.SettingsPlace(home=home, cwd=tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -235,14 +223,14 @@ def test_a_user_provider(tmp_path: Path) -> None:
     )
     provider = config.provider
     assert (provider.id, provider.name, provider.base_url) == ("q", "Q", "http://h/v1")
-    assert provider.wire_api is WireApi.RESPONSES
+    assert provider.wire_api is types.WireApi.RESPONSES
     assert (provider.env_key, provider.env_key_instructions) == ("Q_KEY", "get one")
     assert (provider.query_params, provider.http_headers) == ({"v": "1"}, {"a": "b"})
     assert provider.env_http_headers == {"c": "D"}
     assert (provider.request_max_retries, provider.stream_max_retries) == (100, 0)
     assert (provider.stream_idle_timeout_ms, provider.requires_openai_auth) == (7, True)
     assert provider.experimental_bearer_token == "t"
-    assert config.providers["openai"].wire_api is WireApi.RESPONSES
+    assert config.providers["openai"].wire_api is types.WireApi.RESPONSES
 
 
 @pytest.mark.parametrize(
@@ -283,12 +271,12 @@ def test_mcp_servers(tmp_path: Path) -> None:
         "enabled = false\nstartup_timeout_sec = 2\n"
         "tool_timeout_sec = 0.5\nhttp_headers = {a = 'b'}\nenv_http_headers = {c = 'D'}\n",
     ).mcp_servers
-    assert servers["a"].transport == McpStdioTransport(
+    assert servers["a"].transport == types.McpStdioTransport(
         command="c", args=("x",), env={"A": "B"}, env_vars=("C",), cwd="sub"
     )
     assert (servers["a"].startup_timeout_sec, servers["a"].tool_timeout_sec) == (1.5, 60)
     assert (servers["a"].enabled_tools, servers["a"].disabled_tools) == (frozenset("t"), frozenset("u"))
-    assert servers["b"].transport == McpHttpTransport(
+    assert servers["b"].transport == types.McpHttpTransport(
         url="http://h", bearer_token_env_var="T", http_headers={"a": "b"}, env_http_headers={"c": "D"}
     )
     assert not servers["b"].enabled
@@ -308,15 +296,15 @@ def test_tables_of_their_own(tmp_path: Path) -> None:
     )
     policy = config.permissions.environment
     assert (policy.inherit, policy.ignore_default_excludes, policy.exclude) == (
-        EnvInherit.CORE,
+        types.EnvInherit.CORE,
         True,
         ("A*",),
     )
     assert (policy.set, policy.include_only) == ({"B": "C"}, ("PATH",))
-    assert (config.history.persistence, config.history.max_bytes) == (HistoryPersistence.NONE, 5)
+    assert (config.history.persistence, config.history.max_bytes) == (types.HistoryPersistence.NONE, 5)
     assert config.notify == ("prog", "arg")
-    assert (config.otel.exporter, config.otel.endpoint) == (OtelExporter.OTLP_HTTP, "http://h")
-    assert (config.otel.protocol, config.otel.headers) == (OtelProtocol.JSON, {"a": "b"})
+    assert (config.otel.exporter, config.otel.endpoint) == (types.OtelExporter.OTLP_HTTP, "http://h")
+    assert (config.otel.protocol, config.otel.headers) == (types.OtelProtocol.JSON, {"a": "b"})
     assert (config.otel.environment, config.otel.log_user_prompt) == ("prod", True)
 
 
@@ -345,9 +333,9 @@ def test_no_link_in_a_workspace_chooses_the_instructions(tmp_path: Path, key: st
     for name, place in (("base.md", target.format(top=tmp_path)), ("good.md", "plain.md")):
         (workspace / name).symlink_to(place)
 
-    def read(path: Path) -> Config:
+    def read(path: Path) -> types.Config:
         (home / "config.toml").write_text(f"{key} = '{path}'\n")
-        return load_config(SettingsPlace(home=home, cwd=workspace))
+        return load_config(types.SettingsPlace(home=home, cwd=workspace))
 
     with pytest.raises(ConfigError, match=r"base\.md cannot be read"):
         read(workspace / "base.md")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.context import text_for_model
 from app_server.core.context.environment_context import (
     EnvironmentContext,
     difference,
@@ -29,16 +30,6 @@ from app_server.core.context.history import (
     with_marked_summary,
 )
 from app_server.core.context.images import MAX_IMAGE_BYTES, image_data_url
-from app_server.core.context.text_for_model import (
-    BYTES_PER_TOKEN,
-    MAX_BYTES,
-    MAX_LINES,
-    command_output,
-    command_result,
-    estimate_tokens,
-    shorten,
-    within_tokens,
-)
 from app_server.core.injected_messages import is_injected
 from app_server.core.pictures import ImageUnreadable
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
@@ -166,13 +157,13 @@ def test_a_summary_that_another_program_stored_is_known_by_its_text() -> None:
 
 
 def test_the_newest_words_are_kept_and_the_oldest_cut() -> None:
-    long = "x" * (USER_MESSAGES_MAX_TOKENS * BYTES_PER_TOKEN)
+    long = "x" * (USER_MESSAGES_MAX_TOKENS * text_for_model.BYTES_PER_TOKEN)
     rebuilt = build_compacted_history([], ["lost", long, "newest"], "summary")
     texts = [message_text(item) for item in rebuilt if isinstance(item, MessageItem)]
     assert texts[1:] == ["newest", "summary"]
     assert "tokens truncated" in texts[0]
     assert "lost" not in texts[0]
-    assert sum(map(estimate_tokens, texts[:2])) <= USER_MESSAGES_MAX_TOKENS + 20
+    assert sum(map(text_for_model.estimate_tokens, texts[:2])) <= USER_MESSAGES_MAX_TOKENS + 20
 
 
 def test_images_are_no_words() -> None:
@@ -183,40 +174,43 @@ def test_images_are_no_words() -> None:
 # --- sizes
 @given(st.text(), st.integers(0, 50))
 def test_a_text_that_was_cut_says_so_and_fits(text: str, tokens: int) -> None:
-    cut = within_tokens(text, tokens)
-    if estimate_tokens(text) <= tokens:
+    cut = text_for_model.within_tokens(text, tokens)
+    if text_for_model.estimate_tokens(text) <= tokens:
         assert cut == text
     else:
         head, _, tail = cut.partition("tokens truncated…")
-        assert len((head.rpartition("…")[0] + tail).encode()) <= tokens * BYTES_PER_TOKEN
+        assert len((head.rpartition("…")[0] + tail).encode()) <= tokens * text_for_model.BYTES_PER_TOKEN
 
 
 @given(st.lists(st.sampled_from(["", "a", "ä€😀" * 40, "x" * 300, "\r"]), max_size=400))
 def test_what_the_model_is_shown_is_bounded(lines: list[str]) -> None:
     text = "\n".join(lines)
-    shown = shorten(text)
-    if len(text.encode()) <= MAX_BYTES and len(lines) <= MAX_LINES:
+    shown = text_for_model.shorten(text)
+    if len(text.encode()) <= text_for_model.MAX_BYTES and len(lines) <= text_for_model.MAX_LINES:
         assert shown == text
     else:
         assert shown.startswith("Total output lines: ")
-    assert len(shown.encode()) <= MAX_BYTES + 100
-    assert shown.count("\n") <= MAX_LINES + 10
+    assert len(shown.encode()) <= text_for_model.MAX_BYTES + 100
+    assert shown.count("\n") <= text_for_model.MAX_LINES + 10
 
 
 def test_head_and_tail_of_many_lines_are_shown() -> None:
-    shown = shorten("\n".join(map(str, range(1000))))
+    shown = text_for_model.shorten("\n".join(map(str, range(1000))))
     assert "\n0\n1\n" in shown
     assert shown.endswith("998\n999")
     assert "[... omitted 744 of 1000 lines ...]" in shown
 
 
 def test_a_time_out_comes_first_in_the_output() -> None:
-    assert command_output("x", timed_out=True, seconds=1.5) == "command timed out after 1500 milliseconds\nx"
+    assert (
+        text_for_model.command_output("x", timed_out=True, seconds=1.5)
+        == "command timed out after 1500 milliseconds\nx"
+    )
 
 
 @pytest.mark.parametrize("output", ["plain", 'quo"ted', "ünïcode\n", "\x1b[0m"])
 def test_the_answer_to_a_shell_call_is_json(output: str) -> None:
-    said = json.loads(command_result(output, 3, 0.26))
+    said = json.loads(text_for_model.command_result(output, 3, 0.26))
     assert said == {"output": output, "metadata": {"exit_code": 3, "duration_seconds": 0.3}}
 
 

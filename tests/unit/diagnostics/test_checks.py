@@ -18,18 +18,7 @@ from app_server.core.config.types import (
     McpStdioTransport,
     SettingsPlace,
 )
-from app_server.core.diagnostics.machine import (
-    FreeSpace,
-    check_credentials_file,
-    check_disk,
-    check_git,
-    check_home,
-    check_locks,
-    check_python,
-    check_sandbox,
-    check_system,
-    free_space,
-)
+from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
 from app_server.core.diagnostics.settings import Redaction, check_config
 from app_server.core.errors import ConfigError
@@ -235,15 +224,15 @@ HELD = "done"
 
 
 def test_an_old_python_is_broken() -> None:
-    assert check_python((3, 11, 0), "/bin/python").status is OK
-    old = check_python((3, 10, 12), "/bin/python")
+    assert machine.check_python((3, 11, 0), "/bin/python").status is OK
+    old = machine.check_python((3, 10, 12), "/bin/python")
     assert (old.status, old.found) == (BROKEN, "3.10.12 at /bin/python")
     assert "3.11" in old.advice
 
 
 @pytest.mark.parametrize(("platform", "status"), [("linux", OK), ("darwin", OK), ("win32", BROKEN)])
 def test_other_systems_have_no_sandbox(platform: str, status: CheckStatus) -> None:
-    assert check_system(platform, "1.0", "x86_64").status is status
+    assert machine.check_system(platform, "1.0", "x86_64").status is status
 
 
 def test_all_layers_hold() -> None:
@@ -253,7 +242,7 @@ def test_all_layers_hold() -> None:
         ("Landlock (ABI 7)", None),
         ("seccomp", None),
     ]
-    check = check_sandbox(SandboxState("full", landlock_abi=7), tried)
+    check = machine.check_sandbox(SandboxState("full", landlock_abi=7), tried)
     assert check.status is OK
     assert "Landlock (ABI 7): holds" in check.found
 
@@ -274,7 +263,7 @@ def test_a_kernel_without_namespaces_or_landlock() -> None:
         "the kernel has none",
         "a test command did not run in it",
     ]
-    check = check_sandbox(SandboxState("none", "no layer"), tried)
+    check = machine.check_sandbox(SandboxState("none", "no layer"), tried)
     assert check.status is BROKEN
     assert "are refused: no layer" in check.found
     assert "Landlock" in check.advice
@@ -282,7 +271,7 @@ def test_a_kernel_without_namespaces_or_landlock() -> None:
 
 def test_a_weaker_sandbox_is_a_warning_with_its_gaps() -> None:
     state = SandboxState("degraded", "no namespaces", ("other processes are visible",), 5)
-    check = check_sandbox(state, [SandboxLayer("namespaces", "refused")])
+    check = machine.check_sandbox(state, [SandboxLayer("namespaces", "refused")])
     assert check.status is WARNING
     assert "other processes are visible" in check.found
     assert "namespaces: does not hold (refused)" in check.found
@@ -290,22 +279,22 @@ def test_a_weaker_sandbox_is_a_warning_with_its_gaps() -> None:
 
 
 def test_git_is_there_or_not() -> None:
-    assert check_git("git version 2.39.5\n", "/bin").found == "git version 2.39.5"
-    missing = check_git(None, "/bin")
+    assert machine.check_git("git version 2.39.5\n", "/bin").found == "git version 2.39.5"
+    missing = machine.check_git(None, "/bin")
     assert (missing.status, missing.found) == (WARNING, "There is no git in /bin")
 
 
 @pytest.mark.parametrize(
     ("space", "status"),
     [
-        (FreeSpace(1 << 40, None), OK),
-        (FreeSpace(1 << 40, 10), WARNING),
-        (FreeSpace(500 << 20, 10**6), WARNING),
-        (FreeSpace(1 << 20, 10**6), BROKEN),
+        (machine.FreeSpace(1 << 40, None), OK),
+        (machine.FreeSpace(1 << 40, 10), WARNING),
+        (machine.FreeSpace(500 << 20, 10**6), WARNING),
+        (machine.FreeSpace(1 << 20, 10**6), BROKEN),
     ],
 )
-def test_little_space_is_told(space: FreeSpace, status: CheckStatus) -> None:
-    check = check_disk("disk", "/somewhere", space)
+def test_little_space_is_told(space: machine.FreeSpace, status: CheckStatus) -> None:
+    check = machine.check_disk("disk", "/somewhere", space)
     assert check.status is status
     assert bool(check.advice) is (status is not OK)
 
@@ -313,12 +302,12 @@ def test_little_space_is_told(space: FreeSpace, status: CheckStatus) -> None:
 # --- the home
 def test_a_home_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
-    assert check_home(tmp_path).status is OK
+    assert machine.check_home(tmp_path).status is OK
     assert [each.name for each in tmp_path.iterdir()] == ["sessions"]
 
 
 def test_a_home_that_does_not_exist_yet_is_not_created(tmp_path: Path) -> None:
-    check = check_home(tmp_path / "a" / "home")
+    check = machine.check_home(tmp_path / "a" / "home")
     assert (check.status, "creates" in check.found) == (OK, True)
     assert list(tmp_path.iterdir()) == []
 
@@ -327,42 +316,42 @@ def test_a_home_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
     """A file at its place: permissions do not stop root, who may run this test."""
     (tmp_path / "home").write_text("")
     for home in (tmp_path / "home", tmp_path / "home" / "below"):
-        check = check_home(home)
+        check = machine.check_home(home)
         assert (check.status, "CODEX_HOME" in check.advice) == (BROKEN, True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "sessions").write_text("")
-    check = check_home(tmp_path / "other")
+    check = machine.check_home(tmp_path / "other")
     assert "sessions" in check.found
 
 
 def test_credentials_that_others_can_read_are_told(tmp_path: Path) -> None:
-    assert check_credentials_file(tmp_path).found == "no login is stored"
+    assert machine.check_credentials_file(tmp_path).found == "no login is stored"
     stored = tmp_path / "auth.json"
     stored.write_text("{}")
     stored.chmod(0o600)
-    assert check_credentials_file(tmp_path).status is OK
+    assert machine.check_credentials_file(tmp_path).status is OK
     stored.chmod(0o644)
-    check = check_credentials_file(tmp_path)
+    check = machine.check_credentials_file(tmp_path)
     assert (check.status, check.advice) == (WARNING, f"chmod 600 {stored}")
 
 
 def test_a_lock_that_nobody_gives_back_is_told(tmp_path: Path) -> None:
-    assert check_locks(tmp_path, tmp_path).status is OK
+    assert machine.check_locks(tmp_path, tmp_path).status is OK
     with home_lock(tmp_path, HISTORY, 1):
-        check = check_locks(tmp_path, tmp_path, seconds=0)
+        check = machine.check_locks(tmp_path, tmp_path, seconds=0)
     assert (check.status, "message history" in check.found) == (WARNING, True)
-    assert check_locks(tmp_path / "missing", tmp_path).status is OK
+    assert machine.check_locks(tmp_path / "missing", tmp_path).status is OK
 
 
 def test_a_lock_file_of_git_is_told(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "index.lock").touch()
-    check = check_locks(tmp_path / "home", tmp_path)
+    check = machine.check_locks(tmp_path / "home", tmp_path)
     assert (check.status, "index.lock" in check.found) == (WARNING, True)
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    assert free_space(tmp_path / "not" / "there").free_bytes > 0
+    assert machine.free_space(tmp_path / "not" / "there").free_bytes > 0
     assert os.listdir(tmp_path) == []
 
 
@@ -405,16 +394,16 @@ def test_of_providers(tmp_path: Path) -> None:
 
 
 def test_of_the_machine(tmp_path: Path) -> None:
-    assert parts(check_git(None, "/bin")) == remedies.git_missing("/bin")
+    assert parts(machine.check_git(None, "/bin")) == remedies.git_missing("/bin")
     for level in ("none", "degraded"):
         state = SandboxState("none" if level == "none" else "degraded", "why", ("gap",))
-        check = check_sandbox(state, ())
+        check = machine.check_sandbox(state, ())
         assert state.warning is not None
         what, _, advice = state.warning.partition("; ")
         assert check.found.startswith(what)
         assert check.advice == advice.removesuffix(".")
     (tmp_path / "home").write_text("")
-    told = check_home(tmp_path / "home" / "below")
+    told = machine.check_home(tmp_path / "home" / "below")
     assert parts(told).advice == remedies.home_unwritable("x", "y").advice
 
 

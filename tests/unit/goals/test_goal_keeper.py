@@ -4,15 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.goals import (
-    MAX_OBJECTIVE,
-    MAX_TURNS_WITHOUT_A_CALL,
-    GoalChange,
-    GoalKeeper,
-    GoalRefused,
-    NoGoal,
-    goal_turn_message,
-)
+from app_server.core import goals
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import Goal, GoalStatus
 from protocol.events.turn import TokenUsage
@@ -23,20 +15,20 @@ def used(tokens: int, cached: int = 0) -> TokenUsage:
     return TokenUsage(input_tokens=tokens + cached, cached_input_tokens=cached, total_tokens=tokens + cached)
 
 
-def keeper(objective: str = "tidy up", *, budget: int | None = None) -> GoalKeeper:
-    found = GoalKeeper()
-    found.set(GoalChange(objective=objective, token_budget=budget), 100)
+def keeper(objective: str = "tidy up", *, budget: int | None = None) -> goals.GoalKeeper:
+    found = goals.GoalKeeper()
+    found.set(goals.GoalChange(objective=objective, token_budget=budget), 100)
     return found
 
 
-def turn(found: GoalKeeper, total: int, *, calls: bool = True, error: ErrorClass | None = None) -> None:
+def turn(found: goals.GoalKeeper, total: int, *, calls: bool = True, error: ErrorClass | None = None) -> None:
     """One for the goal, after which `total` tokens have been used."""
     found.turn_begins(found._counted, 0.0, asked_for=False)
     found.count(used(total), 1.0, 101, calls=calls)
     found.turn_ends(101, error=error, interrupted=False, for_goal=True)
 
 
-def status(found: GoalKeeper) -> GoalStatus:
+def status(found: goals.GoalKeeper) -> GoalStatus:
     assert found.goal is not None
     return found.goal.status
 
@@ -53,14 +45,14 @@ def test_a_goal_that_was_set_wants_turns_until_it_is_complete() -> None:
 @pytest.mark.parametrize("other", [each for each in GoalStatus if each is not GoalStatus.ACTIVE])
 def test_no_turn_is_wanted_in_any_other_status(other: GoalStatus) -> None:
     found = keeper()
-    found.set(GoalChange(status=other), 101)
+    found.set(goals.GoalChange(status=other), 101)
     assert not found.wants_turn
-    found.set(GoalChange(status=GoalStatus.ACTIVE), 102)
+    found.set(goals.GoalChange(status=GoalStatus.ACTIVE), 102)
     assert found.wants_turn
 
 
 def test_a_restored_goal_waits_for_a_word_of_the_user() -> None:
-    found = GoalKeeper(Goal(objective="old", created_at=1, updated_at=1))
+    found = goals.GoalKeeper(Goal(objective="old", created_at=1, updated_at=1))
     assert not found.wants_turn
     found.turn_begins(TokenUsage(), 0.0, asked_for=True)
     found.turn_ends(2, error=None, interrupted=False, for_goal=False)
@@ -115,18 +107,18 @@ def test_a_failed_turn_ends_the_work(error: ErrorClass, after: GoalStatus) -> No
 
 
 def test_turns_that_know_no_goals_leave_it_alone() -> None:
-    found = GoalKeeper(Goal(objective="old", created_at=1, updated_at=1))
+    found = goals.GoalKeeper(Goal(objective="old", created_at=1, updated_at=1))
     assert found.turn_ends(2, error=ErrorClass.OTHER, interrupted=False, for_goal=False) is None
     assert status(found) is GoalStatus.ACTIVE
 
 
 def test_turns_in_which_the_model_only_talks_come_to_an_end() -> None:
     found = keeper()
-    for n in range(1, MAX_TURNS_WITHOUT_A_CALL):
+    for n in range(1, goals.MAX_TURNS_WITHOUT_A_CALL):
         turn(found, n, calls=False)
         assert found.wants_turn
     turn(found, 50, calls=True)
-    for n in range(MAX_TURNS_WITHOUT_A_CALL):
+    for n in range(goals.MAX_TURNS_WITHOUT_A_CALL):
         assert found.wants_turn
         turn(found, 100 + n, calls=False)
     assert status(found) is GoalStatus.BLOCKED
@@ -135,32 +127,32 @@ def test_turns_in_which_the_model_only_talks_come_to_an_end() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (GoalChange(objective="  "), "goal objective must not be empty"),
-        (GoalChange(objective="x" * (MAX_OBJECTIVE + 1)), "at most 4000 characters"),
-        (GoalChange(objective="x", token_budget=0), "budgets must be positive"),
-        (GoalChange(objective="x", token_budget=-5), "budgets must be positive"),
+        (goals.GoalChange(objective="  "), "goal objective must not be empty"),
+        (goals.GoalChange(objective="x" * (goals.MAX_OBJECTIVE + 1)), "at most 4000 characters"),
+        (goals.GoalChange(objective="x", token_budget=0), "budgets must be positive"),
+        (goals.GoalChange(objective="x", token_budget=-5), "budgets must be positive"),
     ],
 )
-def test_what_is_no_goal_is_refused_and_changes_nothing(change: GoalChange, text: str) -> None:
+def test_what_is_no_goal_is_refused_and_changes_nothing(change: goals.GoalChange, text: str) -> None:
     found = keeper()
     before = found.goal
-    with pytest.raises(GoalRefused, match=text):
+    with pytest.raises(goals.GoalRefused, match=text):
         found.set(change, 101)
     assert found.goal == before
 
 
 def test_nothing_is_changed_where_there_is_no_goal() -> None:
-    found = GoalKeeper()
-    with pytest.raises(NoGoal):
-        found.set(GoalChange(status=GoalStatus.ACTIVE), 1)
-    with pytest.raises(NoGoal):
+    found = goals.GoalKeeper()
+    with pytest.raises(goals.NoGoal):
+        found.set(goals.GoalChange(status=GoalStatus.ACTIVE), 1)
+    with pytest.raises(goals.NoGoal):
         found.update(GoalStatus.COMPLETE, 1)
     assert not found.clear()
 
 
 def test_the_model_sets_a_goal_only_where_none_is_open() -> None:
     found = keeper()
-    with pytest.raises(GoalRefused, match="not complete"):
+    with pytest.raises(goals.GoalRefused, match="not complete"):
         found.create("another", None, 101)
     turn(found, 10)
     found.update(GoalStatus.COMPLETE, 101)
@@ -172,7 +164,7 @@ def test_the_model_sets_a_goal_only_where_none_is_open() -> None:
 @given(st.text(min_size=1, max_size=200))
 def test_an_objective_stays_inside_its_message(objective: str) -> None:
     goal = Goal(objective=f"{objective}</objective><x>", created_at=1, updated_at=1)
-    [part] = goal_turn_message(goal).content
+    [part] = goals.goal_turn_message(goal).content
     assert isinstance(part, InputText)
     assert part.text.count("</objective>") == 1
     assert "<x>" not in part.text

@@ -9,15 +9,8 @@ import certifi
 import httpcore
 import pytest
 
+from app_server.core.http import connections
 from app_server.core.http.address import proxy_for
-from app_server.core.http.connections import (
-    AT_ONCE_BYTES,
-    GatheringStream,
-    RouteTable,
-    named_proxy,
-    trust_store,
-    trusted_pem,
-)
 from app_server.core.http.exchange import TrustUnavailable
 
 
@@ -52,7 +45,7 @@ class Wire(httpcore.AsyncNetworkStream):
 
 async def test_head_and_body_leave_together_when_an_answer_is_waited_for() -> None:
     wire = Wire()
-    stream = GatheringStream(wire)
+    stream = connections.GatheringStream(wire)
     await stream.write(b"POST / HTTP/1.1\r\n\r\n", 3)
     await stream.write(b"{}", 3)
     await stream.write(b"", 3)
@@ -65,24 +58,24 @@ async def test_head_and_body_leave_together_when_an_answer_is_waited_for() -> No
 
 async def test_a_large_write_is_not_buffered() -> None:
     wire = Wire()
-    stream = GatheringStream(wire)
+    stream = connections.GatheringStream(wire)
     await stream.write(b"head", 1)
-    await stream.write(bytes(AT_ONCE_BYTES), 2)
-    assert wire.written == [(b"head" + bytes(AT_ONCE_BYTES), 2)]
+    await stream.write(bytes(connections.AT_ONCE_BYTES), 2)
+    assert wire.written == [(b"head" + bytes(connections.AT_ONCE_BYTES), 2)]
 
 
 async def test_a_response_of_a_server_that_reads_no_more_is_received() -> None:
-    stream = GatheringStream(Wire(broken=True))
+    stream = connections.GatheringStream(Wire(broken=True))
     await stream.write(b"head")
     assert await stream.read(100) == b"said"
 
 
 async def test_encryption_begins_after_the_clear_text() -> None:
     wire = Wire()
-    stream = GatheringStream(wire)
+    stream = connections.GatheringStream(wire)
     await stream.write(b"CONNECT")
     encrypted = await stream.start_tls(ssl.create_default_context())
-    assert isinstance(encrypted, GatheringStream)
+    assert isinstance(encrypted, connections.GatheringStream)
     assert wire.encrypted
     assert [data for data, _ in wire.written] == [b"CONNECT"]
 
@@ -90,7 +83,7 @@ async def test_encryption_begins_after_the_clear_text() -> None:
 async def test_a_connection_is_readable_when_something_came_or_it_ended() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        stream = GatheringStream(Wire(connection=ours))
+        stream = connections.GatheringStream(Wire(connection=ours))
         assert stream.get_extra_info("is_readable") is False
         theirs.close()
         assert stream.get_extra_info("is_readable") is True
@@ -234,15 +227,15 @@ def one(tmp_path: Path) -> Path:
 
 
 def test_the_usual_ones_unless_the_user_names_others(one: Path) -> None:
-    assert len(trust_store({}).get_ca_certs()) > 50
-    assert len(trust_store({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_ca_certs()) > 50
-    assert len(trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
-    assert trust_store({"SSL_CERT_DIR": str(one.parent)}).get_ca_certs() == []
-    assert trusted_pem({"SSL_CERT_FILE": str(one)}).count(b"BEGIN CERTIFICATE") == 1
+    assert len(connections.trust_store({}).get_ca_certs()) > 50
+    assert len(connections.trust_store({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_ca_certs()) > 50
+    assert len(connections.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
+    assert connections.trust_store({"SSL_CERT_DIR": str(one.parent)}).get_ca_certs() == []
+    assert connections.trusted_pem({"SSL_CERT_FILE": str(one)}).count(b"BEGIN CERTIFICATE") == 1
 
 
 def test_names_and_certificates_are_verified() -> None:
-    context = trust_store({})
+    context = connections.trust_store({})
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
 
@@ -254,12 +247,12 @@ def test_what_cannot_be_read_is_not_replaced_by_anything(env: dict[str, str], tm
     (tmp_path / "empty").touch()
     named = {key: str(tmp_path / name) for key, name in env.items()}
     with pytest.raises(TrustUnavailable, match=next(iter(env))):
-        trust_store(named)
+        connections.trust_store(named)
 
 
 def test_a_folder_alone_is_nothing_that_can_be_listed(tmp_path: Path) -> None:
     with pytest.raises(TrustUnavailable):
-        trusted_pem({"SSL_CERT_DIR": str(tmp_path)})
+        connections.trusted_pem({"SSL_CERT_DIR": str(tmp_path)})
 
 
 def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -268,7 +261,7 @@ def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.test:1")
-    trust = trust_store({})
+    trust = connections.trust_store({})
     assert len(trust.get_ca_certs()) > 50
     assert not trust.keylog_filename
     assert proxy_for("https://h.test/", {}) is None
@@ -276,8 +269,8 @@ def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyP
 
 
 def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> None:
-    trust = trust_store({"SSL_CERT_FILE": str(one)})
-    proxy = named_proxy("https://me:pass@p.test:1", trust)
+    trust = connections.trust_store({"SSL_CERT_FILE": str(one)})
+    proxy = connections.named_proxy("https://me:pass@p.test:1", trust)
     assert proxy is not None
     assert proxy.ssl_context is trust
     assert proxy.auth == (b"me", b"pass")
@@ -287,4 +280,4 @@ def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> 
 @pytest.mark.parametrize("proxy", ["http://[bad", "nonsense://x", "http://h:99999999"])
 async def test_an_invalid_proxy_url_is_rejected(proxy: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  any of the libraries' own
-        await RouteTable({"all_proxy": proxy}).find("http://h.test/")
+        await connections.RouteTable({"all_proxy": proxy}).find("http://h.test/")

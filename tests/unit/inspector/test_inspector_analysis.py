@@ -5,15 +5,7 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.inspector.analysis import (
-    DELTA,
-    ITEM_ENDS,
-    ITEM_STARTS,
-    LONGEST_TEXT,
-    TURN_ENDS,
-    TURN_STARTS,
-    Analyzer,
-)
+from app_server.inspector import analysis
 from app_server.inspector.scenario import Names, Receive, Send, as_test, steps_of
 from app_server.inspector.session_records import Source, record_of
 from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD
@@ -51,16 +43,16 @@ def test_answers_are_paired_in_both_directions() -> None:
 def test_a_turn_of_the_thread_api_has_its_phases() -> None:
     entries = [each for each in analysed(TURN_WITH_APPROVAL) if each.subject.phase]
     assert [each.subject.phase for each in entries] == [
-        TURN_STARTS,
-        ITEM_STARTS,
-        ITEM_ENDS,
-        ITEM_STARTS,
-        *[DELTA] * 3,
-        ITEM_ENDS,
-        TURN_ENDS,
+        analysis.TURN_STARTS,
+        analysis.ITEM_STARTS,
+        analysis.ITEM_ENDS,
+        analysis.ITEM_STARTS,
+        *[analysis.DELTA] * 3,
+        analysis.ITEM_ENDS,
+        analysis.TURN_ENDS,
     ]
     assert {(each.subject.thread, each.subject.turn) for each in entries} == {(THREAD, TURN)}
-    assert [each.subject.kind for each in entries if each.subject.phase == ITEM_STARTS] == [
+    assert [each.subject.kind for each in entries if each.subject.phase == analysis.ITEM_STARTS] == [
         "commandExecution",
         "agentMessage",
     ]
@@ -95,14 +87,14 @@ def test_a_turn_of_the_conversation_api_has_its_phases() -> None:
     )
     found = [(each.subject.item, each.subject.kind, each.subject.phase) for each in entries]
     assert found == [
-        ("", "", TURN_STARTS),
-        ("m", "AgentMessage", ITEM_STARTS),
-        ("m", "", DELTA),
-        ("m", "AgentMessage", ITEM_ENDS),
-        ("call", "exec_command", ITEM_STARTS),
-        ("call", "", DELTA),
-        ("call", "exec_command", ITEM_ENDS),
-        ("", "", TURN_ENDS),
+        ("", "", analysis.TURN_STARTS),
+        ("m", "AgentMessage", analysis.ITEM_STARTS),
+        ("m", "", analysis.DELTA),
+        ("m", "AgentMessage", analysis.ITEM_ENDS),
+        ("call", "exec_command", analysis.ITEM_STARTS),
+        ("call", "", analysis.DELTA),
+        ("call", "exec_command", analysis.ITEM_ENDS),
+        ("", "", analysis.TURN_ENDS),
     ]
     assert {(each.subject.thread, each.subject.turn) for each in entries} == {("c", "3")}
 
@@ -133,11 +125,11 @@ def test_a_prompt_of_a_session_is_a_turn() -> None:
     )
     found = [(each.subject.turn, each.subject.item, each.subject.phase) for each in entries[4:]]
     assert found == [
-        ("prompt 2", "", TURN_STARTS),
-        ("prompt 2", "message", DELTA),
-        ("prompt 2", "t", ITEM_STARTS),
-        ("prompt 2", "t", ITEM_ENDS),
-        ("prompt 2", "", TURN_ENDS),
+        ("prompt 2", "", analysis.TURN_STARTS),
+        ("prompt 2", "message", analysis.DELTA),
+        ("prompt 2", "t", analysis.ITEM_STARTS),
+        ("prompt 2", "t", analysis.ITEM_ENDS),
+        ("prompt 2", "", analysis.TURN_ENDS),
     ]
     assert rules(entries) == []
 
@@ -172,7 +164,7 @@ def test_a_broken_order_is_marked_at_its_message() -> None:
 
 def test_what_is_missing_is_marked_at_the_servers_exit() -> None:
     def exit_after(*events: bytes) -> list[str]:
-        analyzer = Analyzer()
+        analyzer = analysis.Analyzer()
         lines = [
             (CLIENT, b'{"id":1,"method":"initialize","params":{}}'),
             *((Source.INSPECTOR, each) for each in events),
@@ -204,7 +196,7 @@ def test_shapes_are_held_against_the_protocol() -> None:
 
 
 def test_what_is_no_message_is_an_entry_too() -> None:
-    analyzer = Analyzer()
+    analyzer = analysis.Analyzer()
     lines = [
         (CLIENT, b"no json"),
         (SERVER, b"\xff"),
@@ -218,8 +210,8 @@ def test_what_is_no_message_is_an_entry_too() -> None:
 
 
 def test_long_messages_are_cut_for_the_page() -> None:
-    long = analysed([told("warning", message="x" * LONGEST_TEXT)])[0].row()
-    assert len(long["text"]) == LONGEST_TEXT
+    long = analysed([told("warning", message="x" * analysis.LONGEST_TEXT)])[0].row()
+    assert len(long["text"]) == analysis.LONGEST_TEXT
     assert long["cut"] is True
     assert analysed([item("started", "agentMessage", "m")])[0].row()["n"] == 0
 

@@ -11,16 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.core.mcp.faults import (
-    GITHUB_URL,
-    MAX_RESULT_BLOCKS,
-    MAX_RESULT_CHARS,
-    McpFailure,
-    duration_text,
-    start_failure,
-    timed_out,
-    tool_call_error,
-)
+from app_server.core.mcp import faults
 from app_server.core.mcp.http_link import display_url, request_headers
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.mcp.offer import qualify
@@ -106,20 +97,20 @@ def test_a_block_that_is_none_is_shown_as_it_came() -> None:
 
 
 def test_text_is_cut_over_all_blocks_together() -> None:
-    result = parsed({"content": [text("a" * MAX_RESULT_CHARS), text("b" * 10)]})
-    assert len(result.to_json()) < MAX_RESULT_CHARS + 1000
+    result = parsed({"content": [text("a" * faults.MAX_RESULT_CHARS), text("b" * 10)]})
+    assert len(result.to_json()) < faults.MAX_RESULT_CHARS + 1000
     assert "[cut here: the text had 10 characters]" in payload_of(result).content
 
 
 def test_structured_content_that_is_too_long_is_cut_as_text() -> None:
-    result = parsed({"content": [], "structuredContent": {"a": "b" * (2 * MAX_RESULT_CHARS)}})
+    result = parsed({"content": [], "structuredContent": {"a": "b" * (2 * faults.MAX_RESULT_CHARS)}})
     assert result.structured_content is None
-    assert len(result.to_json()) < MAX_RESULT_CHARS + 1000
+    assert len(result.to_json()) < faults.MAX_RESULT_CHARS + 1000
 
 
 def test_the_number_of_blocks_is_bounded() -> None:
-    result = parsed({"content": [text("x")] * (MAX_RESULT_BLOCKS + 5)})
-    assert len(result.content) == MAX_RESULT_BLOCKS + 1
+    result = parsed({"content": [text("x")] * (faults.MAX_RESULT_BLOCKS + 5)})
+    assert len(result.content) == faults.MAX_RESULT_BLOCKS + 1
     assert "5 more blocks" in payload_of(result).content
 
 
@@ -143,11 +134,11 @@ STDIO = McpStdioTransport(command="x")
 
 
 def message(name: str, reason: str, transport: McpStdioTransport | McpHttpTransport = STDIO) -> str:
-    return start_failure(McpServerConfig(name=name, transport=transport), reason).message
+    return faults.start_failure(McpServerConfig(name=name, transport=transport), reason).message
 
 
 def test_users_of_github_are_told_how_to_log_in() -> None:
-    assert message("github", "OAuth is unsupported", McpHttpTransport(url=GITHUB_URL)) == (
+    assert message("github", "OAuth is unsupported", McpHttpTransport(url=faults.GITHUB_URL)) == (
         "GitHub MCP does not support OAuth. Log in by adding a personal access token "
         "(https://github.com/settings/personal-access-tokens) to your environment and config.toml:\n"
         "[mcp_servers.github]\nbearer_token_env_var = CODEX_GITHUB_PERSONAL_ACCESS_TOKEN"
@@ -173,16 +164,16 @@ def test_any_other_failure_is_passed_unchanged() -> None:
 
 def test_one_cause_stands_alone_and_several_are_numbered() -> None:
     head = "tool call error: tool call failed for `s/t`\n\nCaused by:\n"
-    assert tool_call_error("s", "t", ("tools/call failed: x",)) == head + "    tools/call failed: x"
+    assert faults.tool_call_error("s", "t", ("tools/call failed: x",)) == head + "    tools/call failed: x"
     numbered = head + "    0: timed out awaiting tools/call after 2s\n    1: deadline has elapsed"
-    assert tool_call_error("s", "t", timed_out("tools/call", 2)) == numbered
+    assert faults.tool_call_error("s", "t", faults.timed_out("tools/call", 2)) == numbered
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(60, "60s"), (2.5, "2.5s"), (0.5, "500ms"), (0.0015, "1.5ms")]
 )
 def test_durations_are_short(seconds: float, expected: str) -> None:
-    assert duration_text(seconds) == expected
+    assert faults.duration_text(seconds) == expected
 
 
 def test_a_process_sees_an_allow_list_and_what_its_table_names() -> None:
@@ -217,7 +208,7 @@ def test_a_server_starts_in_the_workspace_only_where_the_user_says_so(tmp_path: 
     assert folder(cwd="/srv") == "/srv"
     assert (folder(cwd="workspace"), folder(cwd="workspace", command="./x")) == ("/ws", "/ws")
     for cwd, command in ((".", "x"), ("tools", "x"), (None, "./x")):
-        with pytest.raises(McpFailure, match=r'is relative: .* `cwd = "workspace"`'):
+        with pytest.raises(faults.McpFailure, match=r'is relative: .* `cwd = "workspace"`'):
             folder(cwd, command)
 
 
@@ -241,7 +232,7 @@ def test_a_token_comes_from_the_environment_and_wins_over_a_header() -> None:
     assert request_headers("s", transport, {"TOKEN": "t", "FROM": "2"}) == {
         "A": "1", "B": "2", "Authorization": "Bearer t",
     }  # fmt: skip
-    with pytest.raises(McpFailure, match="Environment variable TOKEN for MCP server 's' is not set"):
+    with pytest.raises(faults.McpFailure, match="Environment variable TOKEN for MCP server 's' is not set"):
         request_headers("s", transport, {})
 
 

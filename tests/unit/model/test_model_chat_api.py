@@ -7,15 +7,8 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
+from app_server.core.model import prompt
 from app_server.core.model.chat_api import ChatDecoder
-from app_server.core.model.prompt import (
-    Completed,
-    ModelEvent,
-    OutputItemAdded,
-    OutputItemDone,
-    OutputTextDelta,
-    ReasoningContentDelta,
-)
 from protocol.events.turn import TokenUsage
 from protocol.responses import (
     FunctionCall,
@@ -40,8 +33,8 @@ def call_piece(index: int | None, arguments: str = "", **fields: Json) -> Json:
     return {**({} if index is None else {"index": index}), "function": function, **fields}
 
 
-def read(*frames: bytes, live: bool = False, end: bool = True) -> list[ModelEvent]:
-    decoder, events = ChatDecoder(live=live), list[ModelEvent]()
+def read(*frames: bytes, live: bool = False, end: bool = True) -> list[prompt.ModelEvent]:
+    decoder, events = ChatDecoder(live=live), list[prompt.ModelEvent]()
     for frame in SseDecoder().feed(b"".join(frames)):
         decoder.decode(frame, events)
     if end:
@@ -49,21 +42,21 @@ def read(*frames: bytes, live: bool = False, end: bool = True) -> list[ModelEven
     return events
 
 
-def message(text: str) -> OutputItemDone:
-    return OutputItemDone(MessageItem(role="assistant", content=(OutputText(text=text),)))
+def message(text: str) -> prompt.OutputItemDone:
+    return prompt.OutputItemDone(MessageItem(role="assistant", content=(OutputText(text=text),)))
 
 
-def thought(text: str) -> OutputItemDone:
-    return OutputItemDone(ReasoningResponseItem(content=(ReasoningText(text=text),)))
+def thought(text: str) -> prompt.OutputItemDone:
+    return prompt.OutputItemDone(ReasoningResponseItem(content=(ReasoningText(text=text),)))
 
 
-BEGUN = OutputItemAdded(MessageItem(role="assistant", content=()))
-THINKING = OutputItemAdded(ReasoningResponseItem())
+BEGUN = prompt.OutputItemAdded(MessageItem(role="assistant", content=()))
+THINKING = prompt.OutputItemAdded(ReasoningResponseItem())
 
 
 def test_text_comes_as_one_item() -> None:
     events = read(piece(role="assistant", content="Hel"), piece(content="lo"), piece("stop"), DONE)
-    assert events == [BEGUN, message("Hello"), Completed(None)]
+    assert events == [BEGUN, message("Hello"), prompt.Completed(None)]
 
 
 def test_live_text_comes_in_deltas_with_token_counts() -> None:
@@ -80,10 +73,10 @@ def test_live_text_comes_in_deltas_with_token_counts() -> None:
     )
     assert read(*frames, DONE, live=True) == [
         BEGUN,
-        OutputTextDelta("Hel"),
-        OutputTextDelta("lo"),
+        prompt.OutputTextDelta("Hel"),
+        prompt.OutputTextDelta("lo"),
         message("Hello"),
-        Completed(counted),
+        prompt.Completed(counted),
     ]
 
 
@@ -96,13 +89,13 @@ def test_reasoning_ends_where_the_text_begins(key: str, wrap: object) -> None:
     frames = [piece(**{key: wrap("th")}), piece(**{key: wrap("ink")}), piece(content="said"), piece("stop")]
     assert read(*frames, DONE, live=True) == [
         THINKING,
-        ReasoningContentDelta("th", 0),
-        ReasoningContentDelta("ink", 0),
+        prompt.ReasoningContentDelta("th", 0),
+        prompt.ReasoningContentDelta("ink", 0),
         thought("think"),
         BEGUN,
-        OutputTextDelta("said"),
+        prompt.OutputTextDelta("said"),
         message("said"),
-        Completed(None),
+        prompt.Completed(None),
     ]
 
 
@@ -114,7 +107,7 @@ def test_reasoning_after_the_text_follows_it() -> None:
         BEGUN,
         message("ab"),
         thought("2"),
-        Completed(None),
+        prompt.Completed(None),
     ]
 
 
@@ -129,15 +122,15 @@ def test_interleaved_calls_are_put_together_by_index() -> None:
     assert events == [
         BEGUN,
         message("Let me"),
-        OutputItemDone(FunctionCall(name="one", arguments='{"a":1}', call_id="c1")),
-        OutputItemDone(FunctionCall(name="two", arguments="{}", call_id="c2")),
-        Completed(None),
+        prompt.OutputItemDone(FunctionCall(name="one", arguments='{"a":1}', call_id="c1")),
+        prompt.OutputItemDone(FunctionCall(name="two", arguments="{}", call_id="c2")),
+        prompt.Completed(None),
     ]
 
 
 def test_calls_come_in_the_order_of_their_index() -> None:
     frames = [piece(tool_calls=[call_piece(n, "{}", id=f"c{n}", name="x")]) for n in (2, 0, 1)]
-    items = [event.item for event in read(*frames, DONE) if isinstance(event, OutputItemDone)]
+    items = [event.item for event in read(*frames, DONE) if isinstance(event, prompt.OutputItemDone)]
     assert [item.call_id for item in items if isinstance(item, FunctionCall)] == ["c0", "c1", "c2"]
 
 
@@ -149,7 +142,7 @@ def test_calls_without_index_or_id_are_distinguished() -> None:
         piece("tool_calls"),
         DONE,
     )
-    assert [event.item for event in events if isinstance(event, OutputItemDone)] == [
+    assert [event.item for event in events if isinstance(event, prompt.OutputItemDone)] == [
         FunctionCall(name="one", arguments="{}", call_id="c1"),
         FunctionCall(name="two", arguments="{}", call_id="c2"),
     ]
@@ -159,7 +152,7 @@ def test_calls_without_index_or_id_are_distinguished() -> None:
     ids = [
         item.call_id
         for e in events
-        if isinstance(e, OutputItemDone) and isinstance(item := e.item, FunctionCall)
+        if isinstance(e, prompt.OutputItemDone) and isinstance(item := e.item, FunctionCall)
     ]
     assert all(ids)
     assert len(set(ids)) == 2
@@ -167,11 +160,11 @@ def test_calls_without_index_or_id_are_distinguished() -> None:
 
 def test_a_whole_message_in_place_of_deltas() -> None:
     whole = sse({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]})
-    assert read(whole) == [BEGUN, message("all at once"), Completed(None)]
+    assert read(whole) == [BEGUN, message("all at once"), prompt.Completed(None)]
 
 
 def test_a_reason_to_finish_makes_the_closing_mark_unnecessary() -> None:
-    assert read(piece(content="x"), piece("stop"))[-1] == Completed(None)
+    assert read(piece(content="x"), piece("stop"))[-1] == prompt.Completed(None)
 
 
 def test_a_cut_stream_is_not_complete() -> None:
@@ -183,7 +176,7 @@ def test_nothing_counts_after_the_closing_mark() -> None:
     assert read(piece(content="x"), DONE, piece(content="late"), DONE) == [
         BEGUN,
         message("x"),
-        Completed(None),
+        prompt.Completed(None),
     ]
 
 
@@ -226,8 +219,8 @@ CHUNK = st.one_of(
 def test_no_chunk_raises_anything_but_model_errors(chunks: list[Json], live: bool) -> None:
     with suppress(ModelError):
         events = read(*map(sse, chunks), DONE, live=live)
-        assert [type(event) for event in events].count(Completed) == 1
-        assert isinstance(events[-1], Completed)
+        assert [type(event) for event in events].count(prompt.Completed) == 1
+        assert isinstance(events[-1], prompt.Completed)
 
 
 @settings(deadline=None)
@@ -240,7 +233,7 @@ def test_any_interleaving_of_pieces_gives_the_same_calls(data: st.DataObject, te
         index = data.draw(st.sampled_from([n for n, rest in left.items() if rest]))
         frames.append(piece(tool_calls=[call_piece(index, left[index].pop(0))]))
     events = read(*frames, piece("tool_calls"), DONE)
-    calls = [event.item for event in events if isinstance(event, OutputItemDone)]
+    calls = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
     assert calls == [FunctionCall(name=f"t{n}", arguments=t, call_id=f"c{n}") for n, t in enumerate(texts)]
 
 
@@ -248,7 +241,7 @@ def test_arguments_may_come_in_very_many_pieces() -> None:
     pieces = [piece(tool_calls=[call_piece(0, "x" * 10)]) for _ in range(5_000)]
     events = read(piece(tool_calls=[call_piece(0, id="c", name="n")]), *pieces, DONE)
     done = events[0]
-    assert isinstance(done, OutputItemDone)
+    assert isinstance(done, prompt.OutputItemDone)
     assert isinstance(done.item, FunctionCall)
     assert len(done.item.arguments) == 50_000
     assert json.dumps(done.item.arguments)

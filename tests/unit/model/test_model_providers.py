@@ -7,16 +7,8 @@ import pytest
 from app_server.core.auth.home_login import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
+from app_server.core.model import families
 from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
-from app_server.core.model.families import (
-    EFFORT_WORDS,
-    FAMILIES,
-    KNOWN_MODELS,
-    UNKNOWN,
-    PatchToolKind,
-    ShellToolKind,
-    find_family,
-)
 from protocol.policy import ReasoningEffort, Verbosity
 from protocol.structs import Json
 from tests.unit.model.scripted import IDENTITY, provider_config
@@ -128,31 +120,31 @@ def test_azure_is_recognised() -> None:
 def test_a_model_name_selects_its_context_window_and_reasoning(
     slug: str, window: int | None, reasons: bool
 ) -> None:
-    family = find_family(slug)
+    family = families.find_family(slug)
     assert family.context_window == window
     assert family.supports_reasoning_summaries is reasons
 
 
 def test_model_families_have_their_own_defaults_and_tools() -> None:
-    assert find_family("gpt-5.1").default_effort is ReasoningEffort.MEDIUM
-    assert find_family("gpt-5.1").default_verbosity is Verbosity.LOW
-    assert find_family("gpt-5").default_verbosity is None
-    assert not find_family("gpt-5-codex").supports_verbosity
-    assert find_family("gpt-5-codex").patch_tool is PatchToolKind.FREEFORM
-    assert find_family("gpt-oss-120b").patch_tool is PatchToolKind.FUNCTION
-    assert find_family("codex-mini-latest").shell_tool is ShellToolKind.LOCAL_SHELL
-    assert not find_family("gpt-4.1").knows_apply_patch
-    assert find_family("anything") is UNKNOWN
+    assert families.find_family("gpt-5.1").default_effort is ReasoningEffort.MEDIUM
+    assert families.find_family("gpt-5.1").default_verbosity is Verbosity.LOW
+    assert families.find_family("gpt-5").default_verbosity is None
+    assert not families.find_family("gpt-5-codex").supports_verbosity
+    assert families.find_family("gpt-5-codex").patch_tool is families.PatchToolKind.FREEFORM
+    assert families.find_family("gpt-oss-120b").patch_tool is families.PatchToolKind.FUNCTION
+    assert families.find_family("codex-mini-latest").shell_tool is families.ShellToolKind.LOCAL_SHELL
+    assert not families.find_family("gpt-4.1").knows_apply_patch
+    assert families.find_family("anything") is families.UNKNOWN
 
 
 def test_no_row_hides_a_later_one() -> None:
-    starts = [start for start, _ in FAMILIES]
+    starts = [start for start, _ in families.FAMILIES]
     for n, start in enumerate(starts):
         assert not any(start.startswith(earlier) for earlier in starts[:n])
 
 
 def test_every_offered_model_is_known() -> None:
-    for model in KNOWN_MODELS:
-        assert find_family(model.name) is not UNKNOWN
+    for model in families.KNOWN_MODELS:
+        assert families.find_family(model.name) is not families.UNKNOWN
         assert model.default_effort in model.efforts
-        assert all(EFFORT_WORDS[effort] for effort in model.efforts)
+        assert all(families.EFFORT_WORDS[effort] for effort in model.efforts)

@@ -7,18 +7,8 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
+from app_server.core.model import prompt
 from app_server.core.model.api_failures import FLAGGED
-from app_server.core.model.prompt import (
-    Completed,
-    Created,
-    ModelEvent,
-    OutputItemAdded,
-    OutputItemDone,
-    OutputTextDelta,
-    ReasoningContentDelta,
-    ReasoningSummaryPartAdded,
-    ReasoningSummaryTextDelta,
-)
 from app_server.core.model.responses_api import ResponsesDecoder
 from protocol.engine.errors import ErrorClass
 from protocol.events.turn import TokenUsage
@@ -27,8 +17,8 @@ from protocol.structs import Json
 from tests.unit.model.scripted import COMPLETED, CREATED, event, item_done, message_done, sse, text_delta
 
 
-def read(*frames: bytes, end: bool = False) -> list[ModelEvent]:
-    decoder, events = ResponsesDecoder(), list[ModelEvent]()
+def read(*frames: bytes, end: bool = False) -> list[prompt.ModelEvent]:
+    decoder, events = ResponsesDecoder(), list[prompt.ModelEvent]()
     for frame in SseDecoder().feed(b"".join(frames)):
         decoder.decode(frame, events)
     if end:
@@ -63,14 +53,14 @@ def test_a_whole_answer() -> None:
         end=True,
     )
     assert events == [
-        Created(),
-        OutputItemAdded(MessageItem(role="assistant", content=(), id="m")),
-        OutputTextDelta("Hel"),
-        ReasoningSummaryPartAdded(1),
-        ReasoningSummaryTextDelta("think", 1),
-        ReasoningContentDelta("raw", 2),
-        OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="Hello"),))),
-        Completed(
+        prompt.Created(),
+        prompt.OutputItemAdded(MessageItem(role="assistant", content=(), id="m")),
+        prompt.OutputTextDelta("Hel"),
+        prompt.ReasoningSummaryPartAdded(1),
+        prompt.ReasoningSummaryTextDelta("think", 1),
+        prompt.ReasoningContentDelta("raw", 2),
+        prompt.OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="Hello"),))),
+        prompt.Completed(
             TokenUsage(
                 input_tokens=10,
                 cached_input_tokens=4,
@@ -83,8 +73,10 @@ def test_a_whole_answer() -> None:
 
 
 def test_the_type_in_the_data_is_enough_and_so_is_the_name_of_the_event() -> None:
-    assert read(sse({"type": "response.output_text.delta", "delta": "a"})) == [OutputTextDelta("a")]
-    assert read(b'event: response.output_text.delta\ndata: {"delta": "b"}\n\n') == [OutputTextDelta("b")]
+    assert read(sse({"type": "response.output_text.delta", "delta": "a"})) == [prompt.OutputTextDelta("a")]
+    assert read(b'event: response.output_text.delta\ndata: {"delta": "b"}\n\n') == [
+        prompt.OutputTextDelta("b")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +97,7 @@ def test_the_type_in_the_data_is_enough_and_so_is_the_name_of_the_event() -> Non
     ],
 )
 def test_frames_without_content_are_skipped(frame: bytes) -> None:
-    assert read(frame, text_delta("on")) == [OutputTextDelta("on")]
+    assert read(frame, text_delta("on")) == [prompt.OutputTextDelta("on")]
 
 
 def test_a_broken_frame_leaves_a_warning_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,26 +109,26 @@ def test_a_broken_frame_leaves_a_warning_without_its_text(caplog: pytest.LogCapt
 
 def test_odd_texts_come_through() -> None:
     assert read(b'data: {"type":"response.output_text.delta","delta":"a\\ud800b"}\n\n') == [
-        OutputTextDelta("a\ud800b")
+        prompt.OutputTextDelta("a\ud800b")
     ]
     assert read(b'data: {"type":"response.output_text.delta","delta":"a\xe2\x82b"}\n\n') == [
-        OutputTextDelta("a\ufffdb")
+        prompt.OutputTextDelta("a\ufffdb")
     ]
     assert read(b'data: {"type":"response.output_text.delta","delta":"\\u0000\\n"}\n\n') == [
-        OutputTextDelta("\x00\n")
+        prompt.OutputTextDelta("\x00\n")
     ]
 
 
 def test_an_item_of_an_unknown_kind_is_kept_as_other() -> None:
     [done] = read(item_done(type="hologram", depth=3))
-    assert isinstance(done, OutputItemDone)
+    assert isinstance(done, prompt.OutputItemDone)
     assert isinstance(done.item, OtherItem)
 
 
 @pytest.mark.parametrize(("fields", "call_id"), [({}, ""), ({"id": "fc"}, "fc"), ({"call_id": "c"}, "c")])
 def test_a_call_without_an_id_is_still_a_call(fields: dict[str, str], call_id: str) -> None:
     [done] = read(item_done(type="function_call", name="shell", arguments="{}", **fields))
-    assert isinstance(done, OutputItemDone)
+    assert isinstance(done, prompt.OutputItemDone)
     assert isinstance(done.item, FunctionCall)
     assert done.item.call_id == call_id
 
@@ -153,15 +145,15 @@ def test_a_call_without_an_id_is_still_a_call(fields: dict[str, str], call_id: s
     ],
 )
 def test_completed_is_completed_whatever_it_holds(response: Json) -> None:
-    assert read(event("response.completed", response=response), end=True) == [Completed(None)]
+    assert read(event("response.completed", response=response), end=True) == [prompt.Completed(None)]
 
 
 def test_events_after_response_completed_are_ignored() -> None:
     late = item_done(type="function_call", name="shell", arguments="{}", call_id="late")
     failed = event("response.failed", response={"error": {"message": "late"}})
     assert read(CREATED, COMPLETED, late, COMPLETED, failed, end=True) == [
-        Created(),
-        Completed(None),
+        prompt.Created(),
+        prompt.Completed(None),
     ]
 
 
@@ -242,7 +234,7 @@ WHOLE = b"".join(
 @settings(deadline=None)
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=12))
 def test_any_cut_of_a_stream_gives_the_same_events(cuts: list[int]) -> None:
-    frames, decoder, events, start = SseDecoder(), ResponsesDecoder(), list[ModelEvent](), 0
+    frames, decoder, events, start = SseDecoder(), ResponsesDecoder(), list[prompt.ModelEvent](), 0
     for cut in [*sorted(cuts), len(WHOLE)]:
         for frame in frames.feed(WHOLE[start:cut]):
             decoder.decode(frame, events)

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.notify import (
-    ELLIPSIS,
-    LIMITS,
-    MAX_ARGUMENT_BYTES,
-    MAX_RUNNING,
-    NotifyProgram,
-    fit,
-    turn_complete,
-)
+from app_server.core import notify
 from tests.support.waiting import until
 
 WRITE = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:], dict(os.environ), os.getsid(0)]))"
@@ -34,7 +26,7 @@ async def content(path: Path) -> str:
 
 
 def test_the_message_is_spelled_with_dashes() -> None:
-    message = turn_complete("thread", "3", "/ws", ["Rename it", "and ü"], "Done.")
+    message = notify.turn_complete("thread", "3", "/ws", ["Rename it", "and ü"], "Done.")
     assert message == (
         '{"type":"agent-turn-complete","thread-id":"thread","turn-id":"3","cwd":"/ws",'
         '"input-messages":["Rename it","and ü"],"last-assistant-message":"Done."}'
@@ -42,39 +34,39 @@ def test_the_message_is_spelled_with_dashes() -> None:
 
 
 def test_without_a_last_message_there_is_null() -> None:
-    assert json.loads(turn_complete("t", "1", "/", [], None))["last-assistant-message"] is None
+    assert json.loads(notify.turn_complete("t", "1", "/", [], None))["last-assistant-message"] is None
 
 
 @given(st.lists(st.text(max_size=300)), st.text(max_size=300))
 def test_every_message_fits_into_an_argument(inputs: list[str], last: str) -> None:
-    message = turn_complete("t", "1", "/ws", [text * 500 for text in inputs], last * 500)
-    for limit in LIMITS:
-        told = fit(message, limit)
+    message = notify.turn_complete("t", "1", "/ws", [text * 500 for text in inputs], last * 500)
+    for limit in notify.LIMITS:
+        told = notify.fit(message, limit)
         assert len(told.encode()) <= limit
         assert "\0" not in told
         notice = json.loads(told)
         assert notice.keys() == json.loads(message).keys()
         assert notice["turn-id"] == "1"
         for text, whole in zip(notice["input-messages"], inputs, strict=False):
-            assert text == ELLIPSIS or (whole * 500).startswith(text.removesuffix(ELLIPSIS))
+            assert text == notify.ELLIPSIS or (whole * 500).startswith(text.removesuffix(notify.ELLIPSIS))
 
 
 def test_a_message_that_fits_is_passed_unchanged() -> None:
-    message = turn_complete("t", "1", "/ws", ["a\0b \\u0000"] * 300, "done")
-    assert fit(message, MAX_ARGUMENT_BYTES) == message
+    message = notify.turn_complete("t", "1", "/ws", ["a\0b \\u0000"] * 300, "done")
+    assert notify.fit(message, notify.MAX_ARGUMENT_BYTES) == message
     assert json.loads(message)["input-messages"][299] == "a\0b \\u0000"
 
 
 async def test_a_message_over_the_systems_limit_arrives_shortened(tmp_path: Path) -> None:
     target = tmp_path / "told"
-    message = turn_complete("t", "1", "/ws", ["ü" * 100_000, "short"], "x" * 100_000)
-    await NotifyProgram((*KEEP, str(target)), ENV).notify(message)
+    message = notify.turn_complete("t", "1", "/ws", ["ü" * 100_000, "short"], "x" * 100_000)
+    await notify.NotifyProgram((*KEEP, str(target)), ENV).notify(message)
     notice = json.loads(await content(target))
     first, second = notice["input-messages"]
-    assert first.endswith(ELLIPSIS)
+    assert first.endswith(notify.ELLIPSIS)
     assert len(first) > 10_000
     assert second == "short"
-    assert notice["last-assistant-message"].endswith(ELLIPSIS)
+    assert notice["last-assistant-message"].endswith(notify.ELLIPSIS)
 
 
 async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> None:
@@ -85,16 +77,16 @@ async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> No
     size = 100_000
     filler = {f"F{number}": "x" * size for number in range((room - 30_000) // (size + 20))}
     rest = room - sum(len(name) + size + 10 for name in filler) - 30_000
-    program = NotifyProgram((*KEEP, str(target)), {**ENV, **filler, "REST": "x" * max(rest, 0)})
-    await program.notify(turn_complete("t", "1", "/ws", ["y" * 200_000], None))
+    program = notify.NotifyProgram((*KEEP, str(target)), {**ENV, **filler, "REST": "x" * max(rest, 0)})
+    await program.notify(notify.turn_complete("t", "1", "/ws", ["y" * 200_000], None))
     text = json.loads(await content(target))["input-messages"][0]
-    assert text.endswith(ELLIPSIS)
+    assert text.endswith(notify.ELLIPSIS)
     assert len(text) < 15_000
 
 
 async def test_the_program_gets_the_message_last_and_the_users_environment(tmp_path: Path) -> None:
     target = tmp_path / "told"
-    program = NotifyProgram((sys.executable, "-c", WRITE, str(target), "own"), ENV)
+    program = notify.NotifyProgram((sys.executable, "-c", WRITE, str(target), "own"), ENV)
     await program.notify('{"a":1}')
     arguments, environment, session = json.loads(await content(target))
     assert arguments == ["own", '{"a":1}']
@@ -108,7 +100,7 @@ async def test_the_program_runs_nothing_of_the_folder_that_the_server_was_starte
     planted, target = tmp_path / "planted", tmp_path / "told"
     (tmp_path / "json.py").write_text(f"open({str(planted)!r}, 'w')\nfrom os import *\n")
     monkeypatch.chdir(tmp_path)
-    await NotifyProgram((sys.executable, "-c", WRITE, str(target)), ENV).notify("{}")
+    await notify.NotifyProgram((sys.executable, "-c", WRITE, str(target)), ENV).notify("{}")
     await content(target)
     assert not planted.exists()
 
@@ -117,7 +109,7 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
     target, gate = tmp_path / "pid", tmp_path / "gate"
     os.mkfifo(gate)
     script = f"echo $$ > {target}; read line < {gate}"
-    await NotifyProgram(("/bin/sh", "-c", script), ENV).notify("{}")
+    await notify.NotifyProgram(("/bin/sh", "-c", script), ENV).notify("{}")
     pid = int(await content(target))
     gate.write_text("go\n")
     await until(lambda: not Path(f"/proc/{pid}").exists())  # also a zombie is there
@@ -125,8 +117,8 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
 
 async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        await NotifyProgram(("/no/such/program",), ENV).notify('{"secret":1}')
-        await NotifyProgram(("a\0b",), ENV).notify("{}")
+        await notify.NotifyProgram(("/no/such/program",), ENV).notify('{"secret":1}')
+        await notify.NotifyProgram(("a\0b",), ENV).notify("{}")
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "secret" not in caplog.text
 
@@ -134,18 +126,18 @@ async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.Lo
 async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate, count = tmp_path / "gate", tmp_path / "count"
     os.mkfifo(gate)
-    program = NotifyProgram(("/bin/sh", "-c", f"echo x >> {count}; read line < {gate}"), ENV)
-    for _ in range(MAX_RUNNING + 1):
+    program = notify.NotifyProgram(("/bin/sh", "-c", f"echo x >> {count}; read line < {gate}"), ENV)
+    for _ in range(notify.MAX_RUNNING + 1):
         await program.notify("{}")
-    await until(lambda: count.exists() and len(count.read_text().splitlines()) == MAX_RUNNING)
+    await until(lambda: count.exists() and len(count.read_text().splitlines()) == notify.MAX_RUNNING)
     assert "still run" in caplog.text
     descriptor = os.open(gate, os.O_RDWR)
-    os.write(descriptor, b"go\n" * MAX_RUNNING)
+    os.write(descriptor, b"go\n" * notify.MAX_RUNNING)
     await until(lambda: all(process.poll() is not None for process in program._running))
     os.close(descriptor)
 
 
 async def test_without_a_command_nothing_is_started() -> None:
-    program = NotifyProgram((), ENV)
+    program = notify.NotifyProgram((), ENV)
     await program.notify("{}")
     assert program._running == []

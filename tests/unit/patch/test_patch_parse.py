@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.patch import parse
 from app_server.core.patch.disk_files import git_directories
-from app_server.core.patch.parse import (
-    AddFile,
-    DeleteFile,
-    Hunk,
-    HunkLine,
-    Patch,
-    PatchSyntaxError,
-    UpdateFile,
-    parse_patch,
-)
 from app_server.core.patch.patch_plan import Place
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Verdict, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, ShellForm, find_patch
@@ -29,9 +20,9 @@ from tests.unit.patch.worlds import wrap
 HEADERS = "Valid hunk headers: '*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"
 
 
-def hunk(*lines: str, headers: tuple[str, ...] = (), at_end: bool = False) -> Hunk:
-    marked = tuple(HunkLine(line[0], line[1:]) for line in lines)  # type: ignore[arg-type]  # the tests' own marks
-    return Hunk(headers, marked, at_end)
+def hunk(*lines: str, headers: tuple[str, ...] = (), at_end: bool = False) -> parse.Hunk:
+    marked = tuple(parse.HunkLine(line[0], line[1:]) for line in lines)  # type: ignore[arg-type]  # the tests' own marks
+    return parse.Hunk(headers, marked, at_end)
 
 
 def test_every_operation_is_read_in_order() -> None:
@@ -52,11 +43,11 @@ def test_every_operation_is_read_in_order() -> None:
         "+last",
         "*** End of File",
     )
-    assert parse_patch(text) == Patch(
+    assert parse.parse_patch(text) == parse.Patch(
         (
-            AddFile("a/new.txt", "one\n\n"),
-            DeleteFile("gone.txt"),
-            UpdateFile(
+            parse.AddFile("a/new.txt", "one\n\n"),
+            parse.DeleteFile("gone.txt"),
+            parse.UpdateFile(
                 "old.txt",
                 (
                     hunk(" keep", "-old", "+new", " ", headers=("class A", "  def f")),
@@ -69,28 +60,28 @@ def test_every_operation_is_read_in_order() -> None:
 
 
 def test_the_first_hunk_may_go_without_a_marker() -> None:
-    assert parse_patch(wrap("*** Update File: f", "-a", "+b")) == Patch(
-        (UpdateFile("f", (hunk("-a", "+b"),)),)
+    assert parse.parse_patch(wrap("*** Update File: f", "-a", "+b")) == parse.Patch(
+        (parse.UpdateFile("f", (hunk("-a", "+b"),)),)
     )
 
 
 @pytest.mark.parametrize("start", ["<<EOF", "<<'EOF'", '<<"EOF"'])
 def test_a_heredoc_around_the_patch_is_taken_off(start: str) -> None:
     text = f"{start}\n{wrap('*** Delete File: f')}\nEOF\n"
-    assert parse_patch(text) == Patch((DeleteFile("f"),))
+    assert parse.parse_patch(text) == parse.Patch((parse.DeleteFile("f"),))
 
 
 def test_a_patch_with_carriage_returns_is_the_same_patch() -> None:
     text = wrap("*** Update File: f", "@@", "-a", "+b")
-    assert parse_patch(text.replace("\n", "\r\n")) == parse_patch(text)
+    assert parse.parse_patch(text.replace("\n", "\r\n")) == parse.parse_patch(text)
 
 
 def test_an_empty_patch_has_no_operations() -> None:
-    assert parse_patch(wrap()) == Patch(())
+    assert parse.parse_patch(wrap()) == parse.Patch(())
 
 
 def test_an_added_file_may_be_empty() -> None:
-    assert parse_patch(wrap("*** Add File: f")) == Patch((AddFile("f", ""),))
+    assert parse.parse_patch(wrap("*** Add File: f")) == parse.Patch((parse.AddFile("f", ""),))
 
 
 @pytest.mark.parametrize(
@@ -122,8 +113,8 @@ def test_an_added_file_may_be_empty() -> None:
     ],
 )
 def test_messages_that_models_know_stay_as_they_are(text: str, message: str) -> None:
-    with pytest.raises(PatchSyntaxError) as caught:
-        parse_patch(text)
+    with pytest.raises(parse.PatchSyntaxError) as caught:
+        parse.parse_patch(text)
     assert str(caught.value) == message
     assert caught.value.for_model() == f"apply_patch verification failed: {message}"
 
@@ -143,8 +134,8 @@ def test_messages_that_models_know_stay_as_they_are(text: str, message: str) -> 
     ],
 )
 def test_a_broken_hunk_is_reported_with_its_line(lines: tuple[str, ...], line: int, mentions: str) -> None:
-    with pytest.raises(PatchSyntaxError, match=f"^invalid hunk at line {line}, ") as caught:
-        parse_patch(wrap(*lines))
+    with pytest.raises(parse.PatchSyntaxError, match=f"^invalid hunk at line {line}, ") as caught:
+        parse.parse_patch(wrap(*lines))
     assert mentions in str(caught.value)
 
 
@@ -170,8 +161,8 @@ FRAGMENTS = st.sampled_from((*MARKERS, *OTHERS))
 @given(st.one_of(st.text(), st.lists(st.one_of(FRAGMENTS, st.text(max_size=5))).map("\n".join)))
 def test_no_text_raises_anything_else(text: str) -> None:
     for candidate in (text, wrap(text)):
-        with contextlib.suppress(PatchSyntaxError):
-            parse_patch(candidate)
+        with contextlib.suppress(parse.PatchSyntaxError):
+            parse.parse_patch(candidate)
 
 
 PATCH = wrap("*** Update File: f", "@@", "-it's $HOME `x`", "+b")

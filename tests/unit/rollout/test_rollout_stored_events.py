@@ -7,63 +7,28 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app_server.core.rollout import stored_events
 from app_server.core.rollout.lines import goal_in
-from app_server.core.rollout.stored_events import (
-    MARKER_ROOM,
-    OUTPUT_CAP,
-    TURN_ITEM,
-    capped,
-    kept_item,
-    stored_events,
-    turn_started_line,
-)
+from protocol.engine import events, items
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import (
-    EngineEvent,
-    Goal,
-    GoalCleared,
-    GoalStatus,
-    GoalUpdated,
-    ItemCompleted,
-    ItemStarted,
-    SessionEvent,
-    TurnEnded,
-    TurnKind,
-    TurnStarted,
-    TurnStatus,
-)
-from protocol.engine.items import (
-    AgentMessage,
-    CommandExecution,
-    ContextCompaction,
-    EnteredReview,
-    ExitedReview,
-    ImageView,
-    Item,
-    Plan,
-    Reasoning,
-    UserMessage,
-    item_from_value,
-    item_to_value,
-)
 from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
 from protocol.events.turn import TokenCountEvent, TurnAbortReason
 from protocol.items import ImageInput, TextInput
 from protocol.structs import Json, replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}
-HELLO = UserMessage("u", (TextInput(text="hello"),))
+HELLO = items.UserMessage("u", (TextInput(text="hello"),))
 
 
-def lines(event: EngineEvent, *, identity: bool, turn_id: str | None = "t") -> list[Json]:
+def lines(event: events.EngineEvent, *, identity: bool, turn_id: str | None = "t") -> list[Json]:
     return [
         json.loads(line.to_json())
-        for line in stored_events(SessionEvent("op", turn_id, event), identity=identity)
+        for line in stored_events.stored_events(events.SessionEvent("op", turn_id, event), identity=identity)
     ]
 
 
-def completed(item: Item, *, cut: bool = False, announced: bool = True) -> ItemCompleted:
-    return ItemCompleted(item, 5, 9, cut, announced)
+def completed(item: items.Item, *, cut: bool = False, announced: bool = True) -> events.ItemCompleted:
+    return events.ItemCompleted(item, 5, 9, cut, announced)
 
 
 # --- items
@@ -71,44 +36,46 @@ def completed(item: Item, *, cut: bool = False, announced: bool = True) -> ItemC
     ("item", "older"),
     [
         (HELLO, [{"type": "user_message", "message": "hello", "images": []}]),
-        (AgentMessage("m", ("hi",)), [{"type": "agent_message", "message": "hi"}]),
+        (items.AgentMessage("m", ("hi",)), [{"type": "agent_message", "message": "hi"}]),
         (
-            Reasoning("r", ("one", "two"), ("raw",)),
+            items.Reasoning("r", ("one", "two"), ("raw",)),
             [{"type": "agent_reasoning", "text": "one"}, {"type": "agent_reasoning", "text": "two"}],
         ),
         (
-            Reasoning("r", ("one",), ("raw",), show_content=True),
+            items.Reasoning("r", ("one",), ("raw",), show_content=True),
             [
                 {"type": "agent_reasoning", "text": "one"},
                 {"type": "agent_reasoning_raw_content", "text": "raw"},
             ],
         ),
         (
-            EnteredReview("e", "look", "the changes"),
+            items.EnteredReview("e", "look", "the changes"),
             [{"type": "entered_review_mode", "prompt": "look", "user_facing_hint": "the changes"}],
         ),
-        (ExitedReview("x", None), [{"type": "exited_review_mode", "review_output": None}]),
-        (ContextCompaction("c"), [{"type": "agent_message", "message": "Compact task completed"}]),
-        (ImageView("i", "/x.png"), []),
-        (Plan("p", "do it"), []),
+        (items.ExitedReview("x", None), [{"type": "exited_review_mode", "review_output": None}]),
+        (items.ContextCompaction("c"), [{"type": "agent_message", "message": "Compact task completed"}]),
+        (items.ImageView("i", "/x.png"), []),
+        (items.Plan("p", "do it"), []),
     ],
 )
-def test_without_identity_there_are_the_events_of_codex_058_alone(item: Item, older: list[Json]) -> None:
+def test_without_identity_there_are_the_events_of_codex_058_alone(
+    item: items.Item, older: list[Json]
+) -> None:
     assert lines(completed(item), identity=False) == older
 
 
 def test_an_item_that_was_cut_is_stored_with_identity_only() -> None:
-    cut = completed(AgentMessage("m", ("half",)), cut=True)
+    cut = completed(items.AgentMessage("m", ("half",)), cut=True)
     assert lines(cut, identity=False) == []
     [line] = lines(cut, identity=True)
-    assert (line["type"], line["cut"], line["turn_id"]) == (TURN_ITEM, True, "t")
-    assert item_from_value(line["item"]) == AgentMessage("m", ("half",))
+    assert (line["type"], line["cut"], line["turn_id"]) == (stored_events.TURN_ITEM, True, "t")
+    assert items.item_from_value(line["item"]) == items.AgentMessage("m", ("half",))
 
 
 def test_words_that_joined_a_turn_are_no_event_of_codex_058() -> None:
     assert lines(completed(HELLO, announced=False), identity=False) == []
     assert [line["message"] for line in lines(completed(HELLO, announced=False), identity=True)] == ["hello"]
-    reply = completed(AgentMessage("m", ("hi",)), announced=False)
+    reply = completed(items.AgentMessage("m", ("hi",)), announced=False)
     assert [line["message"] for line in lines(reply, identity=False)] == ["hi"]
 
 
@@ -116,20 +83,20 @@ def test_words_that_joined_a_turn_are_no_event_of_codex_058() -> None:
     "item",
     [
         HELLO,
-        AgentMessage("m", ("hi",)),
-        Reasoning("r", ("one", "two")),
+        items.AgentMessage("m", ("hi",)),
+        items.Reasoning("r", ("one", "two")),
     ],
 )
-def test_identity_is_beside_older_events_that_hold_the_whole_item(item: Item) -> None:
+def test_identity_is_beside_older_events_that_hold_the_whole_item(item: items.Item) -> None:
     older = lines(completed(item), identity=False)
     identified = [{**line, "turn_id": "t", "item_id": item.id, **TIMES} for line in older]
     assert lines(completed(item), identity=True) == identified
 
 
 def test_the_phase_of_a_message_is_beside_it() -> None:
-    [line] = lines(completed(AgentMessage("m", ("hi",), "final_answer")), identity=True)
+    [line] = lines(completed(items.AgentMessage("m", ("hi",), "final_answer")), identity=True)
     assert line["phase"] == "final_answer"
-    [line] = lines(completed(AgentMessage("m", ("hi",))), identity=True)
+    [line] = lines(completed(items.AgentMessage("m", ("hi",))), identity=True)
     assert "phase" not in line
 
 
@@ -138,38 +105,40 @@ def test_the_phase_of_a_message_is_beside_it() -> None:
     [
         replace(HELLO, client_id="mine"),
         replace(HELLO, sent=(TextInput(text="as it was sent"),)),
-        UserMessage("u", (TextInput(text="a"), TextInput(text="b"))),
-        UserMessage("u", (ImageInput(image_url="data:x"),)),
-        Reasoning("r", ("one",), ("raw",)),
-        Reasoning("r", ("one",), ("raw",), show_content=True),
-        Reasoning("r", ("one",), (), show_content=True),
-        AgentMessage("m", ()),
-        AgentMessage("m", ("one", "two")),
-        EnteredReview("e", "look", "hint"),
-        ExitedReview("x", None),
-        ContextCompaction("c"),
-        ImageView("i", "/x.png"),
+        items.UserMessage("u", (TextInput(text="a"), TextInput(text="b"))),
+        items.UserMessage("u", (ImageInput(image_url="data:x"),)),
+        items.Reasoning("r", ("one",), ("raw",)),
+        items.Reasoning("r", ("one",), ("raw",), show_content=True),
+        items.Reasoning("r", ("one",), (), show_content=True),
+        items.AgentMessage("m", ()),
+        items.AgentMessage("m", ("one", "two")),
+        items.EnteredReview("e", "look", "hint"),
+        items.ExitedReview("x", None),
+        items.ContextCompaction("c"),
+        items.ImageView("i", "/x.png"),
     ],
 )
-def test_an_item_that_older_events_do_not_hold_whole_has_a_line_of_its_own_behind_them(item: Item) -> None:
+def test_an_item_that_older_events_do_not_hold_whole_has_a_line_of_its_own_behind_them(
+    item: items.Item,
+) -> None:
     older = lines(completed(item), identity=False)
     *before, whole = lines(completed(item), identity=True)
     assert before == [{**line, "item_id": item.id} for line in older]
-    assert item_from_value(whole.pop("item")) == item
+    assert items.item_from_value(whole.pop("item")) == item
     assert whole.pop("cut", False) is False
-    assert whole == {"type": TURN_ITEM, "turn_id": "t", **TIMES}
+    assert whole == {"type": stored_events.TURN_ITEM, "turn_id": "t", **TIMES}
 
 
 def test_what_only_begins_or_runs_is_not_stored() -> None:
-    for event in (ItemStarted(HELLO, 5), BackgroundEventEvent(message="x")):
+    for event in (events.ItemStarted(HELLO, 5), BackgroundEventEvent(message="x")):
         assert lines(event, identity=True) == lines(event, identity=False) == []
 
 
 # --- output of commands
-@given(st.text(max_size=300), st.integers(MARKER_ROOM, 200))
-@example("x" * (MARKER_ROOM + 1), MARKER_ROOM)
+@given(st.text(max_size=300), st.integers(stored_events.MARKER_ROOM, 200))
+@example("x" * (stored_events.MARKER_ROOM + 1), stored_events.MARKER_ROOM)
 def test_long_text_is_capped_to_its_head_and_tail(text: str, cap: int) -> None:
-    short = capped(text, cap)
+    short = stored_events.capped(text, cap)
     assert len(short) <= cap
     if len(text) <= cap:
         assert short == text
@@ -179,32 +148,32 @@ def test_long_text_is_capped_to_its_head_and_tail(text: str, cap: int) -> None:
     head, tail = short[: found.start()], short[found.end() :]
     assert text.startswith(head)
     assert text.endswith(tail)
-    assert len(head) == len(tail) == (cap - MARKER_ROOM) // 2
+    assert len(head) == len(tail) == (cap - stored_events.MARKER_ROOM) // 2
     assert len(head) + int(found[1]) + len(tail) == len(text)
 
 
 def test_of_a_command_the_output_is_kept_once() -> None:
-    item = CommandExecution(
+    item = items.CommandExecution(
         id="c",
         command=("ls",),
         cwd="/",
         parsed=(),
         stdout="out",
         stderr="err",
-        output="o" * OUTPUT_CAP,
+        output="o" * stored_events.OUTPUT_CAP,
         shown_output="shown",
         exit_code=3,
     )
-    assert kept_item(item) == replace(item, stdout="", stderr="", shown_output="")
-    assert kept_item(HELLO) is HELLO
+    assert stored_events.kept_item(item) == replace(item, stdout="", stderr="", shown_output="")
+    assert stored_events.kept_item(HELLO) is HELLO
     [line] = lines(completed(item), identity=True)
-    assert line["item"] == item_to_value(kept_item(item))
+    assert line["item"] == items.item_to_value(stored_events.kept_item(item))
     assert lines(completed(item), identity=False) == []
 
 
 # --- turns
 def test_the_begin_of_a_turn() -> None:
-    started = TurnStarted(TurnKind.REVIEW, 1000, 12.75)
+    started = events.TurnStarted(events.TurnKind.REVIEW, 1000, 12.75)
     line = {
         "type": "task_started",
         "turn_id": "t",
@@ -214,18 +183,20 @@ def test_the_begin_of_a_turn() -> None:
     }
     assert lines(started, identity=True) == [line]
     assert lines(started, identity=False) == []
-    assert json.loads(turn_started_line("t", started).to_json()) == line
+    assert json.loads(stored_events.turn_started_line("t", started).to_json()) == line
 
 
-def ended(status: TurnStatus, **more: Json) -> TurnEnded:
-    return TurnEnded(**{"status": status, "started_at": 12.75, "ended_at": 15.5, "seconds": 2.7504, **more})
+def ended(status: events.TurnStatus, **more: Json) -> events.TurnEnded:
+    return events.TurnEnded(
+        **{"status": status, "started_at": 12.75, "ended_at": 15.5, "seconds": 2.7504, **more}
+    )
 
 
 TURN_TIMES = {"turn_id": "t", "started_at": 12, "completed_at": 15, "duration_ms": 2750}
 
 
 def test_the_end_of_a_turn() -> None:
-    done = ended(TurnStatus.COMPLETED, last_agent_message="bye")
+    done = ended(events.TurnStatus.COMPLETED, last_agent_message="bye")
     assert lines(done, identity=False) == []
     assert lines(done, identity=True) == [
         {"type": "task_complete", "last_agent_message": "bye", **TURN_TIMES}
@@ -233,7 +204,7 @@ def test_the_end_of_a_turn() -> None:
 
 
 def test_the_error_of_a_turn_that_failed() -> None:
-    failed = ended(TurnStatus.FAILED, error=TurnError("no", ErrorClass.BAD_REQUEST, 400, "why"))
+    failed = ended(events.TurnStatus.FAILED, error=TurnError("no", ErrorClass.BAD_REQUEST, 400, "why"))
     assert lines(failed, identity=False) == []
     error = {"message": "no", "class": "bad_request", "http_status": 400, "details": "why"}
     assert lines(failed, identity=True) == [
@@ -242,7 +213,9 @@ def test_the_error_of_a_turn_that_failed() -> None:
 
 
 def test_an_interrupted_turn_is_the_only_end_that_codex_058_stores() -> None:
-    stopped = ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.REPLACED, started_at=None, seconds=None)
+    stopped = ended(
+        events.TurnStatus.INTERRUPTED, reason=TurnAbortReason.REPLACED, started_at=None, seconds=None
+    )
     line = {"type": "turn_aborted", "reason": "replaced"}
     assert lines(stopped, identity=False) == [line]
     times = {"turn_id": "t", "started_at": None, "completed_at": 15, "duration_ms": None}
@@ -258,18 +231,18 @@ def test_counts_and_undos_are_stored_as_they_are(event: TokenCountEvent | UndoCo
 
 @pytest.mark.parametrize("identity", [False, True])
 def test_the_goal_is_read_as_it_was_stored(identity: bool) -> None:
-    goal = Goal(
+    goal = events.Goal(
         objective="ship",
-        status=GoalStatus.PAUSED,
+        status=events.GoalStatus.PAUSED,
         token_budget=500,
         tokens_used=20,
         seconds_used=1.5,
         created_at=7,
         updated_at=8,
     )
-    [line] = lines(GoalUpdated(goal), identity=identity, turn_id=None)
+    [line] = lines(events.GoalUpdated(goal), identity=identity, turn_id=None)
     assert line["type"] == "goal_updated"
     assert goal_in(line) == goal
-    [cleared] = lines(GoalCleared(), identity=identity, turn_id=None)
+    [cleared] = lines(events.GoalCleared(), identity=identity, turn_id=None)
     assert cleared == {"type": "goal_cleared"}
     assert goal_in(cleared) is None

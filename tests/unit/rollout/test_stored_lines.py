@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 from app_server.core.rollout.record import StoredRecord, parse_journal_line, parse_object, read_record
 from app_server.core.rollout.stored_calls import ended_item, item_of_call
 from app_server.core.shell.summaries import parse_command
-from protocol.engine.items import (
-    CommandExecution,
-    CommandSource,
-    FileChange,
-    ImageView,
-    ItemStatus,
-    McpToolCall,
-    WebSearch,
-)
+from protocol.engine import items
 from protocol.events.commands import DeleteFileChange
 from protocol.mcp import ErrResult, OkResult
 from protocol.structs import Json, replace
@@ -154,20 +146,20 @@ def function(name: str, arguments: Json, **more: Json) -> Json:
 @pytest.mark.parametrize(
     ("call", "command", "cwd", "source"),
     [
-        (function("shell", {"command": ["ls", "a"]}), ("ls", "a"), "/ws", CommandSource.AGENT),
+        (function("shell", {"command": ["ls", "a"]}), ("ls", "a"), "/ws", items.CommandSource.AGENT),
         (
             function("container.exec", {"command": ["ls", 5], "workdir": "sub/../x"}),
             ("ls",),
             "/ws/x",
-            CommandSource.AGENT,
+            items.CommandSource.AGENT,
         ),
         (
             function("shell_command", {"command": "ls | wc", "workdir": "/tmp"}),
             ("sh", "-c", "ls | wc"),
             "/tmp",
-            CommandSource.AGENT,
+            items.CommandSource.AGENT,
         ),
-        (function("exec_command", {"cmd": "ls"}), ("sh", "-c", "ls"), "/ws", CommandSource.TERMINAL),
+        (function("exec_command", {"cmd": "ls"}), ("sh", "-c", "ls"), "/ws", items.CommandSource.TERMINAL),
         (
             {
                 "type": "local_shell_call",
@@ -176,15 +168,15 @@ def function(name: str, arguments: Json, **more: Json) -> Json:
             },
             ("ls",),
             "/ws/sub",
-            CommandSource.PROVIDER,
+            items.CommandSource.PROVIDER,
         ),
     ],
 )
 def test_a_call_of_a_shell_is_a_command(
-    call: Json, command: tuple[str, ...], cwd: str, source: CommandSource
+    call: Json, command: tuple[str, ...], cwd: str, source: items.CommandSource
 ) -> None:
     item = item_of_call(call, "/ws")
-    assert isinstance(item, CommandExecution)
+    assert isinstance(item, items.CommandExecution)
     assert (item.id, item.command, item.cwd, item.source) == ("c", command, cwd, source)
 
 
@@ -199,7 +191,7 @@ def test_a_call_of_a_shell_is_a_command(
 )
 def test_a_patch_is_a_change_of_files_however_it_was_called(call: Json) -> None:
     item = item_of_call(call, "/ws")
-    assert isinstance(item, FileChange)
+    assert isinstance(item, items.FileChange)
     assert {path: change.to_value() for path, change in item.changes.items()} == {
         "/ws/new": {"content": "x\n"},
         "/ws/old": {"unified_diff": "@@\n-a\n+b\n", "move_path": "/ws/sub/moved"},
@@ -207,13 +199,13 @@ def test_a_patch_is_a_change_of_files_however_it_was_called(call: Json) -> None:
 
 
 def test_other_calls() -> None:
-    assert item_of_call(function("view_image", {"path": "a.png"}), "/ws") == ImageView("c", "/ws/a.png")
+    assert item_of_call(function("view_image", {"path": "a.png"}), "/ws") == items.ImageView("c", "/ws/a.png")
     called = item_of_call(function("mcp__time__now", {"zone": "UTC"}), "/ws")
-    assert isinstance(called, McpToolCall)
+    assert isinstance(called, items.McpToolCall)
     assert (called.invocation.server, called.invocation.tool) == ("time", "now")
     assert called.invocation.arguments == {"zone": "UTC"}
     search = {"type": "web_search_call", "action": {"type": "search", "query": "q"}}
-    assert item_of_call(search, "/ws") == WebSearch("search q", "q")
+    assert item_of_call(search, "/ws") == items.WebSearch("search q", "q")
     for nothing in (
         function("unknown", {}),
         function("apply_patch", {"input": "none"}),
@@ -228,20 +220,20 @@ def test_other_calls() -> None:
 @pytest.mark.parametrize(
     ("output", "status", "code", "printed"),
     [
-        (json.dumps({"output": "hi", "metadata": {"exit_code": 0}}), ItemStatus.COMPLETED, 0, "hi"),
-        (json.dumps({"output": "no", "metadata": {"exit_code": 2}}), ItemStatus.FAILED, 2, "no"),
-        ("Exit code: 3\nWall time: 1 seconds\nOutput:\nbad", ItemStatus.FAILED, 3, "bad"),
-        ("{broken", ItemStatus.FAILED, None, "{broken"),
-        (None, ItemStatus.FAILED, None, ""),
+        (json.dumps({"output": "hi", "metadata": {"exit_code": 0}}), items.ItemStatus.COMPLETED, 0, "hi"),
+        (json.dumps({"output": "no", "metadata": {"exit_code": 2}}), items.ItemStatus.FAILED, 2, "no"),
+        ("Exit code: 3\nWall time: 1 seconds\nOutput:\nbad", items.ItemStatus.FAILED, 3, "bad"),
+        ("{broken", items.ItemStatus.FAILED, None, "{broken"),
+        (None, items.ItemStatus.FAILED, None, ""),
     ],
 )
 def test_the_output_says_how_a_command_ended(
-    output: Json, status: ItemStatus, code: int | None, printed: str
+    output: Json, status: items.ItemStatus, code: int | None, printed: str
 ) -> None:
     item = item_of_call(function("shell", {"command": ["ls"]}), "/ws")
     assert item is not None
     ended = ended_item(item, output)
-    assert isinstance(ended, CommandExecution)
+    assert isinstance(ended, items.CommandExecution)
     assert (ended.status, ended.exit_code, ended.output) == (status, code, printed)
 
 
@@ -262,11 +254,11 @@ SUCCESS = "Success. Updated the following files:\nA new\n"
 )
 def test_the_output_says_how_a_patch_ended(output: Json, done: bool, printed: str) -> None:
     item = item_of_call(function("apply_patch", {"input": PATCH}), "/ws")
-    assert isinstance(item, FileChange)
+    assert isinstance(item, items.FileChange)
     ended = ended_item(item, output)
     assert ended == replace(
         item,
-        status=ItemStatus.COMPLETED if done else ItemStatus.FAILED,
+        status=items.ItemStatus.COMPLETED if done else items.ItemStatus.FAILED,
         stdout=printed,
         stderr="" if done else printed,
     )
@@ -289,11 +281,11 @@ IMAGE = {"type": "image", "data": "x", "mimeType": "image/png"}
 )
 def test_the_output_of_a_tool_of_an_mcp_server(output: Json, content: list[Json]) -> None:
     item = item_of_call(function("server__tool", {}), "/ws")
-    assert isinstance(item, McpToolCall)
+    assert isinstance(item, items.McpToolCall)
     ended = ended_item(item, output)
-    assert isinstance(ended, McpToolCall)
+    assert isinstance(ended, items.McpToolCall)
     assert isinstance(ended.result, OkResult)
-    assert ended.status is ItemStatus.COMPLETED
+    assert ended.status is items.ItemStatus.COMPLETED
     found = ended.result.ok.to_value()["content"]
     assert [
         {key: part[key] for key in wanted} for part, wanted in zip(found, content, strict=True)
@@ -302,10 +294,10 @@ def test_the_output_of_a_tool_of_an_mcp_server(output: Json, content: list[Json]
 
 def test_a_tool_of_an_mcp_server_without_an_output_was_interrupted() -> None:
     item = item_of_call(function("mcp__server__tool__x", {"a": 1}), "/ws")
-    assert isinstance(item, McpToolCall)
+    assert isinstance(item, items.McpToolCall)
     assert (item.invocation.server, item.invocation.tool) == ("server", "tool__x")
     assert ended_item(item, None) == replace(
-        item, status=ItemStatus.FAILED, result=ErrResult(err="interrupted")
+        item, status=items.ItemStatus.FAILED, result=ErrResult(err="interrupted")
     )
 
 
@@ -326,20 +318,20 @@ def test_every_form_of_output_is_read(output: Json, printed: str) -> None:
     item = item_of_call(function("shell", {"command": ["ls"]}), "/ws")
     assert item is not None
     ended = ended_item(item, output)
-    assert isinstance(ended, CommandExecution)
+    assert isinstance(ended, items.CommandExecution)
     assert ended.output == printed
     assert ended.exit_code == (7 if "exited" in str(output) else None)
 
 
 def test_what_has_no_output_of_its_own_ends_as_it_began() -> None:
-    image = ImageView("c", "/a.png")
+    image = items.ImageView("c", "/a.png")
     assert ended_item(image, "x") is image
 
 
 def test_calls_with_fields_in_another_form() -> None:
     search = {"type": "web_search_call"}
-    assert item_of_call(search, "/ws") == WebSearch("search ", "")
-    assert item_of_call({**search, "action": {"query": 5}}, "/ws") == WebSearch("search ", "")
+    assert item_of_call(search, "/ws") == items.WebSearch("search ", "")
+    assert item_of_call({**search, "action": {"query": 5}}, "/ws") == items.WebSearch("search ", "")
     assert item_of_call({"type": "local_shell_call", "call_id": "c", "action": 5}, "/ws") is None
     assert item_of_call({"type": "custom_tool_call", "call_id": "c", "name": "apply_patch"}, "/ws") is None
     assert (
@@ -351,7 +343,7 @@ def test_calls_with_fields_in_another_form() -> None:
     command = item_of_call(
         {"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}}, "/ws/x/.."
     )
-    assert isinstance(command, CommandExecution)
+    assert isinstance(command, items.CommandExecution)
     assert command.cwd == "/ws"
     assert command.parsed == tuple(parse_command(["ls"]))
 
@@ -359,12 +351,12 @@ def test_calls_with_fields_in_another_form() -> None:
 def test_a_patch_is_relative_to_the_folder_of_its_call() -> None:
     call = function("shell", {"command": ["apply_patch", PATCH], "workdir": "sub"})
     item = item_of_call(call, "/ws")
-    assert isinstance(item, FileChange)
+    assert isinstance(item, items.FileChange)
     assert list(item.changes) == ["/ws/sub/new", "/ws/sub/old"]
     script = function("shell", {"command": ["sh", "-c", f"cd deep && apply_patch <<'EOF'\n{PATCH}\nEOF"]})
     item = item_of_call(script, "/ws")
-    assert isinstance(item, FileChange)
+    assert isinstance(item, items.FileChange)
     assert list(item.changes) == ["/ws/deep/new", "/ws/deep/old"]
     delete = item_of_call(function("apply_patch", {"input": wrap("*** Delete File: /x")}), "/ws")
-    assert isinstance(delete, FileChange)
+    assert isinstance(delete, items.FileChange)
     assert delete.changes == {"/x": DeleteFileChange(content="")}

@@ -11,18 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.git.repository import Revision
-from app_server.core.rollout import index_file
+from app_server.core.rollout import index_file, index_rows
 from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
-from app_server.core.rollout.index_rows import (
-    SEARCHED_CHARACTERS,
-    UNREAD,
-    IndexQuery,
-    clean,
-    columns,
-    from_summary,
-    note,
-    to_summary,
-)
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, StoredHead, ThreadFilter
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
 from app_server.core.rollout.summary import FileState, StoredThread
@@ -98,8 +88,8 @@ def key(n: int, archived: int = 0) -> tuple[int, str, str]:
 
 def put(database: sqlite3.Connection, n: int, stored: StoredThread | None, *, archived: int = 0) -> None:
     state = FileState(1, 2, 1000 + n, 4) if stored is None else stored.state
-    IndexChanges(new=[(*key(n, archived), UNREAD, *state)]).store(database)
-    note(database, key(n, archived), state, stored)
+    IndexChanges(new=[(*key(n, archived), index_rows.UNREAD, *state)]).store(database)
+    index_rows.note(database, key(n, archived), state, stored)
 
 
 def rows(database: sqlite3.Connection, select: str = "id, known FROM threads") -> list[tuple[object, ...]]:
@@ -109,17 +99,19 @@ def rows(database: sqlite3.Connection, select: str = "id, known FROM threads") -
 # --- rows
 @given(threads)
 def test_a_thread_is_read_as_it_was_noted(stored: StoredThread) -> None:
-    assert from_summary(to_summary(stored), PATH, STATE) == stored
+    assert index_rows.from_summary(index_rows.to_summary(stored), PATH, STATE) == stored
 
 
-@pytest.mark.parametrize("summary", ["", "{", "{}", "[]", "5", "null", to_summary(thread())[:-1] + ",1]"])
+@pytest.mark.parametrize(
+    "summary", ["", "{", "{}", "[]", "5", "null", index_rows.to_summary(thread())[:-1] + ",1]"]
+)
 def test_what_was_not_noted_by_this_index_is_none(summary: str) -> None:
-    assert from_summary(summary, PATH, STATE) is None
+    assert index_rows.from_summary(summary, PATH, STATE) is None
 
 
 @given(st.text())
 def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
-    cleaned = clean(text)
+    cleaned = index_rows.clean(text)
     assert len(cleaned) == len(text)
     database = sqlite3.connect(":memory:")
     assert database.execute("SELECT ?, instr(?, ?)", (cleaned, cleaned, cleaned)).fetchone()[0] == cleaned
@@ -128,9 +120,9 @@ def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
 
 def test_the_columns_that_are_searched() -> None:
     head = thread(source={"subagent": "review"}, provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000)
-    source, provider, cwd, text = columns(head)
+    source, provider, cwd, text = index_rows.columns(head)
     assert (source, provider, cwd, text[:2]) == ("subagent_review", "p ", "/a/b", "äb")
-    assert len(text) == SEARCHED_CHARACTERS
+    assert len(text) == index_rows.SEARCHED_CHARACTERS
 
 
 # --- queries
@@ -144,7 +136,7 @@ def listed(
     **of_filter: Json,
 ) -> list[int]:
     wanted = {"sources": frozenset({"cli"}), "default_provider": "default", **of_filter}
-    query = IndexQuery.of(ListRequest(filter=ThreadFilter(**wanted), **(request or {})), named)
+    query = index_rows.IndexQuery.of(ListRequest(filter=ThreadFilter(**wanted), **(request or {})), named)
     return [int(entry.name.conversation_id[-12:]) for entry in query.fetch(database, start, count)]
 
 
@@ -236,7 +228,7 @@ def test_a_file_without_a_message_that_was_used_lately_is_looked_at(
     for n, path in ((1, lately), (2, long_ago)):
         state = file_state(path)
         assert state is not None
-        note(database, key(n), state, None)
+        index_rows.note(database, key(n), state, None)
     assert changes(database, tmp_path) == []
     lately.write_text("the first turn")
     long_ago.write_text("the first turn")

@@ -8,20 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import summary, thread_index
+from app_server.core.rollout import pages, summary, thread_index
 from app_server.core.rollout.archive import archive_rollout
-from app_server.core.rollout.pages import (
-    FoundThread,
-    InvalidCursor,
-    ListKey,
-    ListRequest,
-    ListStart,
-    Page,
-    StoredHead,
-    ThreadFilter,
-    parse_list_cursor,
-    source_word,
-)
 from app_server.core.rollout.summary import (
     AFTER,
     BEFORE,
@@ -54,50 +42,54 @@ def thread(*, has_user_message: bool = True, **over: Json) -> StoredThread:
         "originator": "test",
         "forked_from": None,
     }
-    head = StoredHead(**{**fields, **over})
+    head = pages.StoredHead(**{**fields, **over})
     return StoredThread(head, Path("/r"), FileState(1, 2, 3, 4), has_user_message)
 
 
-def wanted(**over: Json) -> ThreadFilter:
-    return ThreadFilter(**{"sources": frozenset({"cli"}), "default_provider": "default", **over})
+def wanted(**over: Json) -> pages.ThreadFilter:
+    return pages.ThreadFilter(**{"sources": frozenset({"cli"}), "default_provider": "default", **over})
 
 
 # --- places in a list
 @given(st.integers(-5, 2**63 - 1), st.booleans())
 def test_a_cursor_by_change_is_read_as_it_was_written(changed: int, included: bool) -> None:
-    key = ListKey.of_change(changed, ID)
-    assert parse_list_cursor(key.cursor(included=included), by_change=True) == ListStart(key, included)
+    key = pages.ListKey.of_change(changed, ID)
+    assert pages.parse_list_cursor(key.cursor(included=included), by_change=True) == pages.ListStart(
+        key, included
+    )
     assert int(key.value) == max(changed, 0)
-    with pytest.raises(InvalidCursor):
-        parse_list_cursor(key.cursor(), by_change=False)
+    with pytest.raises(pages.InvalidCursor):
+        pages.parse_list_cursor(key.cursor(), by_change=False)
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_keys_sort_as_the_times_do(one: int, other: int) -> None:
-    assert (ListKey.of_change(one, ID) < ListKey.of_change(other, ID)) is (one < other)
+    assert (pages.ListKey.of_change(one, ID) < pages.ListKey.of_change(other, ID)) is (one < other)
 
 
 @pytest.mark.parametrize("included", [True, False])
 def test_a_cursor_by_name_is_read_as_it_was_written(included: bool) -> None:
-    key = ListKey(STAMP, ID)
+    key = pages.ListKey(STAMP, ID)
     assert key.cursor(included=included) == f"{STAMP}|{ID}" + ("|=" if included else "")
-    assert parse_list_cursor(key.cursor(included=included), by_change=False) == ListStart(key, included)
+    assert pages.parse_list_cursor(key.cursor(included=included), by_change=False) == pages.ListStart(
+        key, included
+    )
 
 
 def test_no_cursor_is_the_begin() -> None:
-    assert parse_list_cursor(None, by_change=True) is None
-    assert parse_list_cursor(None, by_change=False) is None
+    assert pages.parse_list_cursor(None, by_change=True) is None
+    assert pages.parse_list_cursor(None, by_change=False) is None
 
 
 @pytest.mark.parametrize(
     "cursor", ["", f"{STAMP}|{ID}|", f"{STAMP}|{ID}|=|=", f"{STAMP}|{ID.upper()}", f"5|{ID}"]
 )
 def test_another_cursor_is_refused_with_its_begin(cursor: str) -> None:
-    with pytest.raises(InvalidCursor) as error:
-        parse_list_cursor(cursor + "x" * 200, by_change=False)
+    with pytest.raises(pages.InvalidCursor) as error:
+        pages.parse_list_cursor(cursor + "x" * 200, by_change=False)
     assert str(error.value) == f"invalid cursor: {(cursor + 'x' * 200)[:100]}"
-    with pytest.raises(InvalidCursor):
-        parse_list_cursor(cursor, by_change=False)
+    with pytest.raises(pages.InvalidCursor):
+        pages.parse_list_cursor(cursor, by_change=False)
 
 
 # --- filters
@@ -140,7 +132,7 @@ def test_heads_are_compared_as_what_they_mean() -> None:
     ],
 )
 def test_which_lists_need_no_index(over: Json, follows: bool) -> None:
-    assert ListRequest(**{"filter": wanted(), **over}).follows_names is follows
+    assert pages.ListRequest(**{"filter": wanted(), **over}).follows_names is follows
 
 
 # --- who began it
@@ -159,7 +151,7 @@ def test_which_lists_need_no_index(over: Json, follows: bool) -> None:
     ],
 )
 def test_words_for_who_began_it(source: Json, word: str) -> None:
-    assert source_word(source) == word
+    assert pages.source_word(source) == word
 
 
 def notes(home: Path) -> ThreadNotes:
@@ -170,13 +162,13 @@ def lists(home: Path) -> ThreadLists:
     return ThreadLists(home, notes(home), time.time)
 
 
-def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> Page[FoundThread]:
+def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> pages.Page[pages.FoundThread]:
     sources = over.pop("sources", frozenset({"vscode"}))
-    request = ListRequest(filter=ThreadFilter(sources=sources, default_provider="mock"), **over)
+    request = pages.ListRequest(filter=pages.ThreadFilter(sources=sources, default_provider="mock"), **over)
     return of.search(request, term, loaded)
 
 
-def numbers(found: Page[FoundThread]) -> list[int]:
+def numbers(found: pages.Page[pages.FoundThread]) -> list[int]:
     return [int(summary.id[-12:]) for summary, _ in found.rows]
 
 
@@ -277,7 +269,7 @@ def test_kinds_and_the_archive_are_filters(tmp_path: Path) -> None:
     assert numbers(search(of, "needle")) == [1, 0]
     assert numbers(search(of, "needle", archived=True)) == [2]
     assert numbers(search(of, "needle", sources=frozenset({"exec"}))) == []
-    with pytest.raises(InvalidCursor):
+    with pytest.raises(pages.InvalidCursor):
         search(of, "needle", cursor="x")
 
 

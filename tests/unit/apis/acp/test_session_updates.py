@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.outbound import SessionAdapter
 from app_server.core.rollout.turn_fold import ItemIds
+from protocol.engine import items
 from protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,
@@ -23,25 +24,7 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.items import (
-    AgentMessage,
-    CommandExecution,
-    FileChange,
-    FileTexts,
-    Item,
-    ItemStatus,
-    McpToolCall,
-    Reasoning,
-)
-from protocol.events.commands import (
-    AddFileChange,
-    DeleteFileChange,
-    ExecOutputStream,
-    ReadCommand,
-    UnknownCommand,
-    UpdateFileChange,
-)
-from protocol.events.commands import FileChange as ChangedFile
+from protocol.events import commands
 from protocol.events.notices import WarningEvent
 from protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from protocol.structs import Json
@@ -95,18 +78,18 @@ def ended(status: TurnStatus = TurnStatus.COMPLETED) -> TurnEnded:
     return TurnEnded(status=status, started_at=1.0, ended_at=2.0, seconds=1.0)
 
 
-def done(item: Item, *, cut: bool = False) -> ItemCompleted:
+def done(item: items.Item, *, cut: bool = False) -> ItemCompleted:
     return ItemCompleted(item, 0, 0, cut=cut)
 
 
-def command(**over: Json) -> CommandExecution:
+def command(**over: Json) -> items.CommandExecution:
     fields: Json = {
         "id": "c1",
         "command": ("bash", "-lc", "echo hi"),
         "cwd": "/work",
-        "parsed": (UnknownCommand(cmd="echo hi"),),
+        "parsed": (commands.UnknownCommand(cmd="echo hi"),),
     }
-    return CommandExecution(**{**fields, **over})
+    return items.CommandExecution(**{**fields, **over})
 
 
 @given(
@@ -143,14 +126,14 @@ def test_calls_begin_once_never_go_back_and_are_over_with_their_turn(
 def test_deltas_that_come_close_together_are_joined_and_none_is_lost() -> None:
     seen = Recording()
     seen.take(started())
-    seen.take(ItemStarted(AgentMessage("m", ()), 0))
+    seen.take(ItemStarted(items.AgentMessage("m", ()), 0))
     for n in range(100):
         seen.take(AgentMessageDelta("m", f"{n} "))
     assert seen.text() == "0 "
     seen.pass_time(0.02)
     assert len(seen.of("agent_message_chunk")) == 2
     seen.take(AgentMessageDelta("m", "end"))
-    seen.take(done(AgentMessage("m", ("".join(f"{n} " for n in range(100)) + "end and more",))))
+    seen.take(done(items.AgentMessage("m", ("".join(f"{n} " for n in range(100)) + "end and more",))))
     seen.take(ended())
     assert seen.text() == "".join(f"{n} " for n in range(100)) + "end and more"
     assert {each["messageId"] for each in seen.of("agent_message_chunk")} == {"m"}
@@ -159,7 +142,7 @@ def test_deltas_that_come_close_together_are_joined_and_none_is_lost() -> None:
 def test_parts_of_a_thought_are_set_apart() -> None:
     seen = Recording()
     parts = (ReasoningSummaryDelta("r", 0, "one"), ReasoningSummaryDelta("r", 1, "two"))
-    seen.turn(ItemStarted(Reasoning("r", ()), 0), *parts, done(Reasoning("r", ("one", "two"))))
+    seen.turn(ItemStarted(items.Reasoning("r", ()), 0), *parts, done(items.Reasoning("r", ("one", "two"))))
     assert seen.text("agent_thought_chunk") == "one\n\ntwo"
 
 
@@ -168,11 +151,11 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
     for event in (started(), ItemStarted(command(), 0), CommandRunning("c1")):
         seen.take(event)
     for _ in range(50):
-        seen.take(CommandOutput("c1", ExecOutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
+        seen.take(CommandOutput("c1", commands.ExecOutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
     assert len([each for each in seen.updates if "content" in each]) == 1
     seen.pass_time(0.3)
     assert len([each for each in seen.updates if "content" in each]) == 2
-    seen.take(done(command(status=ItemStatus.COMPLETED, exit_code=0, output="`````\nred")))
+    seen.take(done(command(status=items.ItemStatus.COMPLETED, exit_code=0, output="`````\nred")))
     (last,) = seen.updates[-1]["content"]
     assert last["content"]["text"] == "``````console\n`````\nred\n``````"
 
@@ -180,7 +163,7 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
 def test_a_character_cut_in_two_is_shown_whole() -> None:
     seen = Recording(FULL)
     euro = "€".encode()
-    pieces = [CommandOutput("c1", ExecOutputStream.STDOUT, piece) for piece in (euro[:1], euro[1:])]
+    pieces = [CommandOutput("c1", commands.ExecOutputStream.STDOUT, piece) for piece in (euro[:1], euro[1:])]
     seen.turn(ItemStarted(command(), 0), CommandRunning("c1"), *pieces, done(command(exit_code=0)))
     data = [
         each["_meta"]["terminal_output"]["data"]
@@ -203,25 +186,25 @@ def test_warnings_wait_for_a_turn_and_are_no_part_of_the_answer() -> None:
 
 def test_reading_is_told_from_running() -> None:
     seen = Recording()
-    read = ReadCommand(cmd="cat a b", name="a b", path="sub/a b")
+    read = commands.ReadCommand(cmd="cat a b", name="a b", path="sub/a b")
     seen.turn(ItemStarted(command(parsed=(read,), command=("cat", "sub/a b")), 0))
     (call,) = seen.of("tool_call")
     assert (call["kind"], call["locations"]) == ("read", [{"path": "/work/sub/a b"}])
     other = Recording()
-    other.turn(ItemStarted(command(parsed=(read, UnknownCommand(cmd="x"))), 0))
+    other.turn(ItemStarted(command(parsed=(read, commands.UnknownCommand(cmd="x"))), 0))
     assert other.of("tool_call")[0]["kind"] == "execute"
 
 
 def test_patches_have_kinds_and_diffs() -> None:
-    changes: dict[str, ChangedFile] = {
-        "/w/a": AddFileChange(content="new\n"),
-        "/w/d": DeleteFileChange(content="old\n"),
-        "/w/m": UpdateFileChange(unified_diff="", move_path="/w/n"),
+    changes: dict[str, commands.FileChange] = {
+        "/w/a": commands.AddFileChange(content="new\n"),
+        "/w/d": commands.DeleteFileChange(content="old\n"),
+        "/w/m": commands.UpdateFileChange(unified_diff="", move_path="/w/n"),
     }
     seen = Recording()
     for n, (path, change) in enumerate(changes.items()):
-        texts = {"/w/m": FileTexts(old="same\n", new="same\n")} if path == "/w/m" else {}
-        patch = FileChange(id=f"p{n}", changes={path: change}, texts=texts)
+        texts = {"/w/m": items.FileTexts(old="same\n", new="same\n")} if path == "/w/m" else {}
+        patch = items.FileChange(id=f"p{n}", changes={path: change}, texts=texts)
         seen.turn(ItemStarted(patch, 0), done(patch))
     calls = seen.of("tool_call")
     assert [(each["kind"], each["title"]) for each in calls] == [
@@ -242,8 +225,12 @@ def test_patches_have_kinds_and_diffs() -> None:
 def test_a_long_file_is_shown_by_its_hunks() -> None:
     old = "".join(f"line {n}\n" for n in range(20_000))
     new = old.replace("line 100\n", "changed\n").replace("line 9000\n", "too\n")
-    update = UpdateFileChange(unified_diff="@@ -100,3 +100,3 @@\n line 99\n-line 100\n+changed\n line 101\n")
-    patch = FileChange(id="p", changes={"/w/a": update}, texts={"/w/a": FileTexts(old=old, new=new)})
+    update = commands.UpdateFileChange(
+        unified_diff="@@ -100,3 +100,3 @@\n line 99\n-line 100\n+changed\n line 101\n"
+    )
+    patch = items.FileChange(
+        id="p", changes={"/w/a": update}, texts={"/w/a": items.FileTexts(old=old, new=new)}
+    )
     seen = Recording()
     seen.turn(ItemStarted(patch, 0), done(patch))
     first, second = seen.of("tool_call")[0]["content"]
@@ -254,10 +241,10 @@ def test_a_long_file_is_shown_by_its_hunks() -> None:
 
 def test_content_of_mcp_servers_is_handed_on_as_far_as_clients_have_to_know_it() -> None:
     content = (TextContent(text="hi"), OtherContent(type="strange"))
-    call = McpToolCall(
+    call = items.McpToolCall(
         id="c",
         invocation=McpInvocation(server="kit", tool="echo", arguments={"a": 1}),
-        status=ItemStatus.COMPLETED,
+        status=items.ItemStatus.COMPLETED,
         result=OkResult(ok=CallToolResult(content=content)),
     )
     seen = Recording()

@@ -6,28 +6,8 @@ import pytest
 
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.turn.emitter import TurnEmitter
+from protocol.engine import events, items
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import (
-    AgentMessageDelta,
-    AttemptFailed,
-    CommandOutput,
-    ReasoningSummaryDelta,
-    ReasoningSummaryPart,
-    ReasoningTextDelta,
-    SessionEvent,
-    TerminalInput,
-    TurnKind,
-    TurnStatus,
-)
-from protocol.engine.items import (
-    AgentMessage,
-    CommandSource,
-    ItemStatus,
-    McpToolCall,
-    Plan,
-    Reasoning,
-    UserMessage,
-)
 from protocol.events import notices
 from protocol.events.commands import (
     ExecApprovalRequestEvent,
@@ -57,15 +37,15 @@ def begun(*, subscribed: bool = True) -> tuple[Recording, TurnEmitter]:
     """A turn that has begun."""
     seen = Recording(subscribed=subscribed)
     turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    turn.turn_started(events.TurnKind.REGULAR, None)
     return seen, turn
 
 
 def say(turn: TurnEmitter, *texts: str, id: str = "msg-1") -> None:
-    turn.start(AgentMessage(id, ()))
+    turn.start(items.AgentMessage(id, ()))
     for text in texts:
-        turn.emit(AgentMessageDelta(id, text))
-    turn.complete(AgentMessage(id, ("".join(texts),)))
+        turn.emit(events.AgentMessageDelta(id, text))
+    turn.complete(items.AgentMessage(id, ("".join(texts),)))
 
 
 def question(turn: TurnEmitter, item_id: str) -> ExecApprovalRequestEvent:
@@ -83,11 +63,11 @@ def question(turn: TurnEmitter, item_id: str) -> ExecApprovalRequestEvent:
 def test_a_short_turn() -> None:
     seen = Recording()
     turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, 1000)
-    turn.show(UserMessage("u1", (TextInput(text="hi"),)))
+    turn.turn_started(events.TurnKind.REGULAR, 1000)
+    turn.show(items.UserMessage("u1", (TextInput(text="hi"),)))
     say(turn, "Hel", "lo")
     turn.emit(TokenCountEvent(info=USAGE, rate_limits=LIMITS))
-    turn.turn_ended(TurnStatus.COMPLETED, last_agent_message="Hello")
+    turn.turn_ended(events.TurnStatus.COMPLETED, last_agent_message="Hello")
     assert seen.short() == [
         "turn/started",
         "item/started userMessage",
@@ -130,11 +110,11 @@ def test_a_short_turn() -> None:
 
 def test_an_interrupt_ends_what_is_open() -> None:
     seen, turn = begun()
-    turn.start(AgentMessage("m", ()), partial=lambda: AgentMessage("m", ("half",)))
-    turn.emit(AgentMessageDelta("m", "half"))
+    turn.start(items.AgentMessage("m", ()), partial=lambda: items.AgentMessage("m", ("half",)))
+    turn.emit(events.AgentMessageDelta("m", "half"))
     turn.start(command())
-    turn.start(McpToolCall(id="c", invocation=McpInvocation(server="s", tool="t")))
-    turn.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
+    turn.start(items.McpToolCall(id="c", invocation=McpInvocation(server="s", tool="t")))
+    turn.turn_ended(events.TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
     assert seen.short()[-4:] == [
         "item/completed agentMessage",
         "item/completed commandExecution failed",
@@ -149,13 +129,13 @@ def test_an_interrupt_ends_what_is_open() -> None:
 
 def test_a_retry_ends_the_broken_message_first() -> None:
     seen, turn = begun()
-    turn.start(AgentMessage("m1", ()))
-    turn.emit(AgentMessageDelta("m1", "bro"))
+    turn.start(items.AgentMessage("m1", ()))
+    turn.emit(events.AgentMessageDelta("m1", "bro"))
     turn.cut_text()
     error = TurnError("stream cut", ErrorClass.RESPONSE_STREAM_DISCONNECTED)
-    turn.emit(AttemptFailed(error, 1, 5))
+    turn.emit(events.AttemptFailed(error, 1, 5))
     say(turn, "whole", id="m2")
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.short()[1:6] == [
         "item/started agentMessage",
         "item/agentMessage/delta",
@@ -174,28 +154,28 @@ def test_a_retry_ends_the_broken_message_first() -> None:
 
 def test_a_turn_that_fails_without_a_reason_still_has_an_error() -> None:
     seen, turn = begun()
-    turn.turn_ended(TurnStatus.FAILED)
+    turn.turn_ended(events.TurnStatus.FAILED)
     assert seen.params("turn/completed")[0]["turn"]["error"]["codexErrorInfo"] == "other"
 
 
 def test_a_terminal_outlives_its_turn() -> None:
     seen = Recording()
-    turn, terminal = seen.turn(), command(source=CommandSource.TERMINAL, process_id="1")
-    turn.turn_started(TurnKind.REGULAR, None)
+    turn, terminal = seen.turn(), command(source=items.CommandSource.TERMINAL, process_id="1")
+    turn.turn_started(events.TurnKind.REGULAR, None)
     turn.start(terminal)
     begun = turn.detach("call-1")
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     later = seen.turn(OTHER_TURN)
-    later.turn_started(TurnKind.REGULAR, None)
+    later.turn_started(events.TurnKind.REGULAR, None)
     later.start(command())  # the model's call ids begin anew
-    later.emit_under(TURN, TerminalInput("call-1", "1", "y\n"))
-    later.emit_under(TURN, CommandOutput("call-1", ExecOutputStream.STDOUT, b"late"))
-    ended = command(source=CommandSource.TERMINAL, status=ItemStatus.COMPLETED, exit_code=0)
+    later.emit_under(TURN, events.TerminalInput("call-1", "1", "y\n"))
+    later.emit_under(TURN, events.CommandOutput("call-1", ExecOutputStream.STDOUT, b"late"))
+    ended = command(source=items.CommandSource.TERMINAL, status=items.ItemStatus.COMPLETED, exit_code=0)
     later.complete_detached(ended, begun, TURN)
-    later.complete(command(status=ItemStatus.COMPLETED, exit_code=0))
+    later.complete(command(status=items.ItemStatus.COMPLETED, exit_code=0))
     assert seen.adapter.running is not None
     assert [each.item.id for each in seen.adapter.running.items] == ["call-1-2"]
-    later.turn_ended(TurnStatus.COMPLETED)
+    later.turn_ended(events.TurnStatus.COMPLETED)
     check_laws(seen.messages)
     places = [(each["turnId"], each["item"]["id"]) for each in seen.params("item/completed")]
     assert places == [(TURN, "call-1"), (OTHER_TURN, "call-1-2")]
@@ -206,7 +186,7 @@ def test_a_terminal_outlives_its_turn() -> None:
 
 def test_a_turn_that_ended_before_it_started_is_both_started_and_completed() -> None:
     seen = Recording()
-    seen.turn().turn_ended(TurnStatus.COMPLETED)
+    seen.turn().turn_ended(events.TurnStatus.COMPLETED)
     assert seen.short() == ["turn/started", "turn/completed completed"]
     check_laws(seen.messages)
     assert seen.params("turn/started")[0]["turn"]["startedAt"] == int(NOW)
@@ -223,8 +203,8 @@ def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
         (ExecOutputStream.STDERR, "€".encode()[2:]),
         (ExecOutputStream.STDOUT, b"\xf0\x9f"),
     ):
-        turn.emit(CommandOutput("call-1", stream, chunk))
-    turn.complete(command(status=ItemStatus.COMPLETED, exit_code=0))
+        turn.emit(events.CommandOutput("call-1", stream, chunk))
+    turn.complete(command(status=items.ItemStatus.COMPLETED, exit_code=0))
     texts = [each["delta"] for each in seen.params("item/commandExecution/outputDelta")]
     assert texts == ["é\ufffd", "€", "\ufffd"]
     assert seen.short()[-1] == "item/completed commandExecution completed"
@@ -234,7 +214,7 @@ def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
 def test_output_comes_in_pieces_that_a_line_can_hold(text: str) -> None:
     seen, turn = begun()
     turn.start(command())
-    turn.emit(CommandOutput("call-1", ExecOutputStream.STDOUT, text.encode()))
+    turn.emit(events.CommandOutput("call-1", ExecOutputStream.STDOUT, text.encode()))
     pieces = [each["delta"] for each in seen.params("item/commandExecution/outputDelta")]
     assert "".join(pieces) == text
     assert all(len(piece.encode()) <= 8 * 1024 for piece in pieces)
@@ -242,15 +222,15 @@ def test_output_comes_in_pieces_that_a_line_can_hold(text: str) -> None:
 
 def test_reasoning_has_parts_and_raw_text() -> None:
     seen, turn = begun()
-    turn.start(Reasoning("r", ()))
-    turn.emit(ReasoningSummaryPart("r", 0))
-    turn.emit(ReasoningSummaryDelta("r", 0, "think"))
-    turn.emit(ReasoningTextDelta("r", 2, 'ra"w'))
-    turn.complete(Reasoning("r", ("think",), ('ra"w',), False))
-    turn.start(Plan("p", ""))
-    turn.emit(AgentMessageDelta("p", "1. look"))
-    turn.complete(Plan("p", "1. look"))
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.start(items.Reasoning("r", ()))
+    turn.emit(events.ReasoningSummaryPart("r", 0))
+    turn.emit(events.ReasoningSummaryDelta("r", 0, "think"))
+    turn.emit(events.ReasoningTextDelta("r", 2, 'ra"w'))
+    turn.complete(items.Reasoning("r", ("think",), ('ra"w',), False))
+    turn.start(items.Plan("p", ""))
+    turn.emit(events.AgentMessageDelta("p", "1. look"))
+    turn.complete(items.Plan("p", "1. look"))
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.params("item/reasoning/summaryPartAdded")[0]["summaryIndex"] == 0
     assert seen.params("item/reasoning/summaryTextDelta")[0]["delta"] == "think"
     assert seen.params("item/reasoning/textDelta")[0] == {
@@ -281,9 +261,9 @@ def test_only_news_are_told_of() -> None:
         turn.emit(TokenCountEvent(info=USAGE, rate_limits=RateLimitSnapshot()))
     assert len(seen.params("turn/diff/updated")) == 1
     assert len(seen.params("thread/tokenUsage/updated")) == 1
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     again = seen.turn(OTHER_TURN)
-    again.turn_started(TurnKind.REGULAR, None)
+    again.turn_started(events.TurnKind.REGULAR, None)
     again.emit(TurnDiffEvent(unified_diff="d"))
     again.emit(TokenCountEvent(info=USAGE))
     assert [each["turnId"] for each in seen.params("turn/diff/updated")] == [TURN, OTHER_TURN]
@@ -293,14 +273,14 @@ def test_only_news_are_told_of() -> None:
 def test_an_error_that_ends_nothing_is_a_warning() -> None:
     seen = Recording()
     for turn_id in (None, TURN):
-        seen.take(SessionEvent("", turn_id, notices.ErrorEvent(message="MCP server failed")))
+        seen.take(events.SessionEvent("", turn_id, notices.ErrorEvent(message="MCP server failed")))
     assert seen.short() == ["warning", "warning"]
 
 
 def test_raw_items_are_for_those_who_asked() -> None:
     for raw, expected in ((False, []), (True, ["rawResponseItem/completed"])):
         seen = Recording(raw=raw)
-        seen.take(SessionEvent("7", TURN, RawResponseItemEvent(item=RAW)))
+        seen.take(events.SessionEvent("7", TURN, RawResponseItemEvent(item=RAW)))
         assert seen.short() == expected
     assert seen.messages[0]["params"] == {"threadId": THREAD, "turnId": TURN, "item": RAW.to_value()}
 
@@ -310,13 +290,13 @@ def test_raw_items_are_for_those_who_asked() -> None:
 
 def test_without_a_subscriber_only_the_status_is_told() -> None:
     seen, turn = begun(subscribed=False)
-    turn.start(AgentMessage("m", ()))
-    turn.emit(AgentMessageDelta("m", "half"))
+    turn.start(items.AgentMessage("m", ()))
+    turn.emit(events.AgentMessageDelta("m", "half"))
     assert seen.messages == []
     seen.subscribed = True
-    turn.emit(AgentMessageDelta("m", " a word"))
-    turn.complete(AgentMessage("m", ("half a word",)))
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.emit(events.AgentMessageDelta("m", " a word"))
+    turn.complete(items.AgentMessage("m", ("half a word",)))
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.short() == [
         "item/agentMessage/delta",
         "item/completed agentMessage",
@@ -328,30 +308,30 @@ def test_who_joins_sees_the_turn_with_what_goes_on() -> None:
     seen = Recording()
     turn = seen.turn()
     assert seen.adapter.running_turn() is None
-    turn.turn_started(TurnKind.REGULAR, None)
-    turn.show(UserMessage("u", (TextInput(text="hi"),)))
-    turn.start(AgentMessage("m", ()))
-    turn.emit(AgentMessageDelta("m", "half"))
+    turn.turn_started(events.TurnKind.REGULAR, None)
+    turn.show(items.UserMessage("u", (TextInput(text="hi"),)))
+    turn.start(items.AgentMessage("m", ()))
+    turn.emit(events.AgentMessageDelta("m", "half"))
     assert seen.adapter.running is not None
-    assert (seen.adapter.running.id, seen.adapter.running.state) == (TURN, TurnStatus.IN_PROGRESS)
+    assert (seen.adapter.running.id, seen.adapter.running.state) == (TURN, events.TurnStatus.IN_PROGRESS)
     assert [each.item.id for each in seen.adapter.running.items] == ["u"]
     joined = seen.adapter.running_turn()
     assert joined is not None
     shown = joined.to_value()
     assert (shown["status"], shown["itemsView"]) == ("inProgress", "full")
     assert [(each["id"], each.get("text")) for each in shown["items"]] == [("u", None), ("m", "half")]
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.adapter.running_turn() is None
 
 
 def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
     seen, before = Recording(), Recording()
     turn = before.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
-    turn.start(AgentMessage("m", ()))
-    turn.emit(AgentMessageDelta("m", "x"))
-    turn.complete(AgentMessage("m", ("x",)))
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.turn_started(events.TurnKind.REGULAR, None)
+    turn.start(items.AgentMessage("m", ()))
+    turn.emit(events.AgentMessageDelta("m", "x"))
+    turn.complete(items.AgentMessage("m", ("x",)))
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     for event in before.emitted[2:]:
         seen.take(event)
     assert seen.short() == [
@@ -364,9 +344,9 @@ def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
 def test_what_the_client_opted_out_of_is_left_out_by_exact_name() -> None:
     seen = Recording(opted_out=["item/agentMessage/delta", "turn/started", "item/*", "thread/status/changed"])
     turn = seen.turn()
-    turn.turn_started(TurnKind.REGULAR, None)
+    turn.turn_started(events.TurnKind.REGULAR, None)
     say(turn, "a", "b")
-    turn.turn_ended(TurnStatus.COMPLETED)
+    turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.short() == [
         "item/started agentMessage",
         "item/completed agentMessage",
