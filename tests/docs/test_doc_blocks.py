@@ -197,7 +197,7 @@ def commands_of(page: Path) -> Iterator[tuple[Block, str, str]]:
             yield from ((block, line, config) for line in block.text.splitlines() if line.strip())
 
 
-FOLDERS = ("apis", "conversations", "rpc", "startup", "core/client_files")
+FOLDERS = ("apis", "conversations", "rpc", "startup", "core")
 MADE_BY = {"invalid_request": "invalid_request", "internal_error": "internal"}
 """Functions that make an error, and the kind where none is given."""
 
@@ -215,6 +215,10 @@ def kinds_of(node: ast.AST) -> Iterator[str]:
             yield MADE_BY[name]
         case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=str(kind)), *_]) if name in MADE_BY:
             yield kind
+        case ast.Call(func=ast.Name(id="invalid_params"), args=[_, _, ast.Constant(value=str(kind))]):
+            yield kind
+        case ast.Assign(targets=[ast.Name(id="kind")], value=value):
+            yield from words(value)
         case ast.Call(func=ast.Name(id="not_found"), args=[ast.Constant(value=str(what)), _]):
             yield f"{what.replace(' ', '_')}_not_found"
         case ast.Call(func=ast.Name(id="FileRefused"), args=[_, *kind]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from app_server.inspector.rules import item_rules
+from app_server.inspector.rules.item_rules import is_background
 from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage, of_threads
 from protocol.structs import Json
 
@@ -29,11 +31,6 @@ def _turn_of(params: Json) -> str | None:
     turn = params.get("turn")
     id: str | None = turn["id"] if isinstance(turn, dict) else params.get("turnId")
     return id
-
-
-def _is_background(item: Mapping[str, Json]) -> bool:
-    """Check for a command on a terminal, which may go on after its turn."""
-    return item["type"] == "commandExecution" and item.get("processId") is not None
 
 
 def rule_01_the_answer_comes_first() -> Check:
@@ -140,64 +137,6 @@ def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
 
 
 @of_threads
-def rule_04_an_item_starts_before_anything_about_it() -> Check:
-    """Check that `item/started` comes once, inside its turn, before deltas, questions and the completion."""
-    running: dict[str, str] = {}
-    started: set[tuple[str, str]] = set()
-    ended: set[tuple[str, str]] = set()
-
-    def check(wire: WireMessage) -> Iterator[str]:
-        method, params = wire.method, wire.params
-        thread = wire.thread
-        if method in ("turn/started", "turn/completed"):
-            running[thread] = params["turn"]["id"] if method == "turn/started" else ""
-        elif method == "item/started":
-            key = (thread, params["item"]["id"])
-            if key in started:
-                yield f"{key[1]} starts twice"
-            if running.get(thread) != params["turnId"]:
-                yield f"{key[1]} starts outside of its turn"
-            started.add(key)
-        elif method == "item/completed":
-            key = (thread, params["item"]["id"])
-            if key not in started:
-                yield f"{key[1]} ends and has not started"
-            ended.add(key)
-        elif params.get("itemId") is not None:
-            key = (thread, params["itemId"])
-            if method != "item/tool/requestUserInput" and (key not in started or key in ended):
-                yield f"{method}: {key[1]} is not open"
-
-    return check
-
-
-@of_threads
-def rule_05_an_item_ends_once_before_its_turn() -> Check:
-    """Check all items but commands on a terminal, which may go on."""
-    open_items: dict[tuple[str, str], str] = {}
-    completed: set[tuple[str, str]] = set()
-
-    def check(wire: WireMessage) -> Iterator[str]:
-        params = wire.params
-        if wire.method == "item/started":
-            if not _is_background(params["item"]):
-                open_items[params["threadId"], params["item"]["id"]] = params["turnId"]
-        elif wire.method == "item/completed":
-            key = params["threadId"], params["item"]["id"]
-            if key in completed:
-                yield f"{params['item']['id']} ends twice"
-            completed.add(key)
-            open_items.pop(key, None)
-        elif wire.method == "turn/completed":
-            turn = params["turn"]["id"]
-            for key in [key for key, of in open_items.items() if of == turn]:
-                yield f"{key[1]} is open when {turn} ends"
-                del open_items[key]
-
-    return check
-
-
-@of_threads
 def rule_06_a_thread_waits_before_it_asks() -> Check:
     """Check that a thread says that it waits for an approval before it asks for one."""
     flags: dict[str, list[str]] = {}
@@ -208,52 +147,6 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
             flags[thread] = wire.params["status"].get("activeFlags") or []
         elif wire.method.endswith("/requestApproval") and "waitingOnApproval" not in flags.get(thread, []):
             yield f"{wire.method} is asked in {thread}, which does not wait"
-
-    return check
-
-
-def rule_07_usage_follows_what_it_paid_for() -> Check:
-    """Check that no message and no reasoning of the model is open when usage is sent; a client that joins is sent it
-    once at any time."""
-    open_items: dict[str, set[str]] = {}
-    joined: set[str] = set()
-
-    def check(wire: WireMessage) -> Iterator[str]:
-        if wire.answers == "thread/resume" and wire.result is not None:
-            joined.add(wire.result["thread"]["id"])
-        if not wire.of_threads:
-            return
-        of_thread = open_items.setdefault(wire.thread, set())
-        item = wire.params.get("item") or {}
-        if wire.method == "item/started" and item.get("type") in ("agentMessage", "reasoning"):
-            of_thread.add(item["id"])
-        elif wire.method == "item/completed":
-            of_thread.discard(item["id"])
-        elif wire.method == "thread/tokenUsage/updated" and wire.params["threadId"] in joined:
-            joined.discard(wire.params["threadId"])
-        elif wire.method == "thread/tokenUsage/updated" and of_thread:
-            yield f"usage of {wire.params['turnId']} is sent while {sorted(of_thread)} are open"
-
-    return check
-
-
-@of_threads
-def rule_08_a_diff_follows_its_change() -> Check:
-    """Check that `turn/diff/updated` comes after a file change, or a command, and only when it changed."""
-    changed: set[str] = set()
-    last: dict[str, str] = {}
-
-    def check(wire: WireMessage) -> Iterator[str]:
-        turn = str(wire.params.get("turnId"))
-        if wire.method == "item/completed":
-            if wire.params["item"]["type"] in ("fileChange", "commandExecution"):
-                changed.add(turn)
-        elif wire.method == "turn/diff/updated":
-            if turn not in changed:
-                yield f"a diff of {turn} comes before any change"
-            if last.get(turn) == wire.params["diff"]:
-                yield f"the same diff of {turn} comes twice"
-            last[turn] = wire.params["diff"]
 
     return check
 
@@ -287,7 +180,7 @@ def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
     def check(wire: WireMessage) -> Iterator[str]:
         params = wire.params
         turn, item = _turn_of(params), params.get("item") or {}
-        if wire.method == "item/started" and _is_background(item):
+        if wire.method == "item/started" and is_background(item):
             background.add(item["id"])
         id = params.get("itemId") or item.get("id")
         if turn in ended and id not in background and wire.method != "thread/tokenUsage/updated":
@@ -338,30 +231,6 @@ def rule_12_a_question_is_resolved_before_its_turn_ends() -> Check:
     return check
 
 
-def rule_13_both_apis_send_items_in_one_order() -> Check:
-    """Check, where the conversation API listens too, that the same messages end in the same order."""
-    ends: dict[str, tuple[list[str], list[str]]] = {}
-
-    def check(wire: WireMessage) -> Iterator[str]:
-        params = wire.params
-        if wire.sent:
-            return
-        if wire.method == "codex/event/agent_message":
-            thread, text, place = params["conversationId"], params["msg"]["message"], 0
-        elif wire.method == "item/completed" and params["item"]["type"] == "agentMessage":
-            thread, text, place = params["threadId"], params["item"]["text"], 1
-        else:
-            return
-        sent = ends.setdefault(thread, ([], []))
-        sent[place].append(text)
-        both = set(sent[0]) & set(sent[1])
-        events, items = ([each for each in texts if each in both] for texts in sent)
-        if any(a != b for a, b in zip(events, items, strict=False)):  # one of them may be ahead
-            yield f"{thread}: {events} and {items} are not in the same order"
-
-    return check
-
-
 def rule_10_a_started_turn_ends() -> tuple[Check, AtTheEnd]:
     running: dict[str, str] = {}
     left: set[str] = set()
@@ -385,16 +254,17 @@ THREAD_RULES: Sequence[Rule] = (
     rule_01_the_answer_comes_first,
     rule_02_a_thread_is_announced_once_it_is_answered,
     rule_03_active_then_started_then_the_users_words,
+    item_rules.rule_03_the_words_that_begin_a_turn_come_first,
     rule_04_a_thread_runs_one_turn_at_a_time,
-    rule_04_an_item_starts_before_anything_about_it,
-    rule_05_an_item_ends_once_before_its_turn,
+    item_rules.rule_04_an_item_starts_before_anything_about_it,
+    item_rules.rule_05_an_item_ends_once_before_its_turn,
     rule_06_a_thread_waits_before_it_asks,
-    rule_07_usage_follows_what_it_paid_for,
-    rule_08_a_diff_follows_its_change,
+    item_rules.rule_07_usage_follows_what_it_paid_for,
+    item_rules.rule_08_a_diff_follows_its_change,
     rule_09_a_failed_turn_ends_with_its_error,
     rule_10_nothing_follows_the_end_of_a_turn,
     rule_11_a_turn_ends_before_its_thread_is_idle,
     rule_12_a_question_is_resolved_before_its_turn_ends,
-    rule_13_both_apis_send_items_in_one_order,
+    item_rules.rule_13_both_apis_send_items_in_one_order,
 )
 THREAD_RULES_OF_THE_END: Sequence[RuleOfTheEnd] = (rule_10_a_started_turn_ends,)
