@@ -15,11 +15,14 @@ def is_background(item: Mapping[str, Json]) -> bool:
 
 def rule_03_the_words_that_begin_a_turn_come_first() -> Check:
     """Check that a turn which `turn/start` begins has the user's words as its first item; a compaction may precede."""
+    said: set[int] = set()
     running: set[str] = set()
     begun_by_words: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if wire.answers == "turn/start" and wire.result is not None:
+        if wire.sent and wire.method == "turn/start" and wire.params.get("input"):
+            said.add(wire.position)
+        elif wire.asked_at in said and wire.answers == "turn/start" and wire.result is not None:
             begun_by_words.update({wire.result["turn"]["id"]} - running)  # words join one that runs
         elif wire.of_threads and wire.method == "turn/started":
             running.add(wire.params["turn"]["id"])

@@ -234,7 +234,7 @@ def good() -> dict[str, Logged]:
         "start": asked(1, "thread/start"),
         "thread": answered(1, thread={"id": T}),
         "announced": Logged(False, {"method": "thread/started", "params": {"thread": {"id": T}}}),
-        "begin": asked(2, "turn/start", threadId=T),
+        "begin": asked(2, "turn/start", threadId=T, input=[{"type": "text", "text": "x"}]),
         "turn": answered(2, turn={"id": U}),
         "active": status(ACTIVE),
         "started": turn("started", "inProgress"),
