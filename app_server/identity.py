@@ -57,16 +57,19 @@ class ClientProfile:
     """Sent capabilities, whatever is in them, as clients of the thread API do."""
     opted_out: frozenset[str] = frozenset()
     """Methods of notifications that it does not want."""
+    asked_last: bool = False
+    """Leaves answers to others: it is asked where nobody else is there."""
 
     def announce(self, capabilities: Mapping[str, Json] | None) -> None:
         """Take what is known of capabilities, None for none. Unknown names and values of another shape are ignored: to
         other servers they mean something, and a client that cannot even initialize is of no use to its user.
         """
         given = capabilities or {}
-        opted_out = given.get("optOutNotificationMethods")
+        opted_out, extensions = given.get("optOutNotificationMethods"), given.get("extensions")
         self.names_capabilities = capabilities is not None
         self.elicitation = given.get("elicitation") is True
         self.experimental_api = given.get("experimentalApi") is True
+        self.asked_last = isinstance(extensions, dict) and extensions.get("questions") == "last"
         if isinstance(opted_out, list):
             self.opted_out = frozenset(name for name in opted_out if isinstance(name, str))
 

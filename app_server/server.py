@@ -17,7 +17,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import Handshake, ServerServices
+from app_server.apis.services import Handshake, ServerServices, Shared
+from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
@@ -158,6 +159,7 @@ async def _serve_client(
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
+                services.conversations.leave(services.client)
                 await services.conversations.end_all()
                 await engine.aclose()
             background.cancel_scope.cancel()
@@ -247,14 +249,17 @@ def _compose(
         return FileSearch(machine.time_ns)
 
     skills = Lazy(load_skills)
+    known = Client(outgoing, client)
     engine = LazyEngine(Lazy(load), runner, background)
     config = UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment)
+    conversations = ConversationManager(
+        engine.open, background, settings.limits.conversations, machine.wall_clock
+    )
+    conversations.clients.add(known)
     services = ServerServices(
         config=config,
-        conversations=ConversationManager(
-            engine.open, outgoing, background, settings.limits.conversations, machine.wall_clock
-        ),
-        outgoing=outgoing,
+        conversations=conversations,
+        client=known,
         handshake=Handshake(client, user_agent),
         accounts=Accounts(
             auth,
@@ -269,6 +274,7 @@ def _compose(
         engine=engine,
         skills=skills,
         stored=Lazy(load_stored),
+        shared=Shared(),
         background=background,
         machine=machine,
     )

@@ -174,7 +174,6 @@ LATE_IMPORTS = {
     "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
     "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
     "app_server.apis.v2.handlers": "each with the first method of its family",
-    "app_server.apis.v2.news": "with threads, or the account",
     "app_server.apis.v2.questions": "with the first question to the client",
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
     "app_server.core.http.transport": "with the first request to a model",

@@ -21,10 +21,11 @@ def asked(
     row: AnyServerRequest,
     params: Written,
     to_command: Callable[[Json], Command],
+    is_answer: Callable[[Json], bool],
     kind: QuestionKind = QuestionKind.APPROVAL,
 ) -> ClientQuestion:
     """Return a question as the request of that row."""
-    return ClientQuestion(row.method, params.to_json(), to_command, kind)
+    return ClientQuestion(row.method, params.to_json(), to_command, is_answer, kind)
 
 
 def decide(
@@ -34,6 +35,15 @@ def decide(
 ) -> Decide:
     is_patch = isinstance(event, ApplyPatchApprovalRequestEvent)
     return Decide(event.call_id, decision, also, "apply_patch" if is_patch else "shell")
+
+
+def is_elicitation_answer(result: Json) -> bool:
+    """Tell whether a result says in the words of MCP what becomes of a question."""
+    match result:
+        case {"action": "accept" | "cancel" | "decline"}:
+            return True
+        case _:
+            return False
 
 
 def answer_elicitation(event: ElicitationRequestEvent, result: Json) -> AnswerElicitation:

@@ -4,11 +4,13 @@ builds the contexts of its handlers from them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
 from app_server.core.config.settings import UserSettings
@@ -18,7 +20,6 @@ from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
 from app_server.rpc.errors import invalid_request
-from app_server.rpc.outgoing import Outgoing
 from protocol.structs import Json
 from protocol.table import Fields, S, ServerNotification
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
+
+
+T = TypeVar("T")
 
 
 class Handshake(Struct, frozen=True):
@@ -53,22 +57,38 @@ class EngineQueries(Protocol):
         ...
 
 
+class Shared:
+    """What the clients of an API have in common in one server, made by the first that needs it."""
+
+    def __init__(self) -> None:
+        self._made: dict[type, Any] = {}
+
+    def get(self, kind: type[T], make: Callable[[], T]) -> T:
+        if kind not in self._made:
+            self._made[kind] = make()
+        made: T = self._made[kind]
+        return made
+
+
 class ServerServices(Struct, frozen=True, kw_only=True):
+    """What the handlers of one connection use, of it and of the server."""
+
     config: UserSettings
     conversations: ConversationManager
-    outgoing: Outgoing
+    client: Client
     handshake: Handshake
     accounts: Accounts
     host: Host
     engine: EngineQueries
     skills: Lazy[SkillCatalog]
     stored: Lazy[StoredConversations]
+    shared: Shared
     background: TaskGroup
     """For tasks that last until the client has left."""
     machine: Machine
 
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
-        self.outgoing.notify(row.method, row.make(*args, **fields).to_json())
+        self.client.outgoing.notify(row.method, row.make(*args, **fields).to_json())
 
 
 def require_client_rights(config: UserSettings, method: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum, StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -31,6 +31,16 @@ class ConversationStatus(Struct, frozen=True):
     waiting_on_input: bool = False
 
 
+class ClientLine(NamedTuple):
+    """One message to clients, without its line end."""
+
+    data: bytes
+    method: str = ""
+    """Of a notification that a client may do without."""
+    news: object = None
+    """What it says, where a client that knows so already is not told again."""
+
+
 class QuestionKind(Enum):
     """What the thread waits for while the question is open."""
 
@@ -48,20 +58,24 @@ class ClientQuestion(Struct, frozen=True):
     params: bytes
     to_command: Callable[[Json], Command]
     """Makes the command that carries the client's result, which is None where it answered with an error."""
+    is_answer: Callable[[Json], bool]
+    """Tells a result that says yes or no from one that says nothing."""
     kind: QuestionKind = QuestionKind.APPROVAL
 
 
 class ApiAdapter(Protocol):
     """One conversation in the words of one API. Keeps what the API needs to know of earlier events.
 
-    It is handed every event from its making on, also while nobody is subscribed. The lines that its methods give
-    have no line ends.
+    It is handed every event from its making on, also while nobody is subscribed. All clients that speak the API are
+    sent its lines.
     """
 
     needs_identity: bool
     """Whether turns and items have to be stored with their ids from now on."""
+    outlasts_clients: bool
+    """Whether it goes on without any client, for those that come: it does not belong to one."""
 
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         """Convert an event into messages. `raw`: a subscriber wants the model's items as they came, too."""
         ...
 
@@ -69,12 +83,12 @@ class ApiAdapter(Protocol):
         """Return what the client is asked after the lines of `event`, a `Question`, if the API has words for it."""
         ...
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
-        """Sent to subscribers when a question was answered, or needs no answer any more (`answered` False)."""
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
+        """Sent to a client that was asked when it has answered, or needs not answer any more (`answered` False)."""
         ...
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
-        """Sent to the client whether it is subscribed or not."""
+    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
+        """Sent to clients whether they are subscribed or not."""
         ...
 
     def continues_elsewhere(self) -> None:

@@ -4,7 +4,7 @@ pump takes the events of the session, sends them to who subscribed, and keeps th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus, QuestionKind
+from app_server.conversations.client import Client
 from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Close
-from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from protocol.structs import replace
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class Pump:
-    """From the session to the client, in the words of each API."""
+    """From the session to the clients, in the words of each API."""
 
-    def __init__(self, session: SessionHandle, subscriptions: Subscriptions, outgoing: Outgoing) -> None:
-        self._session, self._subscriptions, self._outgoing = session, subscriptions, outgoing
-        self.questions = Questions(session, subscriptions, outgoing, self._questions_changed)
+    def __init__(self, session: SessionHandle, subscriptions: Subscriptions, opener: Client) -> None:
+        self._session, self._subscriptions = session, subscriptions
+        self.questions = Questions(session, subscriptions, opener, self._questions_changed)
         self.status = ConversationStatus()
         self._turn_ends = False
 
@@ -54,8 +54,7 @@ class Pump:
                 self._session.give_back(events[n:])
                 break
             self._send(event, group)
-            if self._outgoing.congested:
-                await self._outgoing.wait_for_capacity()
+            await self._subscriptions.wait_for_capacity()
 
     def _send(self, event: SessionEvent, group: TaskGroup) -> None:
         match event.event:
@@ -95,14 +94,15 @@ class LiveConversation:
         self,
         id: str,
         session: SessionHandle,
-        outgoing: Outgoing,
+        opener: Client,
+        clients: Collection[Client],
         opened_at: float,
         forked_from: str | None = None,
     ) -> None:
-        """`opened_at`: seconds since 1970."""
+        """`opener` is one of the server's `clients`; `opened_at`: seconds since 1970."""
         self.id, self.session, self.forked_from = id, session, forked_from
-        self.subscriptions = Subscriptions(id, session, outgoing)
-        self._pump = Pump(session, self.subscriptions, outgoing)
+        self.subscriptions = Subscriptions(id, session, clients)
+        self._pump = Pump(session, self.subscriptions, opener)
         self.unstored_name: str | None = None
         """The name of a conversation that is not stored; names of stored ones are beside their files."""
         self.opened_at = opened_at
@@ -121,9 +121,14 @@ class LiveConversation:
     def status(self) -> ConversationStatus:
         return self._pump.status
 
-    def subscribe(self, subscription_id: str, make_adapter: AdapterFactory, *, raw: bool) -> None:
+    def subscribe(self, client: Client, id: str, make_adapter: AdapterFactory, *, raw: bool) -> None:
         """Send what happens from here on in the words of that API, after what waited; open questions are sent, too."""
-        self._pump.questions.joined(self.subscriptions.add(subscription_id, make_adapter, raw=raw))
+        self._pump.questions.joined(client, self.subscriptions.add(client, id, make_adapter, raw=raw))
+
+    def leave(self, client: Client) -> None:
+        """Forget a client that has left; what runs goes on."""
+        self.subscriptions.leave(client)
+        self._pump.questions.leave(client)
 
     # --- how long it stays
     @property

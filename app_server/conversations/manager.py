@@ -1,4 +1,4 @@
-"""All open conversations of a connection, by id."""
+"""All open conversations of a server, by id, and the clients that it has."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.conversations.adapter import AdapterFactory
+from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
 from app_server.core.opening import Opened, Origin, StoredRollout
 from app_server.core.real_path import real_path
-from app_server.rpc.errors import not_found, overloaded
-from app_server.rpc.outgoing import Outgoing
+from app_server.rpc.errors import invalid_request, not_found, overloaded
 
 log = logging.getLogger(__name__)
 
-MOST_ENDED = 10_000
-"""So many subscriptions of conversations that have ended are remembered, for clients that end them afterwards."""
+
+MOST_REMEMBERED = 10_000
+"""So many subscriptions are remembered when their conversations have ended, for clients that end them afterwards."""
 
 
 class ConversationManager:
@@ -29,40 +30,46 @@ class ConversationManager:
     def __init__(
         self,
         open: Callable[[Config, Origin], Awaitable[Opened]],
-        outgoing: Outgoing,
         group: TaskGroup,
         most: int,
         wall_clock: Callable[[], float],
     ) -> None:
         self._wall_clock = wall_clock
-        self._open, self._outgoing, self._group, self._most = open, outgoing, group, most
+        self._open, self._group, self._most = open, group, most
+        self.clients: set[Client] = set()
+        """Those that are connected."""
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
         """Awaited before one is opened: others may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
-        self._subscriptions: dict[str, LiveConversation] = {}
-        self._ended_subscriptions: dict[str, None] = {}
-        """Of conversations that ended first, oldest first; ending one of these is no mistake of the client's."""
 
-    async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
-        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first."""
+    async def open(self, client: Client, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
+        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first. Raises
+        RpcError where others than this client are in that one.
+        """
         if len(self._live) >= self._most:
             raise overloaded(f"{len(self._live)} conversations are open; archive some first")
         if self.wait_for_room is not None:
             await self.wait_for_room()
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
+            if before.subscriptions.present - {client}:
+                raise invalid_request(f"conversation {before.id} is open for another client", "busy")
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
         opened = await self._open(config, origin)
         id = opened.session.id
         live = self._live[id] = LiveConversation(
-            id, opened.session, self._outgoing, self._wall_clock(), opened.forked_from
+            id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from
         )
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 
     def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
-        """Begin work that goes on as long as the connection does."""
+        """Begin work that goes on as long as the server does."""
         self._group.start_soon(work, name=name)
+
+    def hear_all(self, make_adapter: AdapterFactory) -> list[Client]:
+        """Return the clients that are told of every conversation in the words of that API."""
+        return [each for each in self.clients if each.hears_all and make_adapter in each.speaks]
 
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)
@@ -91,19 +98,28 @@ class ConversationManager:
         return next((live for live in stored if real_path(live.rollout_path or "") == real), None)
 
     def subscribe(
-        self, live: LiveConversation, subscription: str, make_adapter: AdapterFactory, *, raw: bool
+        self, client: Client, live: LiveConversation, id: str, make_adapter: AdapterFactory, *, raw: bool
     ) -> None:
-        live.subscribe(subscription, make_adapter, raw=raw)
-        self._subscriptions[subscription] = live
+        """Make a subscription that the client ends by its id."""
+        live.subscribe(client, id, make_adapter, raw=raw)
+        client.subscriptions[id] = live.id
+        if len(client.subscriptions) > MOST_REMEMBERED:
+            ended = (each for each, of in client.subscriptions.items() if self.find(of) is None)
+            client.subscriptions.pop(next(ended, ""), None)
 
-    def unsubscribe(self, subscription: str) -> None:
-        live = self._subscriptions.pop(subscription, None)
-        if live is not None:
-            live.subscriptions.remove(subscription)
-        elif subscription in self._ended_subscriptions:
-            del self._ended_subscriptions[subscription]
-        else:
-            raise not_found("subscription", subscription)
+    def unsubscribe(self, client: Client, id: str) -> None:
+        """End one. Raises RpcError where it is not known; one of a conversation that has ended is."""
+        conversation = client.subscriptions.pop(id, None)
+        if conversation is None:
+            raise not_found("subscription", id)
+        if (live := self.find(conversation)) is not None:
+            live.subscriptions.remove(client, id)
+
+    def leave(self, client: Client) -> None:
+        """Forget a client that has left; its conversations go on."""
+        self.clients.discard(client)
+        for live in self._live.values():
+            live.leave(client)
 
     async def shut_down(self, id: str) -> bool:
         """End one in good order; False where it is not open."""
@@ -114,10 +130,9 @@ class ConversationManager:
         return True
 
     async def end_all(self) -> None:
-        """End every conversation in good order, all at once, without notifications: the client has left."""
+        """End every conversation in good order, all at once."""
         async with anyio.create_task_group() as group:
             for live in list(self._live.values()):
-                live.subscriptions.clear()
                 group.start_soon(live.shut_down)
 
     async def _run(self, live: LiveConversation) -> None:
@@ -129,8 +144,3 @@ class ConversationManager:
         finally:
             if self._live.get(live.id) is live:
                 del self._live[live.id]
-            for subscription in [key for key, value in self._subscriptions.items() if value is live]:
-                del self._subscriptions[subscription]
-                self._ended_subscriptions[subscription] = None
-            while len(self._ended_subscriptions) > MOST_ENDED:
-                del self._ended_subscriptions[next(iter(self._ended_subscriptions))]

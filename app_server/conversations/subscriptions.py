@@ -1,4 +1,4 @@
-"""The APIs that show one conversation, and who subscribed to them.
+"""The APIs that show one conversation, who subscribed to them, and who is asked there.
 
 Each API has one adapter here, which sees every event; who subscribed decides what is sent. Events wait in the session
 until somebody subscribes, unless an API follows the conversation by turns and items: then the conversation goes on
@@ -8,15 +8,18 @@ without subscribers, and what the others would have been sent waits here, up to 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientQuestion, ConversationStatus
+from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ConversationStatus
+from app_server.conversations.client import Client
 from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import SessionEvent
+from protocol.events.turn import RawResponseItemEvent
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
@@ -25,89 +28,130 @@ MOST_WAITING = 4096
 """Events that wait here for the first subscriber of an API, while the conversation goes on; then the oldest go."""
 
 
-class SubscribedApi(Struct):
-    """One API of one conversation."""
+class Seat(Struct):
+    """The place of one client at one API of a conversation, of which it is told also without a subscription."""
 
-    adapter: ApiAdapter
-    subscribers: dict[str, bool] = msgspec.field(default_factory=dict)
-    """By subscription, whether it wants the model's items as they came, too."""
-    waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+    subscriptions: dict[str, bool] = msgspec.field(default_factory=dict)
+    """By their ids, whether one wants the model's items as they came, too."""
 
     @property
     def raw(self) -> bool:
-        return any(self.subscribers.values())
+        return any(self.subscriptions.values())
+
+
+class FollowedApi(Struct):
+    """One API of one conversation."""
+
+    adapter: ApiAdapter
+    seats: dict[Client, Seat] = msgspec.field(default_factory=dict)
+    waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+
+    def subscribers(self, *, raw: bool = False) -> list[Client]:
+        """Return who subscribed; those alone who want the model's items as they came, where that is asked for."""
+        return [client for client, seat in self.seats.items() if seat.subscriptions and (seat.raw or not raw)]
 
 
 class Subscriptions:
     """Adapters and subscribers of one conversation, and the lines that they are sent."""
 
-    def __init__(self, conversation_id: str, session: SessionHandle, outgoing: Outgoing) -> None:
-        self._id, self._session, self._outgoing = conversation_id, session, outgoing
-        self._apis: dict[AdapterFactory, SubscribedApi] = {}
+    def __init__(self, conversation_id: str, session: SessionHandle, clients: Collection[Client]) -> None:
+        """`clients` are those of the server."""
+        self._id, self._session, self._clients = conversation_id, session, clients
+        self._apis: dict[AdapterFactory, FollowedApi] = {}
         self._elsewhere = self._left = False
         self.followed = anyio.Event()
         """Set while events are taken: somebody is subscribed, or an API follows without subscribers."""
-        self.preferred: AdapterFactory | None = None
-        """The API whose request began the last turn."""
+        self._preferred: dict[Client, AdapterFactory] = {}
+        """By client, the API whose request began its last turn."""
 
     # --- who subscribed
-    def adapter(self, make_adapter: AdapterFactory) -> ApiAdapter:
-        """Return the adapter of an API, made where there is none yet."""
-        return self._api(make_adapter).adapter
+    def adapter(self, make_adapter: AdapterFactory, client: Client | None) -> ApiAdapter:
+        """Return the adapter of an API, made where there is none yet. `client` is told of the conversation there."""
+        api = self._api(make_adapter)
+        if client is not None:
+            api.seats.setdefault(client, Seat())
+        return api.adapter
 
-    def add(self, id: str, make_adapter: AdapterFactory, *, raw: bool) -> ApiAdapter:
-        """Subscribe to an API and send what waited for it. Subscriptions of one API share an adapter, so that each
-        event reaches the client once in the words of an API.
+    def add(self, client: Client, id: str, make_adapter: AdapterFactory, *, raw: bool) -> ApiAdapter:
+        """Subscribe to an API and send what waited for it. Subscriptions of one client share a seat, so that each event
+        reaches it once in the words of an API.
         """
         api = self._api(make_adapter)
-        api.subscribers[id] = raw
+        api.seats.setdefault(client, Seat()).subscriptions[id] = raw
         for event in list(api.waiting):
             self._send_to(api, event)
         api.waiting.clear()
         self._follow()
         return api.adapter
 
-    def remove(self, id: str) -> bool:
-        """End a subscription; False where there is none of that id."""
-        found = any(api.subscribers.pop(id, None) is not None for api in self._apis.values())
-        self._follow()
-        return found
-
-    def clear(self) -> None:
-        """End all subscriptions: the client has left, and nobody is sent anything more, not even a status."""
-        self._left = True
+    def remove(self, client: Client, id: str) -> None:
+        """End a subscription, if there is one of that id."""
         for api in self._apis.values():
-            api.subscribers.clear()
+            if client in api.seats:
+                api.seats[client].subscriptions.pop(id, None)
         self._follow()
+
+    def leave(self, client: Client) -> None:
+        """Forget a client that has left. The conversation goes on without it."""
+        self._preferred.pop(client, None)
+        for make_adapter, api in list(self._apis.items()):
+            left = api.seats.pop(client, None)
+            self._left |= left is not None
+            if left is not None and not api.seats and not api.adapter.outlasts_clients:
+                del self._apis[make_adapter]
+        self._follow()
+
+    def subscribers(self, make_adapter: AdapterFactory) -> dict[Client, bool]:
+        """Return who subscribed to an API, and whether they want the model's items as they came, too."""
+        api = self._apis.get(make_adapter)
+        seats = {} if api is None else api.seats
+        return {client: seat.raw for client, seat in seats.items() if seat.subscriptions}
+
+    def audience(self, make_adapter: AdapterFactory) -> list[Client]:
+        """Return who is told of the conversation in the words of an API, whether subscribed or not."""
+        api = self._apis.get(make_adapter)
+        here = {} if api is None else api.seats
+        all_of_them = (each for each in self._clients if each.hears_all and make_adapter in each.speaks)
+        return [*here, *(each for each in all_of_them if each not in here)]
+
+    @property
+    def present(self) -> set[Client]:
+        """Who has a seat at any API."""
+        return {client for api in self._apis.values() for client in api.seats}
 
     @property
     def any(self) -> bool:
         """Whether anybody is subscribed."""
-        return any(api.subscribers for api in self._apis.values())
-
-    def to(self, make_adapter: AdapterFactory) -> bool:
-        """Return whether somebody is subscribed to that API."""
-        api = self._apis.get(make_adapter)
-        return api is not None and bool(api.subscribers)
-
-    def wants_raw(self, make_adapter: AdapterFactory) -> bool:
-        """Return whether a subscriber of that API wants the model's items as they came, too."""
-        api = self._apis.get(make_adapter)
-        return api is not None and api.raw
+        return any(api.subscribers() for api in self._apis.values())
 
     # --- what is sent
     def send(self, event: SessionEvent) -> None:
         """Send an event to who subscribed; for APIs without subscribers it waits."""
         for api in self._apis.values():
-            if api.subscribers or api.adapter.needs_identity:
+            if api.adapter.needs_identity or api.subscribers():
                 self._send_to(api, event)
             else:
                 api.waiting.append(event)
 
     def send_status(self, status: ConversationStatus) -> None:
-        for api in () if self._left else self._apis.values():
-            for line in api.adapter.status_changed(status):
-                self._outgoing.send(line)
+        for make_adapter, api in self._apis.items():
+            lines = api.adapter.status_changed(status)
+            for client in self.audience(make_adapter):
+                client.send(lines)
+
+    async def wait_for_capacity(self) -> None:
+        """Wait while everybody who is subscribed is behind; where nobody is, return at once."""
+        everybody = {client.outgoing for api in self._apis.values() for client in api.subscribers()}
+        if not everybody or not all(each.congested for each in everybody):
+            return
+        async with anyio.create_task_group() as group:
+
+            async def wait_for(outgoing: Outgoing) -> None:
+                await outgoing.wait_for_capacity()
+                group.cancel_scope.cancel()
+
+            for each in everybody:
+                group.start_soon(wait_for, each)
 
     def continues_elsewhere(self) -> None:
         """Let every adapter know that the end of the session is not the conversation's."""
@@ -116,31 +160,34 @@ class Subscriptions:
             api.adapter.continues_elsewhere()
 
     # --- who is asked
-    def asked(self) -> ApiAdapter:
-        """Return where the client is asked: in the API that began the turn, else in the one that was subscribed to
-        last, else in any. There is one, or no events would be taken.
+    def prefer(self, client: Client, make_adapter: AdapterFactory) -> None:
+        """Ask the client in the words of this API what the turns to come ask, where it is subscribed there."""
+        self._preferred[client] = make_adapter
+
+    def asked(self) -> dict[Client, list[ApiAdapter]]:
+        """Return who is asked, and where: first in the API that began its last turn, then in the one that was followed
+        last. Clients that leave answers to others are asked where there are no others.
         """
-        apis = [api for api in self._apis.values() if api.subscribers]
-        preferred = self._apis.get(self.preferred) if self.preferred is not None else None
-        if preferred in apis:
-            return preferred.adapter
-        return apis[-1].adapter if apis else next(iter(self._apis.values())).adapter
+        found = dict[Client, list[ApiAdapter]]()
+        for make_adapter, api in reversed(self._apis.items()):
+            for client in api.subscribers():
+                adapters = found.setdefault(client, [])
+                adapters.insert(
+                    0 if self._preferred.get(client) == make_adapter else len(adapters), api.adapter
+                )
+        first = {client: adapters for client, adapters in found.items() if not client.profile.asked_last}
+        return first or found
 
-    def in_any_words(self, event: SessionEvent) -> tuple[ApiAdapter, ClientQuestion] | None:
-        """Return the event's question in the words of the first API that has some."""
-        for api in self._apis.values():
-            if (question := api.adapter.question(event)) is not None:
-                return api.adapter, question
-        return None
+    def adapters(self) -> Iterator[ApiAdapter]:
+        """Yield all adapters, those in which somebody is asked first."""
+        asked = [adapter for adapters in self.asked().values() for adapter in adapters]
+        yield from asked
+        yield from (api.adapter for api in self._apis.values() if api.adapter not in asked)
 
-    def is_subscribed(self, adapter: ApiAdapter) -> bool:
-        """Return whether somebody is subscribed to the API with this adapter."""
-        return any(api.adapter is adapter and api.subscribers for api in self._apis.values())
-
-    def _api(self, make_adapter: AdapterFactory) -> SubscribedApi:
+    def _api(self, make_adapter: AdapterFactory) -> FollowedApi:
         api = self._apis.get(make_adapter)
         if api is None:
-            api = self._apis[make_adapter] = SubscribedApi(make_adapter(self._id))
+            api = self._apis[make_adapter] = FollowedApi(make_adapter(self._id))
             if self._elsewhere:
                 api.adapter.continues_elsewhere()
             if api.adapter.needs_identity:
@@ -149,12 +196,17 @@ class Subscriptions:
         return api
 
     def _follow(self) -> None:
-        follows = any(api.subscribers or api.adapter.needs_identity for api in self._apis.values())
+        follows = self._left or any(
+            api.adapter.needs_identity or api.subscribers() for api in self._apis.values()
+        )
         if follows:
             self.followed.set()
         elif self.followed.is_set():
             self.followed = anyio.Event()
 
-    def _send_to(self, api: SubscribedApi, event: SessionEvent) -> None:
-        for line in api.adapter.lines(event, subscribed=bool(api.subscribers), raw=api.raw):
-            self._outgoing.send(line)
+    def _send_to(self, api: FollowedApi, event: SessionEvent) -> None:
+        subscribers, raw = api.subscribers(), api.subscribers(raw=True)
+        lines = api.adapter.lines(event, subscribed=bool(subscribers), raw=bool(raw))
+        only_raw = raw and isinstance(event.event, RawResponseItemEvent)
+        for client in (raw if only_raw else subscribers) if lines else ():
+            client.send(lines)

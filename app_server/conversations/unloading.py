@@ -27,7 +27,10 @@ class IdleUnloader:
     """`clock` gives monotonic seconds; `closed` is called for each conversation that was ended."""
 
     def __init__(
-        self, conversations: ConversationManager, clock: Callable[[], float], closed: Callable[[str], None]
+        self,
+        conversations: ConversationManager,
+        clock: Callable[[], float],
+        closed: Callable[[LiveConversation], None],
     ) -> None:
         self._conversations, self._clock, self._closed = conversations, clock, closed
         self._idle_since: dict[str, float] = {}
@@ -65,4 +68,4 @@ class IdleUnloader:
         if live.idle:
             self._idle_since.pop(live.id, None)
             await live.shut_down()
-            self._closed(live.id)
+            self._closed(live)

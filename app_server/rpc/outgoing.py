@@ -25,6 +25,8 @@ class ClientReply(Struct, frozen=True):
 
     result: Json = None
     error: str | None = None
+    gone: bool = False
+    """The client has left: that is no answer."""
 
 
 class Waiter(Struct):
@@ -234,7 +236,7 @@ class Outgoing:
         if self._writing is not None:
             self._writing.set()
         self._notify_drained()
-        self.pending.settle_all(ClientReply(error="the connection was closed"))
+        self.pending.settle_all(ClientReply(error="the connection was closed", gone=True))
 
     async def finish(self) -> None:
         """Close, and wait until the writer has written the queue or failed."""

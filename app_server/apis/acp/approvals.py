@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 from app_server.apis.acp.calls import ShownCall, command_title, text_content
 from app_server.apis.acp.shown import CALL_TITLE, diffs_of, fenced, one_line
-from app_server.apis.answers import answer_elicitation, decide
+from app_server.apis.answers import answer_elicitation, decide, is_elicitation_answer
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Command, Interrupt
 from app_server.core.shell import quote
@@ -63,7 +63,9 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
         if is_call_approval(asking):
             return _about_tool(session_id, asking, call)
         form = _form(session_id, asking)
-        return ClientQuestion(CREATE_ELICITATION.method, form.to_json(), to_command, QuestionKind.INPUT)
+        return ClientQuestion(
+            CREATE_ELICITATION.method, form.to_json(), to_command, is_elicitation_answer, QuestionKind.INPUT
+        )
     shown = call or _unannounced(asking)
     status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
     fields = shown.fields(_content(asking, shown), status)
@@ -72,7 +74,7 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
     request = RequestPermissionRequest(
         session_id=session_id, tool_call=SessionToolCallFields(**fields), options=_options(asking)
     )
-    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command)
+    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command, is_decision)
 
 
 def is_call_approval(event: ElicitationRequestEvent) -> bool:
@@ -98,7 +100,18 @@ def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall
         tool_call=SessionToolCallFields(**shown.fields((text_content(event.message),))),
         options=(_YES, _NO, _STOP),
     )
-    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command)
+    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command, is_decision)
+
+
+def is_decision(result: Json) -> bool:
+    """Tell whether a result closes the dialogue or chooses what was offered."""
+    match result:
+        case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
+            return option in DECISIONS
+        case {"outcome": {"outcome": "cancelled"}}:
+            return True
+        case _:
+            return False
 
 
 def decision(result: Json) -> ReviewDecision:

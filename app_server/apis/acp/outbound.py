@@ -11,7 +11,7 @@ from app_server.apis.acp import approvals
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import SessionFold, SessionNews
 from app_server.apis.acp.updates import SessionUpdates, Speaker
-from app_server.conversations.adapter import ClientQuestion, ConversationStatus
+from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.prompt import CANCEL_REQUEST
 from protocol.engine.events import SessionEvent, TurnEnded
@@ -22,6 +22,7 @@ from protocol.jsonrpc import dump_notification
 
 class SessionAdapter:
     needs_identity = True
+    outlasts_clients = False
 
     def __init__(
         self,
@@ -42,14 +43,14 @@ class SessionAdapter:
         self._fold = SessionFold(self._updates, self.news, ids)
 
     # --- what a live conversation asks of an API
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         self._fold.take(event)
         if isinstance(event.event, TurnEnded):
             self._updates.finish()
         for update in self._observe(event):
             self._updates.add(update)
         lines = self._taken()
-        return lines if subscribed else ()
+        return [ClientLine(line) for line in lines] if subscribed else ()
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         match event.event:
@@ -61,12 +62,12 @@ class SessionAdapter:
                 return None
         return approvals.question(self._session_id, event, call)
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
         if answered:
             return ()
-        return (dump_notification(CANCEL_REQUEST.method, b'{"requestId":%d}' % request_id),)
+        return (ClientLine(dump_notification(CANCEL_REQUEST.method, b'{"requestId":%d}' % request_id)),)
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         return ()
 
     def continues_elsewhere(self) -> None:

@@ -112,9 +112,7 @@ def _parse(route: Route, raw: Json) -> Json:
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
     """Make the router of a connection. `early`: the parameters of an `initialize` that was answered before."""
     machine = services.machine
-    opened = Sessions(
-        services.conversations, services.outgoing, services.background, machine.monotonic, machine.new_id
-    )
+    opened = Sessions(services.client, services.background, machine.monotonic, machine.new_id)
     used = AcpServices(services, opened)
     if early is not None:
         used.accept(early)

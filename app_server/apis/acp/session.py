@@ -20,12 +20,11 @@ from app_server.apis.acp.outbound import SessionAdapter
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import PromptTurns
 from app_server.apis.acp.updates import update_bytes
+from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import ConversationManager
 from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
-from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import SessionEvent, TurnEnded
 from protocol.engine.settings import UNSET, SettingsChange
 from protocol.structs import Json
@@ -50,7 +49,7 @@ class AcpSession:
             clock=others.clock,
             ids=ids,
         )
-        live.subscriptions.adapter(self.make_adapter)
+        live.subscriptions.adapter(self.make_adapter, others.behind)
         self.turns = PromptTurns(live.session, self.prefer)
         self.commands = CommandList()
         self.lists_models: Config | None = None
@@ -65,7 +64,7 @@ class AcpSession:
 
     def prefer(self) -> None:
         """Let the client be asked here what the turns to come ask."""
-        self.live.subscriptions.preferred = self.make_adapter
+        self.live.subscriptions.prefer(self._others.behind, self.make_adapter)
 
     @property
     def cwd(self) -> str:
@@ -93,7 +92,7 @@ class AcpSession:
 
     def _write(self, lines: Sequence[bytes]) -> None:
         for line in lines:
-            self._others.outgoing.send(line)
+            self._others.behind.outgoing.send(line)
 
     # --- what the adapter reports
     def _observe(self, event: SessionEvent) -> Sequence[bytes]:
@@ -141,8 +140,8 @@ SUBSCRIPTION = "session"
 class Sessions(Struct, eq=False):
     """The open sessions of one connection."""
 
-    conversations: ConversationManager
-    outgoing: Outgoing
+    behind: Client
+    """Of the connection."""
     background: TaskGroup
     clock: Callable[[], float]
     """Monotonic seconds."""
@@ -169,8 +168,7 @@ class Sessions(Struct, eq=False):
 
     def follow(self, session: AcpSession) -> None:
         """Send the client what happens from now on. It knows the session's id."""
-        live = session.live
-        self.conversations.subscribe(live, f"{SUBSCRIPTION} {live.id}", session.make_adapter, raw=False)
+        session.live.subscribe(self.behind, SUBSCRIPTION, session.make_adapter, raw=False)
 
     async def _watch(self, session: AcpSession) -> None:
         await session.live.gone.wait()

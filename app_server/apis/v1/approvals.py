@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from app_server.apis.answers import answer_elicitation, asked, decide
+from app_server.apis.answers import answer_elicitation, asked, decide, is_elicitation_answer
 from app_server.conversations.adapter import ClientQuestion
 from app_server.core.session.commands import Command
 from protocol.engine.events import EngineEvent
@@ -25,7 +25,7 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
     match event:
         case ExecApprovalRequestEvent():
             params = alike(wire.ExecCommandApprovalParams, event, conversation_id=id)
-            return asked(wire.EXEC_COMMAND_APPROVAL, params, partial(_decided, event))
+            return asked(wire.EXEC_COMMAND_APPROVAL, params, partial(_decided, event), _is_decision)
         case ApplyPatchApprovalRequestEvent():
             patch = wire.ApplyPatchApprovalParams(
                 conversation_id=id,
@@ -34,7 +34,7 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
                 reason=event.reason,
                 grant_root=event.grant_root,
             )
-            return asked(wire.APPLY_PATCH_APPROVAL, patch, partial(_decided, event))
+            return asked(wire.APPLY_PATCH_APPROVAL, patch, partial(_decided, event), _is_decision)
         case ElicitationRequestEvent():
             form = wire.ElicitationRequestParams(
                 conversation_id=id,
@@ -43,10 +43,15 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
                 message=event.message,
                 requested_schema=event.requested_schema,
             )
-            return asked(wire.ELICITATION_REQUEST, form, partial(answer_elicitation, event))
+            answer = partial(answer_elicitation, event)
+            return asked(wire.ELICITATION_REQUEST, form, answer, is_elicitation_answer)
         case _:
             return None
 
 
 def _decided(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, result: Json) -> Command:
     return decide(event, wire.parse_decision(result) or ReviewDecision.DENIED)
+
+
+def _is_decision(result: Json) -> bool:
+    return wire.parse_decision(result) is not None

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from app_server.apis.v1 import approvals
-from app_server.conversations.adapter import ClientQuestion, ConversationStatus
+from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from protocol import items as wire
 from protocol.engine import events, items
 from protocol.engine.legacy import has_query, legacy_events
@@ -44,7 +44,7 @@ MAX_HEADS = 256
 class ConversationAdapter:
     """Converts the events of one conversation. It tracks the parts of an item that it has not sent yet."""
 
-    needs_identity = False
+    needs_identity = outlasts_clients = False
 
     def __init__(self, conversation_id: str) -> None:
         self._conversation_id = ConversationId(conversation_id)
@@ -60,7 +60,7 @@ class ConversationAdapter:
         """Patches whose begin event was sent."""
         self._review_window: int | None = None
 
-    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         """Return the notifications for one event, without line ends; often none."""
         if not subscribed:
             return ()
@@ -68,15 +68,15 @@ class ConversationAdapter:
             return ()
         if self._hides_shutdown and isinstance(event.event, notices.ShutdownCompleteEvent):
             return ()
-        return [self._line(event.operation_id, msg) for msg in self.messages(event)]
+        return [ClientLine(self._line(event.operation_id, msg)) for msg in self.messages(event)]
 
     def question(self, event: events.SessionEvent) -> ClientQuestion | None:
         return approvals.question(self._conversation_id, event.event)
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
         return ()
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         return ()
 
     def continues_elsewhere(self) -> None:

@@ -7,11 +7,12 @@ that, or an item began before somebody followed the thread, the order is made he
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import assert_never
 
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
+from app_server.conversations.adapter import ClientLine
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine import events, items
 from protocol.jsonrpc import dump_notification
@@ -21,26 +22,25 @@ from protocol.v2 import item_events as wire
 
 
 class NotificationLines:
-    """Collects what one event becomes; what the client opted out of is left out. `now` gives seconds since 1970."""
+    """Collects what one event becomes. `now` gives seconds since 1970."""
 
-    def __init__(self, thread_id: str, now: Callable[[], float], opted_out: Collection[str]) -> None:
-        self._thread, self._now, self._opted_out = json.dumps(thread_id), now, frozenset(opted_out)
-        self._lines: list[bytes] = []
+    def __init__(self, thread_id: str, now: Callable[[], float]) -> None:
+        self._thread, self._now = json.dumps(thread_id), now
+        self._lines: list[ClientLine] = []
 
     def now_ms(self) -> int:
         return int(self._now() * 1000)
 
-    def take(self) -> list[bytes]:
+    def take(self) -> list[ClientLine]:
         lines, self._lines = self._lines, []
         return lines
 
     def add(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
-        if row.method not in self._opted_out:
-            self.add_raw(row.method, row.make(*args, **fields).to_json())
+        self.add_raw(row.method, row.make(*args, **fields).to_json())
 
-    def add_raw(self, method: str, params: bytes) -> None:
-        if method not in self._opted_out:
-            self._lines.append(dump_notification(method, params, self.now_ms()))
+    def add_raw(self, method: str, params: bytes, news: object = None) -> None:
+        """`news`: what is said, where a client that knows so already is not told again."""
+        self._lines.append(ClientLine(dump_notification(method, params, self.now_ms()), method, news))
 
     def delta_head(self, method: str, turn_id: str, item_id: str) -> bytes:
         """Return all that is the same for every delta of one kind and item."""
@@ -49,8 +49,8 @@ class NotificationLines:
 
     def add_delta(self, method: str, head: bytes, text: str, more: bytes = b"") -> None:
         """`more`: fields behind the text."""
-        if method not in self._opted_out:
-            self._lines.append(head + json_bytes(text) + more + b'},"emittedAtMs":%d}' % self.now_ms())
+        line = head + json_bytes(text) + more + b'},"emittedAtMs":%d}' % self.now_ms()
+        self._lines.append(ClientLine(line, method))
 
 
 SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method

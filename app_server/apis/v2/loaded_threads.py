@@ -17,6 +17,7 @@ from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
+from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.settings import UserSettings
@@ -44,6 +45,7 @@ class LoadedThreads(Struct, frozen=True):
 
     conversations: ConversationManager
     make_adapter: AdapterFactory
+    client: Client
     agent: UserAgent
 
     def loaded(self) -> list[str]:
@@ -92,7 +94,8 @@ class LoadedThreads(Struct, frozen=True):
         )
 
     def adapter(self, live: LiveConversation) -> ThreadAdapter:
-        adapter = live.subscriptions.adapter(self.make_adapter)
+        heard = self.client if self.client.hears_all else None
+        adapter = live.subscriptions.adapter(self.make_adapter, heard)
         assert isinstance(adapter, ThreadAdapter)
         return adapter
 
@@ -161,10 +164,14 @@ class ItemIdSeeds:
         self._found: dict[str, ItemIds] = {}
 
     async def follow(
-        self, live: LiveConversation, make_adapter: AdapterFactory, found: WholeHistory | None = None
+        self,
+        live: LiveConversation,
+        make_adapter: AdapterFactory,
+        client: Client,
+        found: WholeHistory | None = None,
     ) -> tuple[TurnRecord, ...]:
-        """Follow a thread that was just loaded from a file; return its turns. `found`: where they were read already.
-        Raises RolloutUnreadable.
+        """Let a client follow a thread that was just loaded from a file; return its turns. `found`: where they were
+        read already. Raises RolloutUnreadable.
         """
         if live.rollout_path is not None:
             try:
@@ -174,7 +181,7 @@ class ItemIdSeeds:
                     raise
                 found = None  # it cannot be stored at the moment
             self._found[live.id] = ItemIds() if found is None else found.ids
-        live.subscriptions.adapter(make_adapter)
+        live.subscriptions.adapter(make_adapter, client)
         return () if found is None else found.turns
 
     def take(self, thread_id: str) -> ItemIds | None:

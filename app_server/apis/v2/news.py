@@ -1,12 +1,11 @@
 """What belongs to no item: usage, limits, goals, the diff and the plan of a turn, warnings, raw entries of the
-history. What every thread has, but the client is sent once, is known here too.
+history.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
 from typing import assert_never
 
 import msgspec
@@ -42,30 +41,10 @@ def goal_status(shown: wire.ThreadGoalStatus | None) -> engine.GoalStatus | None
     return None if shown is None else engine.GoalStatus[shown.name]
 
 
-class AccountLimits:
-    """How much of the account is used up, as one connection was told."""
+class AccountLimits(Struct):
+    """How much of the account is used up, as the provider said with its last answer."""
 
-    def __init__(self) -> None:
-        self.latest = server.RateLimitSnapshot()
-        self._sent = server.RateLimitSnapshot()
-
-    def learn(self, limits: server.RateLimitSnapshot, *, subscribed: bool) -> bool:
-        """Keep the limits; return whether they are to be sent. `subscribed`: the client follows the thread that they
-        came with.
-        """
-        self.latest = limits
-        if not subscribed or limits == self._sent:
-            return False
-        self._sent = limits
-        return True
-
-
-class SentOnce(Struct):
-    """What every thread has, but the client is sent once."""
-
-    limits: AccountLimits = msgspec.field(default_factory=AccountLimits)
-    warned: Collection[str] = ()
-    """Warnings that the client has been sent before."""
+    latest: server.RateLimitSnapshot = msgspec.field(default_factory=server.RateLimitSnapshot)
 
 
 def token_usage(info: turn.TokenUsageInfo) -> wire.ThreadTokenUsage:
@@ -97,11 +76,9 @@ RAW_ITEM_COMPLETED = "rawResponseItem/completed"
 class ThreadNews:
     """Says only what is new: the engine repeats the diff, the usage and the limits."""
 
-    def __init__(self, thread_id: str, lines: NotificationLines, once: SentOnce) -> None:
-        """`once` is shared by all threads of the client."""
-        self._thread_id, self._lines, self._once = thread_id, lines, once
-        self.subscribed = True
-        """Whether the client follows the thread."""
+    def __init__(self, thread_id: str, lines: NotificationLines, limits: AccountLimits) -> None:
+        """`limits` are shared by all threads."""
+        self._thread_id, self._lines, self._limits = thread_id, lines, limits
         self._diff = ""
         self._usage: TokenUsageInfo | None = None
 
@@ -169,8 +146,8 @@ class ThreadNews:
         )
 
     def _warn(self, message: str) -> None:
-        if message not in self._once.warned:
-            self._lines.add(server.WARNING, thread_id=self._thread_id, message=message)
+        warning = server.WARNING.make(thread_id=self._thread_id, message=message)
+        self._lines.add_raw(server.WARNING.method, warning.to_json(), news=message)
 
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:
@@ -183,9 +160,9 @@ class ThreadNews:
             )
         if event.rate_limits is None:
             return
-        limits = rate_limits(event.rate_limits)
-        if self._once.limits.learn(limits, subscribed=self.subscribed):
-            self._lines.add(server.ACCOUNT_RATE_LIMITS_UPDATED, rate_limits=limits)
+        row, limits = server.ACCOUNT_RATE_LIMITS_UPDATED, rate_limits(event.rate_limits)
+        self._limits.latest = limits
+        self._lines.add_raw(row.method, row.make(rate_limits=limits).to_json(), news=limits)
 
     def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
         if turn_id is not None and event.unified_diff != self._diff:

@@ -7,17 +7,17 @@ began it. A text delta costs one concatenation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
 from app_server.apis.v2.errors import retried_error, turn_error
 from app_server.apis.v2.item_lines import Ended, ItemLines, NotificationLines, ThreadItems
 from app_server.apis.v2.items import thread_item
-from app_server.apis.v2.news import SentOnce, ThreadNews
+from app_server.apis.v2.news import AccountLimits, ThreadNews
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
-from app_server.conversations.adapter import ClientQuestion, ConversationStatus
+from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from protocol.engine import events
@@ -47,23 +47,22 @@ _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 class ThreadAdapter:
     """One thread in the words of this API.
 
-    `now` gives seconds since 1970, `opted_out` are methods of notifications that the client does not want, `ids` those
-    that stored items of the thread have already, `once` is shared by the threads of the client.
+    `now` gives seconds since 1970, `ids` are those that stored items of the thread have already, `limits` are shared by
+    all threads.
     """
 
-    needs_identity = True
+    needs_identity = outlasts_clients = True
 
     def __init__(
         self,
         thread_id: str,
         now: Callable[[], float],
-        opted_out: Collection[str] = (),
         ids: ItemIds | None = None,
-        once: SentOnce | None = None,
+        limits: AccountLimits | None = None,
     ) -> None:
         self._thread_id = thread_id
-        self._lines = NotificationLines(thread_id, now, opted_out)
-        self._news = ThreadNews(thread_id, self._lines, once or SentOnce())
+        self._lines = NotificationLines(thread_id, now)
+        self._news = ThreadNews(thread_id, self._lines, limits or AccountLimits())
         self._open = ThreadItems(ItemIds() if ids is None else ids)
         self._items = ItemLines(thread_id, self._lines, self._open)
         self._fold = TurnFold()
@@ -91,8 +90,7 @@ class ThreadAdapter:
         return engine_id if opened is None else opened.item.id
 
     # --- what a live conversation asks of an API
-    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
-        self._news.subscribed = subscribed
+    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         self._take(event, raw=raw)
         lines = self._lines.take()
         return lines if subscribed else ()
@@ -108,11 +106,11 @@ class ThreadAdapter:
         item = None if opened is None else opened.item
         return _QUESTION.get()(self._thread_id, event, item, self._lines.now_ms())
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
         self._lines.add(wire.SERVER_REQUEST_RESOLVED, thread_id=self._thread_id, request_id=request_id)
         return self._lines.take()
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         self._lines.add(THREAD_STATUS_CHANGED, thread_id=self._thread_id, status=thread_status(status))
         return self._lines.take()
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from app_server.apis.answers import answer_elicitation, asked, decide
+from app_server.apis.answers import answer_elicitation, asked, decide, is_elicitation_answer
 from app_server.apis.v2.items import command_actions, command_line
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import Answer, Decide
@@ -91,7 +91,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
         case ExecApprovalRequestEvent() as asking:
             command = _about_command(asking, item, now_ms, at)
             row = approval.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL
-            return asked(row, command, partial(_decided_command, asking))
+            return asked(row, command, partial(_decided_command, asking), is_decision)
         case ApplyPatchApprovalRequestEvent() as asking:
             patch = approval.FileChangeRequestApprovalParams(
                 **at,
@@ -100,7 +100,8 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 reason=asking.reason,
                 grant_root=asking.grant_root,
             )
-            return asked(approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, partial(_decided_patch, asking))
+            decided = partial(_decided_patch, asking)
+            return asked(approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, decided, is_decision)
         case ElicitationRequestEvent() as asking:
             form = wire.FormElicitation.model_construct(
                 thread_id=thread_id,
@@ -111,15 +112,15 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 meta=asking.meta,
             )
             elicitation = wire.McpServerElicitationRequestParams.model_construct(form)
-            return asked(
-                wire.MCP_SERVER_ELICITATION_REQUEST, elicitation, partial(answer_elicitation, asking)
-            )
+            answer = partial(answer_elicitation, asking)
+            return asked(wire.MCP_SERVER_ELICITATION_REQUEST, elicitation, answer, is_elicitation_answer)
         case engine.ToolCallQuestion(call_id=id) as asking:
             call = alike(wire.DynamicToolCallParams, asking, **at)
             return asked(
                 wire.ITEM_TOOL_CALL,
                 call,
                 lambda result: Answer(id, tool_call_answer(result)),
+                lambda result: True,  # nobody else is asked
                 QuestionKind.CALL,
             )
         case engine.UserInputQuestion(call_id=id) as asking:
@@ -130,6 +131,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 wire.ITEM_TOOL_REQUEST_USER_INPUT,
                 questions,
                 lambda result: Answer(id, user_input_answer(result)),
+                lambda result: user_input_answer(result) is not None,
                 QuestionKind.INPUT,
             )
         case _:
@@ -163,6 +165,10 @@ def _inquiry(asked: engine.Inquiry) -> wire.ToolRequestUserInputQuestion:
         is_other=True,
         options=tuple(alike(wire.ToolRequestUserInputOption, choice) for choice in asked.choices),
     )
+
+
+def is_decision(result: Json) -> bool:
+    return approval.parse_decision(result) is not None
 
 
 def decision(result: Json) -> ReviewDecision:

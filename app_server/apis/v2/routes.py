@@ -5,11 +5,17 @@ handlers, is loaded when the client first uses one of them.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app_server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies
 from app_server.apis.services import ServerServices
-from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices, warn_of_settings
+from app_server.apis.v2.services import (
+    NewsFilter,
+    ThreadContext,
+    ThreadNotifier,
+    ThreadServices,
+    warn_of_settings,
+)
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
@@ -18,9 +24,6 @@ from protocol.base import WireModel
 from protocol.structs import Json
 from protocol.v2.fields import experimental_fields_in_use
 from protocol.v2.settings import GranularAskForApproval
-
-if TYPE_CHECKING:
-    from app_server.apis.v2.news import SentOnce
 
 _BY_METHOD: Final = {
     "account": "account",
@@ -75,21 +78,17 @@ def find_route(services: ServerServices) -> FindRoute:
     """
     client = services.handshake.client
     client.elicitation = True  # clients of this API answer questions of MCP servers
-    notifier = ThreadNotifier(services.outgoing, client, services.machine.wall_clock)
-    warned = warn_of_settings(services.config, notifier)
-
-    def load_once() -> SentOnce:
-        from app_server.apis.v2.news import SentOnce  # noqa: PLC0415 - with threads, or the account
-
-        return SentOnce(warned=warned)
+    notifier = ThreadNotifier((services.client,), services.machine.wall_clock)
+    known = NewsFilter(services.client)
+    services.client.wants = known.wants
+    known.warnings = warn_of_settings(services.config, notifier)
 
     def load_threads() -> ThreadContext:
         from app_server.apis.v2.handlers.threads import thread_context  # noqa: PLC0415 - with the first thread
 
-        return thread_context(services, notifier, once.get())
+        return thread_context(services, notifier)
 
-    once = Lazy(load_once)
-    own = ThreadServices(services, notifier, once, Lazy(load_threads))
+    own = ThreadServices(services, notifier, Lazy(load_threads))
     return RouteFamilies(
         HANDLERS.serving, lambda name: (gated(route, client) for route in HANDLERS.load(name)(own))
     ).find

@@ -4,16 +4,16 @@ their notifications, of threads and of what the user should know about the setti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
+from app_server.conversations.adapter import ClientLine
+from app_server.conversations.client import Client
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError, FilePosition
-from app_server.identity import ClientProfile
-from app_server.rpc.outgoing import Outgoing
 from protocol.jsonrpc import dump_notification
 from protocol.table import Fields, S, ServerNotification
 from protocol.v2 import server as wire
@@ -21,7 +21,6 @@ from protocol.v2 import server as wire
 if TYPE_CHECKING:
     from app_server.apis.services import ServerServices
     from app_server.apis.v2.loaded_threads import ItemIdSeeds, ReadingContext
-    from app_server.apis.v2.news import SentOnce
     from app_server.conversations.adapter import AdapterFactory
     from app_server.conversations.live import LiveConversation
     from app_server.conversations.manager import ConversationManager
@@ -30,11 +29,16 @@ if TYPE_CHECKING:
     from app_server.core.lazy import Lazy
 
 
+SUBSCRIPTION = "threads"
+"""The one subscription that a client has to a thread over this API."""
+
+
 class ThreadContext(Struct, frozen=True, kw_only=True):
     """What is needed to do something with threads."""
 
     config: UserSettings
     conversations: ConversationManager
+    client: Client
     notifier: ThreadNotifier
     make_adapter: AdapterFactory
     reading: ReadingContext
@@ -45,6 +49,19 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     def loaded(self, thread_id: str) -> LiveConversation:
         """Return the open thread. Raises RpcError where there is none."""
         return loaded(self.conversations, thread_id)
+
+    def subscribe(self, live: LiveConversation, *, raw: bool = False) -> None:
+        """Send the client what happens from here on."""
+        live.subscribe(self.client, SUBSCRIPTION, self.make_adapter, raw=raw)
+
+    def to_audience(self, thread_id: str) -> ThreadNotifier:
+        """Return what tells this client, and those to whom the thread is open, what becomes of it."""
+        live = self.conversations.find(thread_id)
+        if live is None:
+            heard = self.conversations.hear_all(self.make_adapter)
+        else:
+            heard = live.subscriptions.audience(self.make_adapter)
+        return self.notifier.to([self.client, *(each for each in heard if each is not self.client)])
 
 
 def loaded(conversations: ConversationManager, thread_id: str) -> LiveConversation:
@@ -60,21 +77,47 @@ class ThreadServices(Struct, frozen=True):
 
     server: ServerServices
     notifier: ThreadNotifier
-    once: Lazy[SentOnce]
     threads: Lazy[ThreadContext]
 
 
 class ThreadNotifier(Struct, frozen=True):
-    outgoing: Outgoing
-    client: ClientProfile
+    clients: Sequence[Client]
     now: Callable[[], float]
     """Seconds since 1970."""
 
+    def to(self, clients: Sequence[Client]) -> ThreadNotifier:
+        return ThreadNotifier(clients, self.now)
+
+    async def wait_for_capacity(self) -> None:
+        for client in self.clients:
+            await client.outgoing.wait_for_capacity()
+
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
-        """Send the notification unless the client opted out of it."""
-        if row.method not in self.client.opted_out:
-            params = row.make(*args, **fields).to_json()
-            self.outgoing.send(dump_notification(row.method, params, int(self.now() * 1000)))
+        """Send the notification to those who have not opted out of it."""
+        params = row.make(*args, **fields).to_json()
+        line = ClientLine(dump_notification(row.method, params, int(self.now() * 1000)), row.method)
+        for client in self.clients:
+            client.send((line,))
+
+
+class NewsFilter:
+    """What one client is not told, or not told again."""
+
+    def __init__(self, client: Client) -> None:
+        self._profile = client.profile
+        self.warnings: frozenset[str] = frozenset()
+        """About the settings, which it was sent before."""
+        self._limits: object = wire.RateLimitSnapshot()
+
+    def wants(self, line: ClientLine) -> bool:
+        if line.method in self._profile.opted_out:
+            return False
+        if line.news is None:
+            return True
+        if isinstance(line.news, str):
+            return line.news not in self.warnings
+        before, self._limits = self._limits, line.news
+        return before != line.news
 
 
 def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozenset[str]:

@@ -3,7 +3,8 @@ beside them."""
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Self
+from types import SimpleNamespace
+from typing import Any, Self, cast
 
 import pytest
 
@@ -12,8 +13,9 @@ from app_server.apis.router import MethodRouter, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import HANDLERS
-from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.routes import gated, needed_capability
+from app_server.apis.v2.services import NewsFilter
+from app_server.conversations.adapter import ClientLine
 from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
@@ -155,19 +157,18 @@ def used(percent: int) -> RateLimitSnapshot:
     return RateLimitSnapshot(primary=RateLimitWindow(used_percent=percent))
 
 
-def test_only_what_the_client_does_not_know_is_news() -> None:
-    limits = AccountLimits()
-    assert not limits.learn(RateLimitSnapshot(), subscribed=True)
-    assert limits.learn(used(1), subscribed=True)
-    assert not limits.learn(used(1), subscribed=True)
-    assert limits.learn(used(2), subscribed=True)
+def test_a_client_is_told_what_it_wants_and_does_not_know() -> None:
+    profile = ClientProfile(opted_out=frozenset({"warning"}))
+    known = NewsFilter(cast("Any", SimpleNamespace(profile=profile)))
+    known.warnings = frozenset({"told before"})
 
+    def wants(news: object, method: str = "method") -> bool:
+        return known.wants(ClientLine(b"", method, news))
 
-def test_what_nobody_heard_is_told_later_and_can_be_read_at_once() -> None:
-    limits = AccountLimits()
-    assert not limits.learn(used(1), subscribed=False)
-    assert limits.latest == used(1)
-    assert limits.learn(used(1), subscribed=True)
+    assert [wants(news) for news in (RateLimitSnapshot(), used(1), None, used(1), used(2))] == [
+        *(False, True, True, False, True)
+    ]
+    assert (wants("new"), wants("told before"), wants(None, "warning")) == (True, False, False)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from typing import Any, Self, cast
 import pytest
 
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import ServerServices
+from app_server.apis.services import ServerServices, Shared
 from app_server.apis.v1.routes import find_route
 from app_server.apis.v2.handlers import account, configuration, models, skills
-from app_server.apis.v2.news import SentOnce
 from app_server.apis.v2.routes import HANDLERS
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.accounts import Accounts
@@ -240,7 +239,7 @@ def test_every_method_is_served_by_its_family() -> None:
 async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     """Through the router, with the conversation API's route for the method that both have replaced."""
     config = source(tmp_path)
-    shared = ThreadServices(services(config), cast("Any", None), Lazy(SentOnce), cast("Any", None))
+    shared = ThreadServices(services(config), cast("Any", None), cast("Any", None))
     families = (account, configuration, models, skills)
     own = by_method(each for family in families for each in family.routes(shared))
     others = find_route(cast("Any", Anything()))
@@ -261,6 +260,7 @@ def services(config: UserSettings, login: Json = None) -> ServerServices:
         engine=OneMore(),
         conversations=None,
         skills=Lazy(NoSkills),
+        shared=Shared(),
     )
     return cast("ServerServices", given)
 
@@ -302,7 +302,7 @@ def chatgpt(plan: str | None) -> Json:
 )
 async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
     server = services(source(tmp_path, text), stored)
-    context = ThreadServices(server, cast("Any", None), Lazy(SentOnce), cast("Any", None))
+    context = ThreadServices(server, cast("Any", None), cast("Any", None))
     answer = (await account.account_read(context, ACCOUNT_READ.parse({}))).to_value()
     assert answer["requiresOpenaiAuth"] is required
     if shown is None:

@@ -9,11 +9,14 @@ from typing import Any, cast
 
 import anyio
 from anyio import wait_all_tasks_blocked
+from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import ClientQuestion, ConversationStatus
+from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.unloading import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
 from app_server.core.session.commands import AddToHistory, Close, Command
+from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import ClientReply, Outgoing
 from protocol.engine.events import SessionEvent
 from protocol.engine.questions import UserInputQuestion
@@ -84,14 +87,14 @@ class Words:
         self.raw: list[bool] = []
         type(self).made.append(self)
 
-    needs_identity = False
+    needs_identity = outlasts_clients = False
 
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         self.raw.append(raw)
         text = text_of(event)
         if self.elsewhere and text == "bye":
             return ()
-        return (self.spelling.format(id=event.operation_id, text=text).encode(),)
+        return (ClientLine(self.spelling.format(id=event.operation_id, text=text).encode()),)
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         id = event.operation_id
@@ -100,12 +103,12 @@ class Words:
         def to_command(result: Json) -> Command:
             return AddToHistory(f"{type(self).__name__} {id} {result}")
 
-        return ClientQuestion(type(self).__name__, b"{}", to_command)
+        return ClientQuestion(type(self).__name__, b"{}", to_command, lambda result: result != "?")
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
         return ()
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         return ()
 
     def continues_elsewhere(self) -> None:
@@ -122,8 +125,10 @@ class Other(Words):
 
 
 class Place:
-    def __init__(self, live: LiveConversation, session: ScriptedSession, outgoing: Outgoing) -> None:
-        self.live, self.session, self.outgoing = live, session, outgoing
+    def __init__(
+        self, live: LiveConversation, session: ScriptedSession, client: Client, group: TaskGroup
+    ) -> None:
+        self.live, self.session, self.client, self.group = live, session, client, group
         self.written: list[str] = []
 
     async def heard(self) -> list[str]:
@@ -141,9 +146,11 @@ async def place() -> AsyncIterator[Place]:
         here.written += data.decode().splitlines()
 
     outgoing = Outgoing(write, 1 << 20)
-    here = Place(LiveConversation("c", cast("Any", session), outgoing, 0.0), session, outgoing)
+    client = Client(outgoing, ClientProfile())
+    live = LiveConversation("c", cast("Any", session), client, [client], 0.0)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
+            here = Place(live, session, client, group)
             group.start_soon(outgoing.write_queued)
             group.start_soon(here.live.run)
             yield here
@@ -154,9 +161,9 @@ async def place() -> AsyncIterator[Place]:
 async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
     async with place() as p:
         seen = [p.live.idle]
-        p.live.subscribe("s", One, raw=False)
+        p.live.subscribe(p.client, "s", One, raw=False)
         seen.append(p.live.idle)
-        p.live.subscriptions.remove("s")
+        p.live.subscriptions.remove(p.client, "s")
         seen.append(p.live.idle)
         p.session.busy = True
         assert [*seen, p.live.idle] == [True, False, True, False]
@@ -164,33 +171,125 @@ async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
 
 async def test_the_client_is_asked_once_in_the_words_of_the_api_that_was_subscribed_to_last() -> None:
     async with place() as p:
-        p.live.subscribe("a", Other, raw=False)
-        p.live.subscribe("b", One, raw=False)
+        p.live.subscribe(p.client, "a", Other, raw=False)
+        p.live.subscribe(p.client, "b", One, raw=False)
         p.session.say("sure?")
         heard = await p.heard()
         assert heard == ["other sure?", "7 sure?", '{"id":0,"method":"One","params":{}}']
-        p.outgoing.pending.resolve(0, ClientReply(result="yes"))
+        p.client.outgoing.pending.resolve(0, ClientReply(result="yes"))
         await p.heard()
         p.session.say("again?")
         await p.heard()
-        p.outgoing.pending.resolve(1, ClientReply(error="broken"))
+        p.client.outgoing.pending.resolve(1, ClientReply(error="broken"))
         await p.heard()
-    answered = [each.text for each in p.session.commands if isinstance(each, AddToHistory)]
-    assert answered == ["One 7 yes", "One 7 None"]
+    assert answers_of(p.session) == ["One 7 yes", "One 7 None"]
+
+
+class Crowd:
+    """Clients beside the first, with what each is sent."""
+
+    def __init__(self, place: Place, *names: str) -> None:
+        self.heard: dict[str, list[str]] = {}
+        self.clients = {name: self._joined(place, name) for name in names}
+
+    def _joined(self, place: Place, name: str) -> Client:
+        async def write(data: bytes) -> None:
+            self.heard.setdefault(name, []).extend(data.decode().splitlines())
+
+        client = Client(Outgoing(write, 1 << 20), ClientProfile(asked_last=name == "last"))
+        place.group.start_soon(client.outgoing.write_queued)
+        place.live.subscribe(client, "s", One, raw=False)
+        return client
+
+    async def says(self, **answers: Json) -> None:
+        """Answer what each was asked last, under the first id."""
+        for name, answer in answers.items():
+            self.clients[name].outgoing.pending.resolve(0, ClientReply(result=answer))
+            await wait_all_tasks_blocked()
+
+    async def asked(self) -> list[str]:
+        await wait_all_tasks_blocked()
+        return [name for name, lines in self.heard.items() if any('"method":"One"' in line for line in lines)]
+
+    async def leave(self, place: Place, *names: str) -> None:
+        for name in names:
+            place.live.leave(self.clients[name])
+        await wait_all_tasks_blocked()
+
+    async def end(self) -> None:
+        for client in self.clients.values():
+            await client.outgoing.finish()
+
+
+def answers_of(session: ScriptedSession) -> list[str]:
+    return [each.text for each in session.commands if isinstance(each, AddToHistory)]
+
+
+async def test_everybody_is_asked_and_the_first_answer_counts() -> None:
+    async with place() as p:
+        crowd = Crowd(p, "a", "b", "c")
+        p.session.say("sure?")
+        assert await crowd.asked() == ["a", "b", "c"]
+        await crowd.says(b="yes", a="no", c="no")
+        assert answers_of(p.session) == ["One 7 yes"]
+        await crowd.end()
+    assert crowd.heard["a"][0] == crowd.heard["b"][0] == "7 sure?"
+
+
+async def test_an_answer_that_says_nothing_is_its_clients_own_but_for_the_last() -> None:
+    async with place() as p:
+        crowd = Crowd(p, "a", "b")
+        p.session.say("sure?")
+        await crowd.asked()
+        await crowd.says(a="?")
+        assert answers_of(p.session) == []
+        await crowd.says(a="yes")
+        assert answers_of(p.session) == [], "its copy was taken back"
+        await crowd.says(b="?")
+        assert answers_of(p.session) == ["One 7 ?"]
+        await crowd.end()
+
+
+async def test_a_question_waits_for_somebody_and_is_asked_again() -> None:
+    async with place() as p:
+        crowd = Crowd(p, "a", "b")
+        p.session.say("sure?")
+        await crowd.asked()
+        await crowd.leave(p, "a", "b")
+        await crowd.says(a="yes", b="yes")
+        assert answers_of(p.session) == [], "who has left does not answer"
+        late = Crowd(p, "c")
+        assert await late.asked() == ["c"]
+        await late.says(c="yes")
+        assert answers_of(p.session) == ["One 7 yes"]
+        await crowd.end()
+        await late.end()
+
+
+async def test_who_leaves_answers_to_others_is_asked_where_nobody_else_is() -> None:
+    async with place() as p:
+        crowd = Crowd(p, "last", "person")
+        p.session.say("sure?")
+        assert await crowd.asked() == ["person"]
+        await crowd.leave(p, "person")
+        assert sorted(await crowd.asked()) == ["last", "person"]
+        await crowd.says(last="no")
+        assert answers_of(p.session) == ["One 7 no"]
+        await crowd.end()
 
 
 async def test_adapters_know_that_the_conversation_goes_on_elsewhere() -> None:
     async with place() as p:
-        p.live.subscribe("a", One, raw=False)
+        p.live.subscribe(p.client, "a", One, raw=False)
         await p.live.hand_over()
-        p.live.subscribe("b", Other, raw=False)
+        p.live.subscribe(p.client, "b", Other, raw=False)
         assert await p.heard() == []
     assert all(each.elsewhere for each in (*One.made, *Other.made))
 
 
 async def test_the_last_events_of_a_conversation_are_sent() -> None:
     async with place() as p:
-        p.live.subscribe("a", One, raw=False)
+        p.live.subscribe(p.client, "a", One, raw=False)
         await p.live.shut_down()
         assert await p.heard() == ["7 bye"]
 
@@ -218,7 +317,9 @@ class Open:
     closed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.unloader = IdleUnloader(cast("Any", self), lambda: self.now, self.closed.append)
+        self.unloader = IdleUnloader(
+            cast("Any", self), lambda: self.now, lambda live: self.closed.append(live.id)
+        )
 
     def all(self) -> list[Conversation]:
         for each in self.conversations:

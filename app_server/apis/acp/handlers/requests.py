@@ -107,7 +107,7 @@ AT_ONCE = 64
 async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     """Go on with a stored session. The replay comes before the response."""
     session, stored = await _reopen(services, params)
-    outgoing = services.server.outgoing
+    outgoing = services.server.client.outgoing
     try:
         for number, line in enumerate(replayed(stored, session.id, services.sessions.client), 1):
             outgoing.send(line)

@@ -128,11 +128,11 @@ def planned(
 async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
     """Open a session, of which the client is told nothing yet. `ids`: those that its stored items have."""
     prompts = await services.server.host.prompts()
-    live, _ = await services.server.conversations.open(plan.config, origin)
+    live, _ = await services.server.conversations.open(services.server.client, plan.config, origin)
     session = services.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
     client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
-        live.session.use_editor(ClientEditor(live.id, services.server.outgoing))
+        live.session.use_editor(ClientEditor(live.id, services.server.client.outgoing))
     if plan.config.provider.id in LOCAL_PROVIDERS:
         session.lists_models = plan.config
     session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))

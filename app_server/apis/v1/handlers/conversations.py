@@ -33,7 +33,7 @@ async def new_conversation(
     services: ServerServices, params: wire.NewConversationParams
 ) -> wire.NewConversationResponse:
     config = services.config.load(overrides(params))
-    live, opened = await services.conversations.open(config, NewConversation())
+    live, opened = await services.conversations.open(services.client, config, NewConversation())
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
@@ -46,7 +46,7 @@ async def resume_conversation(
     services: ServerServices, params: wire.ResumeConversationParams
 ) -> wire.ResumeConversationResponse:
     config = services.config.load(overrides(params.overrides) if params.overrides else None)
-    live, opened = await services.conversations.open(config, await _origin(services, params))
+    live, opened = await services.conversations.open(services.client, config, await _origin(services, params))
     messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(services, live, opened, messages)
     return wire.ResumeConversationResponse(
@@ -176,13 +176,14 @@ async def add_conversation_listener(
     live = services.conversations.get(params.conversation_id)
     id = services.machine.new_id()
     yield wire.AddConversationSubscriptionResponse(subscription_id=id)
-    services.conversations.subscribe(live, id, ConversationAdapter, raw=params.experimental_raw_events)
+    raw = params.experimental_raw_events
+    services.conversations.subscribe(services.client, live, id, ConversationAdapter, raw=raw)
 
 
 async def remove_conversation_listener(
     services: ServerServices, params: wire.RemoveConversationListenerParams
 ) -> None:
-    services.conversations.unsubscribe(params.subscription_id)
+    services.conversations.unsubscribe(services.client, params.subscription_id)
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import login_required
+from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.home_login import AuthMethod, LoginOutcome
@@ -46,7 +47,8 @@ async def account_rate_limits_read(
         raise login_required("read rate limits", method)
     claims = accounts.identity()
     return wire.GetAccountRateLimitsResponse(
-        rate_limits=services.once.get().limits.latest, account_id=claims.account_id if claims else None
+        rate_limits=services.server.shared.get(AccountLimits, AccountLimits).latest,
+        account_id=claims.account_id if claims else None,
     )
 
 

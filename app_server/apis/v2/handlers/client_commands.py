@@ -154,7 +154,7 @@ class StreamedOutput:
             self._left[stream] = left - len(chunk)
         if reached:
             self._ended.add(stream)
-        await self._notifier.outgoing.wait_for_capacity()
+        await self._notifier.wait_for_capacity()
         self._notifier.notify(
             wire.COMMAND_EXEC_OUTPUT_DELTA,
             process_id=self._id,

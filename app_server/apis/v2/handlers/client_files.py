@@ -241,11 +241,11 @@ def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResul
 
 def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
-        await services.outgoing.wait_for_capacity()
+        await services.client.outgoing.wait_for_capacity()
         notifier.notify(wire.FS_CHANGED, watch_id=watch_id, changed_paths=tuple(paths))
 
     watcher = FileWatcher(notify_changed, services.background)
-    files = ClientFileContext(str(services.config.home), services.outgoing, watcher)
+    files = ClientFileContext(str(services.config.home), services.client.outgoing, watcher)
     with_rights = (
         route(wire.FS_READ_FILE, fs_read_file, files),
         route(wire.FS_WRITE_FILE, fs_write_file, files),
@@ -272,7 +272,7 @@ def _guarded(route: Route, config: UserSettings) -> Route:
 
 def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
-        await services.outgoing.wait_for_capacity()
+        await services.client.outgoing.wait_for_capacity()
         notifier.notify(
             wire.FUZZY_FILE_SEARCH_SESSION_UPDATED,
             session_id=session_id,

@@ -13,7 +13,7 @@ from pathlib import Path
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.loaded_threads import FoundThread
-from app_server.apis.v2.services import ThreadContext, ThreadServices
+from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices
 from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
 from app_server.core.git.repository import Revision
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request
@@ -31,13 +31,13 @@ GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repositor
 
 async def thread_archive(context: ThreadContext, params: InThread) -> AsyncIterator[None]:
     id = parse_thread_id(params.thread_id)
-    rollout = await _stored(context, id)
+    rollout, heard = await _stored(context, id), context.to_audience(id)
     with _failures(id, "archive"):
         await context.reading.stored.require_archivable(id, rollout)
-        await _end(context, id, rollout)
+        await _end(context, id, rollout, heard)
         await context.reading.stored.archive(id, rollout)
     yield
-    context.notifier.notify(notices.THREAD_ARCHIVED, thread_id=id)
+    heard.notify(notices.THREAD_ARCHIVED, thread_id=id)
 
 
 async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIterator[wire.ShownThread]:
@@ -49,19 +49,19 @@ async def thread_unarchive(context: ThreadContext, params: InThread) -> AsyncIte
         path = await context.reading.stored.unarchive(rollout)
         thread = await context.reading.shown(FoundThread(id, path, None))
     yield wire.ShownThread(thread=thread)
-    context.notifier.notify(notices.THREAD_UNARCHIVED, thread_id=id)
+    context.to_audience(id).notify(notices.THREAD_UNARCHIVED, thread_id=id)
 
 
 async def thread_delete(context: ThreadContext, params: InThread) -> AsyncIterator[None]:
     id = parse_thread_id(params.thread_id)
     if _is_ephemeral(context, id):
         raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
-    rollout = await _stored(context, id, archived=True)
+    rollout, heard = await _stored(context, id, archived=True), context.to_audience(id)
     with _failures(id, "delete"):
-        await _end(context, id, rollout)
+        await _end(context, id, rollout, heard)
         await context.reading.stored.delete(id, rollout)
     yield
-    context.notifier.notify(notices.THREAD_DELETED, thread_id=id)
+    heard.notify(notices.THREAD_DELETED, thread_id=id)
 
 
 async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNameParams) -> AsyncIterator[None]:
@@ -74,7 +74,7 @@ async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNamePara
     with _failures(id, "name"):
         await context.reading.stored.set_name(id, name)
     yield
-    context.notifier.notify(notices.THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
+    context.to_audience(id).notify(notices.THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
 
 
 async def thread_metadata_update(
@@ -100,14 +100,12 @@ def _is_ephemeral(context: ThreadContext, id: ConversationId) -> bool:
     return loaded is not None and loaded.ephemeral
 
 
-async def _end(context: ThreadContext, id: ConversationId, rollout: Path) -> None:
+async def _end(context: ThreadContext, id: ConversationId, rollout: Path, heard: ThreadNotifier) -> None:
     """End the thread if it is open here. Raises RolloutBusy if it is open in another server."""
     if context.conversations.find(id) is None:
         await context.reading.stored.require_unused(rollout)
     elif await context.conversations.shut_down(id):
-        context.notifier.notify(
-            notices.THREAD_STATUS_CHANGED, thread_id=id, status=notices.NotLoadedThreadStatus()
-        )
+        heard.notify(notices.THREAD_STATUS_CHANGED, thread_id=id, status=notices.NotLoadedThreadStatus())
 
 
 def _git_changes(update: wire.ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:

@@ -12,7 +12,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers import threads
 from app_server.apis.v2.opening import in_force, overrides_of, reopened
-from app_server.apis.v2.services import ThreadContext, ThreadServices
+from app_server.apis.v2.services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
@@ -43,18 +43,18 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
             reopened, context.config, context.reading.stored, path, overrides_of(params)
         )
     origin = Fork(path, keeps, params.ephemeral)
-    live, _ = await context.conversations.open(config, origin)
+    live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
         live.unloads = True
         await _copy_name(context, id, live)
-        stored = await context.seeds.follow(live, context.make_adapter)
+        stored = await context.seeds.follow(live, context.make_adapter, context.client)
         turns = () if params.exclude_turns else await threads.all_turns(context, live, stored)
         thread = await threads.shown_thread(context, live, turns)
         response = ThreadForkResponse(thread=thread, **in_force(live.session.facts))
         tell_usage = await threads.usage_so_far(context, live, stored)
         yield response
-        context.notifier.notify(wire.THREAD_STARTED, thread=replace(thread, turns=()))
-        live.subscribe(threads.SUBSCRIPTION, context.make_adapter, raw=False)
+        context.to_audience(live.id).notify(wire.THREAD_STARTED, thread=replace(thread, turns=()))
+        context.subscribe(live)
     tell_usage()
 
 
@@ -68,26 +68,28 @@ async def thread_revert(
         raise invalid_request("ephemeral threads do not support thread/revert", "ephemeral")
     cut = await _cut(context, before.id, path, params.before_turn_id)
     assert cut.keeps is not None
-    subscriptions, make = before.subscriptions, context.make_adapter
-    was_subscribed, raw = subscriptions.to(make), subscriptions.wants_raw(make)
+    subscribed = before.subscriptions.subscribers(context.make_adapter)
+    if before.session.running and subscribed.keys() - {context.client}:
+        raise invalid_request("turn in progress", "turn_in_progress")
+    heard = context.to_audience(before.id)
     await before.hand_over()
-    _notify_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
+    _notify_status(heard, before.id, ConversationStatus(Activity.NOT_LOADED))
     facts = before.session.facts
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
-    live, _ = await context.conversations.open(facts.config, origin)
+    live, _ = await context.conversations.open(context.client, facts.config, origin)
     async with live.opened():
         live.unloads = True
-        await context.seeds.follow(live, context.make_adapter)
-        _notify_status(context, live.id, live.status)
+        await context.seeds.follow(live, context.make_adapter, context.client)
+        _notify_status(heard, live.id, live.status)
         turns, items = await _last(context, live)
         yield ThreadRevertResponse(
             thread=await threads.shown_thread(context, live),
             turns_backwards_cursor=turns,
             items_backwards_cursor=items,
         )
-        context.notifier.notify(wire.THREAD_REVERTED, thread_id=live.id)
-        if was_subscribed:
-            live.subscribe(threads.SUBSCRIPTION, context.make_adapter, raw=raw)
+        heard.notify(wire.THREAD_REVERTED, thread_id=live.id)
+        for client, raw in subscribed.items():
+            live.subscribe(client, SUBSCRIPTION, context.make_adapter, raw=raw)
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
@@ -147,8 +149,8 @@ async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | N
     )
 
 
-def _notify_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
-    context.notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=thread_status(status))
+def _notify_status(heard: ThreadNotifier, id: str, status: ConversationStatus) -> None:
+    heard.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=thread_status(status))
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

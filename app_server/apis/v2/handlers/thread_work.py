@@ -34,7 +34,7 @@ from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 async def thread_compact_start(context: ThreadContext, params: InThread) -> None:
     """Begin a turn that compacts; it ends the one that runs."""
     live = context.loaded(params.thread_id)
-    live.subscriptions.preferred = context.make_adapter
+    live.subscriptions.prefer(context.client, context.make_adapter)
     live.session.do(Compact())
 
 
@@ -52,7 +52,7 @@ async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellC
     if timeout < 0:
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
         raise invalid_params(text, "timeoutMs")
-    live.subscriptions.preferred = context.make_adapter
+    live.subscriptions.prefer(context.client, context.make_adapter)
     live.session.do(RunShell(params.command.strip(), timeout))
 
 
@@ -70,7 +70,7 @@ async def review_start(context: ThreadContext, params: ReviewStartParams) -> Rev
     """Begin a turn that reviews; it ends the one that runs."""
     live = context.loaded(params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
-    live.subscriptions.preferred = context.make_adapter
+    live.subscriptions.prefer(context.client, context.make_adapter)
     started = live.session.do(Review(request))
     turn = review_turn(started.turn, request.user_facing_hint)
     return ReviewStartResponse(turn=turn, review_thread_id=live.id)
@@ -156,7 +156,7 @@ async def thread_goal_set(
         status=goal_status(params.status),
         token_budget="none" if takes_budget_away else params.token_budget,
     )
-    live.subscriptions.preferred = context.make_adapter  # what its turns ask is asked in this API
+    live.subscriptions.prefer(context.client, context.make_adapter)  # what its turns ask is asked in this API
     try:
         goal = live.session.set_goal(change)
     except GoalRefused as error:

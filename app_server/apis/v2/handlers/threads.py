@@ -9,20 +9,21 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
-from app_server.apis.v2.news import SentOnce, shown_goal, token_usage
+from app_server.apis.v2.news import AccountLimits, shown_goal, token_usage
 from app_server.apis.v2.opening import client_tools, in_force, overrides_of, reopened
 from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices
+from app_server.apis.v2.services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import collaboration_mode, thread_status
 from app_server.apis.v2.turns import whole_turns
+from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import ConversationManager
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, ConfigError, RolloutNotFound
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
@@ -37,9 +38,6 @@ from protocol.v2 import thread_open
 from protocol.v2.fields import InThread
 from protocol.v2.turn import Turn
 
-SUBSCRIPTION = "threads"
-"""The one subscription that a connection has to a thread over this API."""
-
 
 async def thread_start(
     context: ThreadContext, params: thread_open.ThreadStartParams
@@ -47,13 +45,13 @@ async def thread_start(
     with settings_errors():
         config = context.config.load(overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
-    live, _ = await context.conversations.open(config, origin)
+    live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
         live.unloads = True
         thread = await shown_thread(context, live)
         yield thread_open.ThreadStartResponse(thread=thread, **in_force(live.session.facts))
-        context.notifier.notify(wire.THREAD_STARTED, thread=thread)
-        live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
+        context.to_audience(live.id).notify(wire.THREAD_STARTED, thread=thread)
+        context.subscribe(live, raw=params.experimental_raw_events)
 
 
 async def thread_resume(
@@ -75,7 +73,7 @@ async def thread_resume(
         tell_usage = await usage_so_far(context, live, stored)
         yield response
         # What is open is asked again, and whatever happens from here on is sent.
-        live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
+        context.subscribe(live)
     tell_usage()
     if (goal := live.session.facts.goal) is not None:
         context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
@@ -87,10 +85,10 @@ async def thread_unsubscribe(
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         status: thread_open.ThreadUnsubscribeStatus = "notLoaded"
-    elif not live.subscriptions.to(context.make_adapter):
+    elif context.client not in live.subscriptions.subscribers(context.make_adapter):
         status = "notSubscribed"
     else:
-        live.subscriptions.remove(SUBSCRIPTION)
+        live.subscriptions.remove(context.client, SUBSCRIPTION)
         status = "unsubscribed"
     yield thread_open.ThreadUnsubscribeResponse(status=status)
     await context.unloader.look()
@@ -131,13 +129,14 @@ async def _reopen(
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
             origin = StoredRollout(path, turns=True, keeps_usage=True)
             config = await run_in_thread(reopened, context.config, context.reading.stored, path, given)
-    live, opened = await context.conversations.open(config, origin)
+    live, opened = await context.conversations.open(context.client, config, origin)
     stored = opened.stored
     async with live.opened():
-        turns = await context.seeds.follow(live, context.make_adapter, stored.turns if stored else None)
+        found = stored.turns if stored else None
+        turns = await context.seeds.follow(live, context.make_adapter, context.client, found)
         live.unloads = True
     status = thread_status(live.status)
-    context.notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
+    context.to_audience(live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
     return live, turns
 
 
@@ -221,44 +220,51 @@ async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path
         raise rollout_not_found(thread_id) from None
 
 
-def thread_context(services: ServerServices, notifier: ThreadNotifier, once: SentOnce) -> ThreadContext:
-    """Build what handlers need for threads, and begin to unload those that nobody uses."""
-    config, client, conversations = services.config, services.handshake.client, services.conversations
-    machine = services.machine
-    stored = services.stored.get()
-    seeds = ItemIdSeeds(stored)
+class SharedThreads(Struct, frozen=True):
+    """What all clients of this API have in common."""
 
-    def make_adapter(thread_id: str) -> ThreadAdapter:
-        return ThreadAdapter(
-            thread_id, machine.wall_clock, client.opted_out, seeds.take(thread_id), once=once
-        )
+    make_adapter: AdapterFactory
+    seeds: ItemIdSeeds
+    unloader: IdleUnloader
 
-    loaded = LoadedThreads(conversations, make_adapter, services.handshake.user_agent)
+
+def thread_context(services: ServerServices, notifier: ThreadNotifier) -> ThreadContext:
+    """Build what handlers need for threads."""
+    config, conversations, client = services.config, services.conversations, services.client
+    shared = services.shared.get(SharedThreads, lambda: _shared_threads(services, notifier))
+    client.speaks.add(shared.make_adapter)
+    loaded = LoadedThreads(conversations, shared.make_adapter, client, services.handshake.user_agent)
     return ThreadContext(
         config=config,
         conversations=conversations,
+        client=client,
         notifier=notifier,
-        make_adapter=make_adapter,
-        reading=ReadingContext(config, loaded, stored),
-        seeds=seeds,
-        unloader=_idle_unloader(conversations, notifier, machine.monotonic),
+        make_adapter=shared.make_adapter,
+        reading=ReadingContext(config, loaded, services.stored.get()),
+        seeds=shared.seeds,
+        unloader=shared.unloader,
         host=services.host,
     )
 
 
-def _idle_unloader(
-    conversations: ConversationManager, notifier: ThreadNotifier, clock: Callable[[], float]
-) -> IdleUnloader:
-    """Start to end threads that nobody uses, in the background."""
+def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> SharedThreads:
+    """Build what the first client of threads finds missing, and begin to unload threads that nobody uses."""
+    conversations, machine = services.conversations, services.machine
+    limits = services.shared.get(AccountLimits, AccountLimits)
+    seeds = ItemIdSeeds(services.stored.get())
 
-    def closed(thread_id: str) -> None:
-        notifier.notify(wire.THREAD_CLOSED, thread_id=thread_id)
-        notifier.notify(wire.THREAD_STATUS_CHANGED, thread_id=thread_id, status=wire.NotLoadedThreadStatus())
+    def make_adapter(thread_id: str) -> ThreadAdapter:
+        return ThreadAdapter(thread_id, machine.wall_clock, seeds.take(thread_id), limits)
 
-    unloader = IdleUnloader(conversations, clock, closed)
+    def closed(live: LiveConversation) -> None:
+        heard, id = notifier.to(live.subscriptions.audience(make_adapter)), live.id
+        heard.notify(wire.THREAD_CLOSED, thread_id=id)
+        heard.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=wire.NotLoadedThreadStatus())
+
+    unloader = IdleUnloader(conversations, machine.monotonic, closed)
     conversations.wait_for_room = unloader.wait_for_room
     conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
-    return unloader
+    return SharedThreads(make_adapter, seeds, unloader)
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

@@ -33,7 +33,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     if items:
         words = await session.words(items, params.client_user_message_id, cwd=params.cwd)
     change = session.facts.permitted(settings_change(params, session.facts.config))
-    live.subscriptions.preferred = context.make_adapter
+    live.subscriptions.prefer(context.client, context.make_adapter)
     try:
         started = session.start_turn(words, change, params.output_schema)
     except CoreError as error:

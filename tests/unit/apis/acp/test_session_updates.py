@@ -53,7 +53,7 @@ class Recording:
     # --- what a test does
     def take(self, event: EngineEvent, turn: str | None = TURN) -> None:
         lines = self.adapter.lines(SessionEvent("1", turn, event), subscribed=True, raw=False)
-        self.updates += [json.loads(line)["params"]["update"] for line in lines]
+        self.updates += [json.loads(line.data)["params"]["update"] for line in lines]
 
     def turn(self, *events: EngineEvent) -> None:
         for event in (started(), *events, ended()):

@@ -64,8 +64,8 @@ class Recording:
     def __init__(
         self, *, opted_out: Collection[str] = (), raw: bool = False, subscribed: bool = True
     ) -> None:
-        self.adapter = ThreadAdapter(THREAD, lambda: NOW, opted_out)
-        self.raw, self.subscribed = raw, subscribed
+        self.adapter = ThreadAdapter(THREAD, lambda: NOW)
+        self.raw, self.subscribed, self.opted_out = raw, subscribed, opted_out
         self.messages: list[Json] = []
         self.emitted: list[SessionEvent] = []
 
@@ -76,9 +76,8 @@ class Recording:
 
     def take(self, event: SessionEvent) -> list[Json]:
         self.emitted.append(event)
-        found = [
-            message(line) for line in self.adapter.lines(event, subscribed=self.subscribed, raw=self.raw)
-        ]
+        lines = self.adapter.lines(event, subscribed=self.subscribed, raw=self.raw)
+        found = [message(line.data) for line in lines if line.method not in self.opted_out]
         self.messages += found
         return found
 

@@ -342,7 +342,7 @@ def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
 
 
 def test_what_the_client_opted_out_of_is_left_out_by_exact_name() -> None:
-    seen = Recording(opted_out=["item/agentMessage/delta", "turn/started", "item/*", "thread/status/changed"])
+    seen = Recording(opted_out=["item/agentMessage/delta", "turn/started", "item/*"])
     turn = seen.turn()
     turn.turn_started(events.TurnKind.REGULAR, None)
     say(turn, "a", "b")
@@ -352,7 +352,6 @@ def test_what_the_client_opted_out_of_is_left_out_by_exact_name() -> None:
         "item/completed agentMessage",
         "turn/completed completed",
     ]
-    assert seen.adapter.status_changed(ConversationStatus()) == []
 
 
 @pytest.mark.parametrize(
@@ -370,4 +369,4 @@ def test_what_the_client_opted_out_of_is_left_out_by_exact_name() -> None:
 )
 def test_the_status_of_a_thread(status: ConversationStatus, shown: Json) -> None:
     (line,) = Recording().adapter.status_changed(status)
-    assert json.loads(line)["params"] == {"threadId": THREAD, "status": shown}
+    assert json.loads(line.data)["params"] == {"threadId": THREAD, "status": shown}

@@ -1,0 +1,32 @@
+"""The client of one connection, as conversations know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from msgspec import Struct
+
+from app_server.conversations.adapter import AdapterFactory, ClientLine
+from app_server.identity import ClientProfile
+from app_server.rpc.outgoing import Outgoing
+
+
+class Client(Struct, eq=False):
+    """Who is behind a connection."""
+
+    outgoing: Outgoing
+    profile: ClientProfile
+    hears_all: bool = True
+    """Whether it is told of conversations that others opened."""
+    speaks: set[AdapterFactory] = msgspec.field(default_factory=set)
+    """The APIs in whose words it can be told of them."""
+    subscriptions: dict[str, str] = msgspec.field(default_factory=dict)
+    """The conversations of those that it ends by their ids, the oldest first."""
+    wants: Callable[[ClientLine], bool] = lambda line: True
+    """Whether it is sent a notification that names its method."""
+
+    def send(self, lines: Iterable[ClientLine]) -> None:
+        for line in lines:
+            if not line.method or self.wants(line):
+                self.outgoing.send(line.data)
