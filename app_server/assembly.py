@@ -47,6 +47,7 @@ from protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
+    from app_server.core.model.request_gate import RequestGate
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
@@ -63,6 +64,7 @@ class Models(Discreet, frozen=True):
     user_agent: UserAgent
     environment: Mapping[str, str]
     jitter: Callable[[], float]
+    gate: RequestGate | None = None
 
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
         return ModelClient(
@@ -72,6 +74,7 @@ class Models(Discreet, frozen=True):
             identity=self.identity(),
             login=self.auth.under(config.login),
             rng=self.jitter,
+            gate=self.gate,
             watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
         )
 
@@ -106,7 +109,7 @@ class EngineAdapters:
             from app_server.core.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
 
             http = oauth_http.OAuthHttp(process.environment)
-            return mcp_tokens.McpTokenSource(process.home, http, process.wall_clock, anyio.Lock())
+            return mcp_tokens.McpTokenSource(auth.home, http, process.wall_clock, anyio.Lock())
 
         self._mcp_tokens = Lazy(load_mcp_tokens)
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
@@ -209,7 +212,7 @@ def assemble(
     background: TaskGroup,
     skills: Lazy[SkillCatalog],
 ) -> Assembled:
-    models = Models(http, auth, user_agent, process.environment, process.jitter)
+    models = Models(http, auth, user_agent, process.environment, process.jitter, process.gate)
     adapters = EngineAdapters(process, runner, auth, user_agent, client, background)
     services = EngineServices(process, runner, models, Snapshots(git), adapters, skills)
     return Assembled(Engine(services), models, adapters)

@@ -11,16 +11,21 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
 
 from app_server.core.config.types import CliOverrides
 from app_server.identity import EarlyInitialize, limits_of
+from app_server.machine import Machine
 from app_server.server import ServerSettings, serve
 from app_server.startup.handshake import initialize_responder, message_in
 from app_server.startup.launch import server_home, working_directory
 from app_server.transport.memory import MemoryTransport, memory_pair
+
+if TYPE_CHECKING:
+    from app_server.core.model.request_gate import RequestGate
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +45,10 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] | None = None
     overrides: CliOverrides = CliOverrides()
     """What the command line would set."""
+    threads: Path | None = None
+    """The home in which new threads are stored; None: that of the settings."""
+    gate: RequestGate | None = None
+    """Says when requests to models are sent; None: at once."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[MemoryLink]:
@@ -62,6 +71,8 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
             cwd=self.cwd or working_directory(),
             environment=environment,
             cli=self.overrides,
+            threads=self.threads,
+            machine=Machine(gate=self.gate),
             limits=limits_of(environment),
         )
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -24,6 +24,9 @@ from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from protocol.ids import new_conversation_id
+
+if TYPE_CHECKING:
+    from app_server.core.model.request_gate import RequestGate
 
 
 class ModelHttp(Http, Protocol):
@@ -48,6 +51,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """Opens connections for a user's environment."""
     runner: Callable[..., CommandRunner] = CommandRunner
     """Takes what `CommandRunner` takes."""
+    gate: RequestGate | None = None
+    """Says when requests to models are sent, where this server shares a provider with others."""
 
     def wall_clock(self) -> float:
         """Return the seconds since 1970."""
@@ -61,10 +66,10 @@ class Machine(Struct, frozen=True, kw_only=True):
         """Return a random number from 0 up to 1."""
         return int.from_bytes(self.random(6)) / (1 << 48)
 
-    def process_environment(self, home: Path, environment: Mapping[str, str]) -> ProcessEnvironment:
-        """Return what the engine takes from this process."""
+    def process_environment(self, threads: Path, environment: Mapping[str, str]) -> ProcessEnvironment:
+        """Return what the engine takes from this process. `threads` is the home of new conversations."""
         return ProcessEnvironment(
-            home=home,
+            threads=threads,
             environment=environment,
             version=STORED_VERSION,
             shell_path=_shell(environment),
@@ -75,6 +80,7 @@ class Machine(Struct, frozen=True, kw_only=True):
             disk=self.disk,
             new_conversation_id=lambda: new_conversation_id(self.time_ns() // 1_000_000, self.random(10)),
             new_id=self.new_id,
+            gate=self.gate,
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -122,6 +123,8 @@ class ServerSettings(SettingsPlace, frozen=True, kw_only=True):
     limits: Limits = Limits()
     acp: bool = False
     """The client speaks the Agent Client Protocol, and nothing else."""
+    threads: Path | None = None
+    """The home in which new conversations are stored; None: that of the settings."""
     machine: Machine = Machine()
 
 
@@ -216,7 +219,7 @@ def _compose(
     settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
 ) -> tuple[ServerServices, LazyEngine]:
     environment, machine = settings.environment, settings.machine
-    process = machine.process_environment(settings.home, environment)
+    process = machine.process_environment(settings.threads or settings.home, environment)
     auth = auth_manager(settings)
     client, user_agent = ClientProfile(), own_user_agent(environment)
     git = Git(settings.home)

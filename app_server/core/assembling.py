@@ -92,7 +92,7 @@ def assemble_session(
     telemetry: ConversationTelemetry,
 ) -> Session:
     """Make the session of a conversation, and emit what its user has to know about its settings."""
-    config, home = conversation.config, engine.process.home
+    config, home = conversation.config, conversation.config.home
     outbox, rules = Outbox(writer), RuleBook(home)
     state = SessionState(first_settings(config), Transcript(ConversationHistory(), outbox))
     elicitations = _elicitations(outbox, state, may_ask=engine.ports.elicitation())

@@ -151,7 +151,7 @@ class Engine:
         instructions, id = self._instructions(config), self._process.new_conversation_id()
         writer: RolloutWriter | NoRollout = NoRollout()
         if not ephemeral:
-            path = new_rollout_path(self._process.home, self._process.now(), id)
+            path = new_rollout_path(self._process.threads, self._process.now(), id)
             meta = SessionMetaLine(
                 id=id,
                 timestamp=utc_timestamp(self._process.now()),

@@ -19,6 +19,7 @@ from protocol.responses import ResponseItem
 from protocol.structs import Discreet
 
 if TYPE_CHECKING:
+    from app_server.core.model.request_gate import RequestGate
     from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.session.handle import SessionHandle
     from protocol.engine.settings import Settings
@@ -87,7 +88,8 @@ class ProcessEnvironment(Discreet, frozen=True, kw_only=True):
 
     HIDDEN = ("environment",)
 
-    home: Path
+    threads: Path
+    """The home of new conversations: they are stored below it."""
     environment: Mapping[str, str]
     version: str
     shell_path: str
@@ -103,3 +105,5 @@ class ProcessEnvironment(Discreet, frozen=True, kw_only=True):
     """Writes rollouts."""
     new_conversation_id: Callable[[], ConversationId]
     new_id: Callable[[], str]
+    gate: RequestGate | None = None
+    """Lets requests to models pass; None: at once."""

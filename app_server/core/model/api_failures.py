@@ -170,7 +170,7 @@ def _overloaded(status: int, headers: Mapping[str, str], *, named: bool) -> Requ
     """`named`: by the error's own code."""
     delay = retry_after(headers)
     if delay is not None and delay > LONGEST_WAIT:
-        return RequestFailure(model_errors.wait_too_long(status, delay))
+        return RequestFailure(model_errors.wait_too_long(status, delay), delay=delay)
     if status == 500:
         return RequestFailure(model_errors.provider_failing(), again=True, delay=delay)
     request_id = headers.get("x-request-id") or headers.get("cf-ray")

@@ -35,6 +35,7 @@ from app_server.core.model.model_errors import (
     excerpt,
 )
 from app_server.core.model.prompt import ClientIdentity, ModelEvent, Prompt, RateLimits, RequestSettings
+from app_server.core.model.request_gate import GatedRequest, RequestGate
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body
 from app_server.core.model.stream import EventStream
@@ -73,12 +74,13 @@ class ModelClient:
         identity: ClientIdentity,
         login: CredentialSource | None = None,
         rng: Callable[[], float],
+        gate: RequestGate | None = None,
         watch: OnAttempt | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.provider = provider
         self._http, self._env, self._identity = http, env, identity
-        self._rng, self._sleep = rng, sleep
+        self._rng, self._gate, self._sleep = rng, gate, sleep
         self._login = login if provider.requires_openai_auth else None
         """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
         self._watch = watch
@@ -94,10 +96,17 @@ class ModelClient:
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
         """The events of a response. Entering and iterating raise ModelError."""
         async with AsyncExitStack() as stack:
-            answer = await self._open_response(stack, prompt, settings)
+            answer, sent = await self._open_response(stack, prompt, settings)
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
             events = self._events(answer, chunks, settings)
-            yield events
+            try:
+                yield events
+            except ModelError as error:
+                if error.error_class is ErrorClass.RATE_LIMIT_EXCEEDED:
+                    sent.limited, sent.retry_after = True, error.retry_after
+                raise
+            finally:
+                sent.usage = events.usage
             if events.completed:
                 with anyio.move_on_after(DRAIN_SECONDS):
                     await events.drain()
@@ -112,7 +121,8 @@ class ModelClient:
 
     async def _open_response(
         self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings
-    ) -> HttpResponse:
+    ) -> tuple[HttpResponse, GatedRequest]:
+        """Return the response, which `stack` closes, and the request that it answers."""
         body = self._body(prompt, settings)
         login = await self._credentials()
         if self._login is not None and key_source(self.provider, self._env, login) is None:
@@ -123,12 +133,10 @@ class ModelClient:
         while True:
             target = self._target(settings, login)
             async with AsyncExitStack() as opened:
-                began = anyio.current_time()
-                outcome = await self._attempt(opened, target, body)
-                self._report_attempt(attempt, anyio.current_time() - began, outcome)
+                outcome, sent = await self._send(opened, settings, target, body, attempt)
                 if not isinstance(outcome, RequestFailure | HttpFailure):
                     stack.push_async_exit(opened.pop_all())
-                    return outcome
+                    return outcome, sent
             if isinstance(outcome, HttpFailure):
                 if outcome.reused_connection and not reconnected:
                     reconnected = True
@@ -196,6 +204,24 @@ class ModelClient:
         if not chat:
             headers |= {"conversation_id": settings.conversation_id, "session_id": settings.conversation_id}
         return Endpoint(target.url, headers, target.secret)
+
+    async def _send(
+        self, stack: AsyncExitStack, settings: RequestSettings, target: Endpoint, body: bytes, attempt: int
+    ) -> tuple[HttpResponse | RequestFailure | HttpFailure, GatedRequest]:
+        """Send the request once the gate lets it pass, and again where the provider only asks for fewer."""
+        while True:
+            sent = GatedRequest(settings.conversation_id, settings.model, len(body))
+            async with AsyncExitStack() as opened:
+                if self._gate is not None:
+                    await opened.enter_async_context(self._gate.passing(sent))
+                began = anyio.current_time()
+                outcome = await self._attempt(opened, target, body)
+                self._report_attempt(attempt, anyio.current_time() - began, outcome)
+                if isinstance(outcome, RequestFailure):
+                    sent.refused(outcome)
+                if self._gate is None or not sent.limited:
+                    stack.push_async_exit(opened.pop_all())
+                    return outcome, sent
 
     async def _attempt(
         self, opened: AsyncExitStack, target: Endpoint, body: bytes

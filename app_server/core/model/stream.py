@@ -15,8 +15,9 @@ from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
 from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge
 from app_server.core.model.payload import MAX_ANSWER_BYTES
-from app_server.core.model.prompt import ModelEvent
+from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.threads import YieldBudget
+from protocol.events.turn import TokenUsage
 
 
 class WireDecoder(Protocol):
@@ -42,6 +43,8 @@ class EventStream:
         self._budget = YieldBudget()
         self._failure: ModelError | None = None
         self._closed = self._ended = False
+        self.usage: TokenUsage | None = None
+        """What the answer cost, once it is complete."""
 
     @property
     def completed(self) -> bool:
@@ -66,6 +69,8 @@ class EventStream:
                 # Events before the failure come first.
                 self._failure = error
             if events:
+                if isinstance(events[-1], Completed):
+                    self.usage = events[-1].usage
                 return events
 
     async def _next(self, events: list[ModelEvent]) -> None:

@@ -16,8 +16,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app_server.core.real_path import real_path
 from app_server.core.rollout.pages import ListStart
-from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, RolloutName, parse_rollout_name
+from app_server.core.rollout.rollout_names import (
+    ARCHIVED,
+    OTHER_HOMES,
+    SESSIONS,
+    RolloutName,
+    parse_rollout_name,
+)
 from protocol.ids import ConversationId
 
 NAME_LENGTH = len("rollout-2026-01-02T03-04-05-.jsonl") + 36
@@ -92,6 +99,15 @@ def find(home: Path, conversation_id: ConversationId, *, archived: bool = False)
     others = (folder.path for folder in folders(home) if folder.path not in likely)
     for folder in chain(likely, others, [sessions]):
         if (path := _ending(folder, end)) is not None:
+            return path
+    return None
+
+
+def find_elsewhere(home: Path, conversation_id: ConversationId) -> Path | None:
+    """Return the rollout of a conversation that is stored in one of the other homes which this one has links to."""
+    for name in _names(str(home / OTHER_HOMES), lambda each: each.is_symlink()):
+        other = Path(real_path(home / OTHER_HOMES / name))
+        if (path := find(other, conversation_id)) is not None:
             return path
     return None
 

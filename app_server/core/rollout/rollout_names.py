@@ -15,6 +15,8 @@ from protocol.ids import ConversationId
 
 SESSIONS = "sessions"
 ARCHIVED = "archived_sessions"
+OTHER_HOMES = "thread_homes"
+"""Links to other homes. Their conversations are found by their ids, and are in no list."""
 
 _STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
 _ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"

@@ -16,7 +16,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.rollout import archive
 from app_server.core.rollout.lines import last_goal, last_turn_context
-from app_server.core.rollout.listing import find
+from app_server.core.rollout.listing import find, find_elsewhere
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.rollout.summary import read_stored_thread, summarise
 from app_server.core.rollout.thread_notes import ThreadNotes
@@ -86,10 +86,12 @@ class StoredConversations:
 
     # --- one of them
     async def find(self, id: ConversationId, *, archived: bool = True) -> Path:
-        """Return where a conversation is stored; one in the archive only if that is asked for too. Raises
-        RolloutNotFound.
+        """Return where a conversation is stored, also in a home that this one has a link to; one in the archive only
+        if that is asked for too. Raises RolloutNotFound.
         """
-        path = await run_in_thread(find, self._home, id)
+        path = await run_in_thread(find, self._home, id) or await run_in_thread(
+            find_elsewhere, self._home, id
+        )
         if path is None and archived:
             path = await self.find_archived(id)
         if path is None:

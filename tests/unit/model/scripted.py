@@ -12,6 +12,7 @@ from app_server.core.http.exchange import HttpFailure, HttpRequest
 from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.prompt import ClientIdentity, ModelEvent, Prompt, RequestSettings
+from app_server.core.model.request_gate import RequestGate
 from protocol.responses import InputText, MessageItem
 from protocol.structs import Json
 
@@ -112,6 +113,7 @@ def client_for(
     *,
     env: Mapping[str, str] | None = None,
     login: CredentialSource | None = None,
+    gate: RequestGate | None = None,
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     **provider: Json,
 ) -> ModelClient:
@@ -122,6 +124,7 @@ def client_for(
         identity=IDENTITY,
         login=login,
         rng=lambda: 0.5,
+        gate=gate,
         sleep=sleep,
     )
 
