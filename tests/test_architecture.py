@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
-    {"command_line"},
+    {"commands"},
     {"chat", "headless"},
     {"in_process"},
     {"startup", "demo", "doctor", "inspector"},
@@ -135,7 +135,7 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
-    "app_server.command_line": "argparse, which a server that is started as editors do does without",
+    "app_server.commands": "argparse, which a server that is started as editors do does without",
     "app_server.core.auth.browser": "the same as the issuer",
     "app_server.core.auth.issuer": "only to log in, to refresh a login, to log out",
     "app_server.core.auth.login": "only where somebody logs in",
@@ -204,7 +204,10 @@ LATE_IMPORTS = {
 }
 """What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""
 
-START = ("app_server.__main__", "app_server.cli", "app_server.startup", "app_server.server")
+START = (
+    *("app_server.__main__", "app_server.cli", "app_server.commands", "app_server.startup"),
+    "app_server.server",
+)
 """Where the process starts: these decide themselves what is loaded when."""
 
 NOT_LAZY = {
@@ -521,9 +524,9 @@ def test_the_protocol_knows_nobody() -> None:
 @pytest.mark.parametrize(
     ("package", "users"),
     [
-        ("protocol.export", {"app_server.cli"}),
+        ("protocol.export", {"app_server.commands.building"}),
         ("app_server.settings_reference", set()),
-        ("app_server.doctor", {"app_server.cli"}),
+        ("app_server.doctor", {"app_server.commands.upkeep"}),
     ],
 )
 def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None:
@@ -776,7 +779,8 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
         ),
         # `exec` loads what one turn needs.
         (
-            "import app_server.cli, app_server.headless.exec_run, app_server.assembly\n"
+            "from app_server.commands.parsing import parse; parse(['exec', 'hi'])\n"
+            "import app_server.headless.exec_run, app_server.assembly\n"
             "from app_server.apis.v2.routes import HANDLERS\n"
             "HANDLERS.load_for('thread/start'); HANDLERS.load_for('turn/start')",
             (
@@ -807,7 +811,7 @@ def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: t
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
     """Each of these takes memory for as long as the server runs."""
-    libraries = "argparse difflib html jsonschema tomlkit"
+    libraries = "argparse difflib html jsonschema tomlkit app_server.commands"
     rare = {
         *libraries.split(),
         *(

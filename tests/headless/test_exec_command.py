@@ -17,7 +17,7 @@ import pytest
 from app_server.client import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.turn_handle import TurnResult
-from app_server.command_line import parser
+from app_server.commands.parsing import parse
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.headless.exec_run import reported_status
@@ -47,7 +47,7 @@ def options_of(root: Path, *arguments: str, stdin: str = "") -> ExecOptions:
     """Those of a command line; in the folder `workspace`, where it names none."""
     piped = root / "stdin"
     piped.write_bytes(os.fsencode(stdin))
-    args = parser().parse_args(["exec", "--cd", str(root / "workspace"), *arguments])
+    args = parse(["exec", "--cd", str(root / "workspace"), *arguments]).args
     with piped.open() as opened:
         return exec_options(args, opened, io.StringIO())
 
@@ -204,7 +204,7 @@ def test_what_is_piped_is_added_to_the_words(tmp_path: Path) -> None:
         open("/dev/zero") as endless,
         pytest.raises(InvalidCommandLine, match="stdin has more than 4194304 bytes"),
     ):
-        exec_options(parser().parse_args(["exec", "--cd", str(tmp_path), words]), endless, io.StringIO())
+        exec_options(parse(["exec", "--cd", str(tmp_path), words]).args, endless, io.StringIO())
 
 
 async def test_a_stored_thread_gives_no_rights(root: Path) -> None:

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from app_server import PROTOCOL_VERSION
+from app_server import PROTOCOL_VERSION, __version__
 from app_server.demo.scripted_model import (
     LoopbackServer,
     ReceivedRequest,
@@ -187,9 +187,9 @@ async def test_what_is_broken_is_found_and_the_rest_is_checked(tmp_path: Path) -
 
 async def test_the_command_line_is_that_of_the_server(tmp_path: Path) -> None:
     status, said = await doctor(tmp_path, "-c", "nothing")
-    assert (status, said.splitlines()[-1]) == (
+    assert (status, said.splitlines()[-2]) == (
         2,
-        "app-server doctor: error: argument -c/--config: expected key=value, got 'nothing'",
+        "app-server doctor: -c/--config: expected key=value, got 'nothing'",
     )
     status, printed = await doctor(tmp_path, "-c", "model_provider=nowhere")
     assert (status, "Model provider `nowhere` not found" in printed) == (1, True)
@@ -251,9 +251,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_says_its_version_as_clients_parse_it() -> None:
+def test_it_says_its_own_version_and_that_of_the_protocol_as_clients_parse_it() -> None:
     done = run("--version")
-    assert (done.returncode, done.stdout) == (0, f"codex-cli {PROTOCOL_VERSION}\n")
+    said = f"app-server {__version__} (protocol: codex-cli {PROTOCOL_VERSION})\n"
+    assert (done.returncode, done.stdout) == (0, said)
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("app-server", "--help")])

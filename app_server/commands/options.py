@@ -1,0 +1,92 @@
+"""Options that several subcommands take, and what the code of a subcommand is."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from app_server.startup.launch import parse_setting
+
+SANDBOXES: Final = ("read-only", "workspace-write", "danger-full-access")
+APPROVALS: Final = ("untrusted", "on-failure", "on-request", "never")
+
+
+class CommandCode(NamedTuple):
+    """What a module of this package has for one command."""
+
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int] | None
+    """Runs the command; gives its exit status. None: the process becomes a server."""
+
+
+def no_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add nothing."""
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options that go before the settings of `config.toml`. What is not given is not in the namespace, so that
+    it may be given before the subcommand, too.
+    """
+    group = parser.add_argument_group("settings", argument_default=argparse.SUPPRESS)
+    group.add_argument(
+        "-c",
+        "--config",
+        action="append",
+        type=_setting,
+        metavar="KEY=VALUE",
+        help="override a setting (dotted key, TOML value)",
+    )
+    group.add_argument("--enable", action="append", metavar="FEATURE", help="switch a feature on")
+    group.add_argument("--disable", action="append", metavar="FEATURE", help="switch a feature off")
+    group.add_argument("-p", "--profile", metavar="NAME", help="use a profile of config.toml")
+
+
+def add_turn_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the settings, and those of new conversations."""
+    add_settings(parser)
+    group = parser.add_argument_group("conversations", argument_default=argparse.SUPPRESS)
+    group.add_argument("-m", "--model", metavar="MODEL", help="the model of new conversations")
+    group.add_argument("-s", "--sandbox", **_choice("MODE", "what commands may do", SANDBOXES))
+    group.add_argument("-a", "--ask-for-approval", **_choice("WHEN", "when to ask", APPROVALS))
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Add all that a server takes."""
+    add_turn_settings(parser)
+    group = parser.add_argument_group("serving", argument_default=argparse.SUPPRESS)
+    group.add_argument("--listen", metavar="ADDRESS", help="stdio:// is the only one there is")
+    group.add_argument("--stdio", action="store_true", help="serve stdin and stdout, as without it")
+
+
+def log_errors_only() -> None:
+    """Keep the warnings of a server in this process off stderr, unless a level was chosen."""
+    if "APP_SERVER_LOG" not in os.environ:
+        logging.disable(logging.WARNING)
+
+
+def any_of(words: Iterable[str]) -> str:
+    """List words of which one is meant."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _choice(metavar: str, what: str, words: tuple[str, ...]) -> dict[str, Any]:
+    """Make the arguments of an option that is one of these words."""
+
+    def one_of(text: str) -> str:
+        if text not in words:
+            raise argparse.ArgumentTypeError(f"expected {any_of(words)}, got {text!r}")
+        return text
+
+    return {"type": one_of, "choices": words, "metavar": metavar, "help": f"{what}: {any_of(words)}"}
+
+
+def _setting(text: str) -> str:
+    try:
+        parse_setting(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text

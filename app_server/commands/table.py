@@ -1,0 +1,154 @@
+"""The subcommands of `app-server`: a row for each, with what help, completion and the parser need of it.
+
+The code of a command is in a module of this package, which is loaded when the command is parsed; what takes time to
+import is loaded by that module when the command is run. Data only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+SERVE: Final = "serve"
+USE: Final = "use"
+BUILD: Final = "build"
+LOOK_AFTER: Final = "look after"
+
+GROUPS: Final = {
+    SERVE: "for editors and other programs, over stdin and stdout",
+    USE: "at a terminal and in scripts",
+    BUILD: "for authors of front ends",
+    LOOK_AFTER: "this machine, logins and settings",
+}
+"""The groups of `app-server --help`, in its order."""
+
+
+class Example(NamedTuple):
+    line: str
+    """A whole command line, as a shell takes it."""
+    what: str = ""
+
+
+class Subcommand(NamedTuple):
+    name: str
+    """One word, or two where a command has commands of its own: `threads list`."""
+    group: str
+    summary: str
+    usage: str
+    """What follows the options."""
+    module: str
+    """The module of this package whose `CODE` has the command's code."""
+    examples: tuple[Example, ...]
+
+
+FAMILIES: Final[Mapping[str, str]] = {"login": "log in at the provider of the model"}
+"""First words of commands with two, with what these are for."""
+
+
+COMMANDS: Final = (
+    Subcommand(
+        "app-server",
+        SERVE,
+        "serve stdin and stdout; the same as no command",
+        "",
+        "serving",
+        (
+            Example("app-server"),
+            Example("app-server -c model=gpt-5 -s read-only", "with settings that go before config.toml"),
+        ),
+    ),
+    Subcommand(
+        "acp",
+        SERVE,
+        "serve stdin and stdout in the Agent Client Protocol",
+        "",
+        "serving",
+        (Example("app-server acp"), Example("app-server acp -m gpt-5", "with another model")),
+    ),
+    Subcommand(
+        "chat",
+        USE,
+        "talk to it in the terminal",
+        "",
+        "talking",
+        (
+            Example("app-server chat"),
+            Example("app-server chat --demo", "with a scripted model: no key, no network"),
+        ),
+    ),
+    Subcommand(
+        "exec",
+        USE,
+        "run one turn without a person, for scripts and CI",
+        "[PROMPT...]",
+        "talking",
+        (
+            Example('app-server exec "Does the changelog mention the new option?"'),
+            Example("git diff | app-server exec -s read-only -", "the prompt from stdin"),
+            Example('app-server exec --resume-last "And the tests?"', "go on with the newest thread here"),
+        ),
+    ),
+    Subcommand(
+        "demo",
+        USE,
+        "play a conversation with a scripted model: no key, no network",
+        "",
+        "talking",
+        (Example("app-server demo"), Example("app-server demo --yes", "approve what is asked")),
+    ),
+    Subcommand(
+        "inspect",
+        BUILD,
+        "show, or record, what a server and its client say",
+        "-- SERVER [ARG...]",
+        "building",
+        (
+            Example("app-server inspect -- app-server", "a page with the live stream"),
+            Example("app-server inspect --record session.jsonl -- app-server", "a file, and no page"),
+        ),
+    ),
+    Subcommand(
+        "generate-json-schema",
+        BUILD,
+        "write the protocol's JSON Schemas",
+        "--out DIR",
+        "building",
+        (
+            Example("app-server generate-json-schema --out schema"),
+            Example("app-server generate-json-schema --out schema --experimental"),
+        ),
+    ),
+    Subcommand(
+        "generate-ts",
+        BUILD,
+        "write the protocol's TypeScript types",
+        "--out DIR",
+        "building",
+        (
+            Example("app-server generate-ts --out types"),
+            Example("app-server generate-ts --out types --experimental"),
+        ),
+    ),
+    Subcommand(
+        "doctor",
+        LOOK_AFTER,
+        "check this machine and the configuration, and say what to do",
+        "",
+        "upkeep",
+        (
+            Example("app-server doctor"),
+            Example("app-server doctor --online", "ask providers and MCP servers over the network, too"),
+        ),
+    ),
+    Subcommand(
+        "login status",
+        LOOK_AFTER,
+        "say whether there is a login",
+        "",
+        "upkeep",
+        (
+            Example("app-server login status", "exit status 1 where there is none"),
+            Example("CODEX_HOME=/srv/agent app-server login status", "in another home"),
+        ),
+    ),
+)

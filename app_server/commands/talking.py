@@ -1,0 +1,68 @@
+"""Commands that begin turns: `chat`, `exec`, `demo`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from app_server.commands.options import CommandCode, add_turn_settings, log_errors_only
+
+
+def _add_chat_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
+    parser.add_argument("--resume", metavar="ID", help="go on with a stored thread")
+    parser.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
+    add_turn_settings(parser)
+
+
+def _chat(args: argparse.Namespace) -> int:
+    from app_server.chat.chat_command import run_chat  # noqa: PLC0415  an extra
+
+    return run_chat(args)
+
+
+def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="what to do; stdin is added to it, or is all of it"
+    )
+    parser.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
+    parser.add_argument("-i", "--image", action="append", metavar="FILE", help="a picture, with the prompt")
+    parser.add_argument("--json", action="store_true", help="notifications as lines of JSON")
+    parser.add_argument(
+        "-o", "--output-last-message", metavar="FILE", help="write the final message to a file"
+    )
+    parser.add_argument("--output-schema", metavar="FILE", help="a JSON Schema for the final message")
+    parser.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
+    stored = parser.add_mutually_exclusive_group()
+    stored.add_argument("--resume", metavar="ID", help="go on with a stored thread")
+    stored.add_argument("--resume-last", action="store_true", help="go on with the newest thread here")
+    stored.add_argument("--ephemeral", action="store_true", help="store nothing of the thread")
+    add_turn_settings(parser)
+
+
+def _exec(args: argparse.Namespace) -> int:
+    from app_server.startup.process import begin_loading, guard_memory  # noqa: PLC0415  a server of its own
+
+    begin_loading()
+    guard_memory()
+    from app_server.headless.exec_run import run_exec  # noqa: PLC0415  what it needs is loaded by `begin_loading`
+
+    log_errors_only()  # the report says what the log would say
+    return run_exec(args)
+
+
+def _add_demo_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from app_server.demo.play import run_demo  # noqa: PLC0415  takes a while
+
+    return run_demo(yes=args.yes)
+
+
+CODE: Final = {
+    "chat": CommandCode(_add_chat_arguments, _chat),
+    "exec": CommandCode(_add_exec_arguments, _exec),
+    "demo": CommandCode(_add_demo_arguments, _demo),
+}

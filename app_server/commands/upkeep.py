@@ -1,0 +1,49 @@
+"""Commands that look after this machine and the login: `doctor`, `login status`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+from app_server.commands.options import CommandCode, add_turn_settings, log_errors_only, no_arguments
+from app_server.standard_streams import cancel_on_interrupt
+
+
+def _add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--online", action="store_true", help="ask providers and MCP servers over the network, too"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_turn_settings(parser)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from app_server.doctor import run_doctor  # noqa: PLC0415  loads the whole server
+    from app_server.startup.full_server import settings_of  # noqa: PLC0415
+    from app_server.startup.launch import parse_launch  # noqa: PLC0415
+
+    launch = parse_launch(vars(args), os.environ)
+    log_errors_only()  # the checks say what the log would say
+    cancel_on_interrupt()
+    return run_doctor(settings_of(launch), online=args.online, json=args.json)
+
+
+def _login_status(args: argparse.Namespace) -> int:
+    """Return 0 where there is a login, 1 where there is none; launchers ask before they spawn a server."""
+    from app_server.core.auth.home_login import read_auth  # noqa: PLC0415  no other command reads it by itself
+    from app_server.startup.launch import server_home  # noqa: PLC0415
+
+    auth = read_auth(server_home(os.environ))
+    if auth is None or (auth.api_key is None and auth.tokens is None):
+        print("Not logged in", file=sys.stderr)  # noqa: T201
+        return 1
+    print("Logged in using an API key" if auth.api_key else "Logged in using ChatGPT", file=sys.stderr)  # noqa: T201
+    return 0
+
+
+CODE: Final = {
+    "doctor": CommandCode(_add_doctor_arguments, _doctor),
+    "login status": CommandCode(no_arguments, _login_status),
+}

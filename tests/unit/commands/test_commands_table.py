@@ -1,0 +1,105 @@
+"""The table of subcommands, and what is made of it: help, suggestions, one form of error."""
+
+import shlex
+from collections.abc import Sequence
+
+import pytest
+
+from app_server.commands.parsing import code_of, parse
+from app_server.commands.table import COMMANDS, FAMILIES, GROUPS, Subcommand
+
+NAMES = [command.name for command in COMMANDS]
+
+
+def ended(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int | str | None, str, str]:
+    """The exit status, stdout and stderr of a command line that ends the process while it is parsed."""
+    with pytest.raises(SystemExit) as ending:
+        parse(words)
+    said = capsys.readouterr()
+    return ending.value.code, said.out, said.err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_a_command_has_code_and_helps_with_two_or_three_examples(
+    command: Subcommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.group in GROUPS
+    assert callable(code_of(command).add_arguments)
+    assert 2 <= len(command.examples) <= 3
+    if command.name == "app-server":
+        return  # the overview
+    status, helped, _ = ended([*command.name.split(), "--help"], capsys)
+    assert status == 0
+    assert helped.startswith(f"usage: app-server {command.name} [OPTIONS]")
+    for example in command.examples:
+        assert f"  $ {example.line}" in helped
+    assert ended(["help", *command.name.split()], capsys) == (0, helped, "")
+
+
+@pytest.mark.parametrize(
+    "line", [example.line for command in COMMANDS for example in command.examples], ids=str
+)
+def test_an_example_is_a_command_line(line: str) -> None:
+    words = shlex.split(line.rpartition(" | ")[2])
+    parse(words[words.index("app-server") + 1 :])
+
+
+def test_every_name_stands_once_and_its_family_is_described() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    firsts = {name.partition(" ")[0] for name in NAMES if " " in name}
+    assert FAMILIES.keys() == firsts - set(NAMES)
+
+
+def test_the_overview_has_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    status, helped, _ = ended(["--help"], capsys)
+    assert status == 0
+    for group in GROUPS:
+        block = next(each for each in helped.split("\n\n") if each.startswith(f"{group}: "))
+        listed = {line.split()[0] for line in block.splitlines() if line.startswith("  ")} - {"$"}
+        assert listed == {each.name.partition(" ")[0] for each in COMMANDS if each.group == group}
+        assert "\n  $ app-server" in block
+    assert ended(["help"], capsys)[1] == ended(["app-server", "--help"], capsys)[1] == helped
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "advice"),
+    [
+        ("execc", "app-server: there is no command 'execc'", "did you mean `app-server exec`?"),
+        ("qqqq", "app-server: there is no command 'qqqq'", "`app-server --help` shows what can be given"),
+        ("login stauts", "app-server login: there is no command 'stauts'", "did you mean `app-server login status`?"),
+        ("login", "app-server login: expected status", "`app-server login --help` shows what can be given"),
+        ("exec --jsno hi", "app-server exec: unexpected argument '--jsno'", "did you mean --json?"),
+        ("exec --js hi", "app-server exec: unexpected argument '--js'", "did you mean --json?"),
+        (
+            "exec -s read hi",
+            "app-server exec: -s/--sandbox: expected read-only, workspace-write or danger-full-access, got 'read'",
+            "`app-server exec --help` shows what can be given",
+        ),
+        (
+            "-c model exec",
+            "app-server: -c/--config: expected key=value, got 'model'",
+            "`app-server --help` shows what can be given",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_line_is_told_in_one_form(
+    words: str, what: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(words.split(), capsys) == (2, "", f"{what}\n→ {advice}\n")
+
+
+def test_options_count_before_and_after_the_command() -> None:
+    args = parse(
+        ["-c", "a=1", "--enable", "x", "app-server", "-m", "one", "exec", "-c", "b=2", "-m", "two", "hi"]
+    ).args
+    assert (args.config, args.enable, args.model) == (["a=1", "b=2"], ["x"], "two")
+    assert (args.command, args.prompt) == ("exec", ["hi"])
+
+
+def test_what_follows_two_hyphens_is_of_another_program() -> None:
+    words = ["inspect", "--record", "f", "--", "app-server", "app-server", "--help", "-c", "x"]
+    assert parse(words).args.server == words[4:]
+
+
+def test_words_of_a_prompt_are_no_names_of_commands() -> None:
+    assert parse(["exec", "app-server", "login", "status"]).args.prompt == ["app-server", "login", "status"]
