@@ -367,6 +367,27 @@ async def test_a_conversation_that_the_provider_refuses_as_too_long_is_compacted
         assert len(w.model.requests) == 5
 
 
+async def test_an_interrupt_of_the_compaction_that_precedes_words_keeps_them(world: MakeWorld) -> None:
+    too_long = failure(400, {"error": {"code": "context_length_exceeded", "message": "too long"}})
+    async with world(too_long, Reply((CREATED, Hold())), reply(says("a summary")), reply(says("two"))) as w:
+        thread = await start(w.client)
+        await say(w.client, thread, "first")
+        id = await turn(w.client, thread, "second")
+        await w.client.expect(
+            lambda message: (
+                message.get("method") == "item/started"
+                and message["params"]["item"]["type"] == "contextCompaction"
+            )
+        )
+        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
+        assert (await ended(w.client, id))["status"] == "interrupted"
+        shown = [item for item in items(w) if item["type"] == "userMessage"]
+        assert [item["content"][0]["text"] for item in shown] == ["first", "second"]
+        await say(w.client, thread, "third")
+        assert "second" in w.model.requests[2].texts()
+        assert w.model.requests[3].texts()[-1] == "third"
+
+
 async def test_the_model_knows_what_it_said_in_a_turn_that_failed(world: MakeWorld) -> None:
     """As clients do: the message is an item of the turn."""
     cut = Reply((CREATED, says("half the work is done"), begins_to_say(), word("and")), cut=True)

@@ -84,6 +84,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     broken += _tried_too_often(world, received)
     broken += _ended_too_early(log)
     broken += _out_of_turn(log)
+    broken += [] if early else _unshown(log)
     # Where a turn fails, the model is not told which commands go on.
     open_calls = dict.fromkeys(world.model.terminals, True) | terminals(world.model.requests)
     for conversation in conversations(received):
@@ -195,6 +196,34 @@ def _ended_too_early(log: Sequence[Logged]) -> list[str]:
         f"words behind the interrupt of {turn} are in it"
         for turn, at in joined
         if interrupts.get(turn, at) < at
+    ]
+
+
+def _unshown(log: Sequence[Logged]) -> list[str]:
+    """Return words that the thread API took for a turn which began, and that were never shown."""
+    asked: dict[Json, str] = {}
+    taken: dict[str, str] = {}
+    shown: set[str] = set()
+    begun: set[str] = set()
+    ended: set[str] = set()
+    for entry in log:
+        message, method = entry.message, entry.message.get("method")
+        params = message.get("params") or {}
+        if entry.sent and method in ("turn/start", "turn/steer"):
+            if found := SAID.search(str(params)):
+                asked[message["id"]] = found[1]
+        elif not entry.sent and "result" in message and message.get("id") in asked:
+            result = message["result"]
+            taken[asked.pop(message["id"])] = result["turn"]["id"] if "turn" in result else result["turnId"]
+        elif method == "item/started":
+            begun.add(params["turnId"])
+            shown.update(SAID.findall(str(params["item"])))
+        elif method == "turn/completed":
+            ended.add(params["turn"]["id"])
+    return [
+        f"{word} joined {turn}, which has ended, and was never shown"
+        for word, turn in taken.items()
+        if turn in begun & ended and word not in shown
     ]
 
 

@@ -92,14 +92,17 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     new_id: Callable[[], str]
     show_user_message: bool = True
     _compacted: bool = False
+    _opening: UserWords | None = None
+    """The words that begin the turn, until they are recorded."""
 
     async def run(self, opening: UserWords) -> str | None:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
+        self._opening = opening
         self.model_call.emitter.turn_started(self.steps.kind, self.model_call.context_window)
         at_begin = self.compaction is not None and self.compaction.at_begin
         if at_begin or self.model_call.tokens.context_is_full:
             await self._made_room()
-        self._record_words(opening, announced=True)
+        self._record_opening(opening)
         await self.steps.prepare()
         while True:
             for words in self.input.take_input():
@@ -120,12 +123,18 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     def interrupted(self) -> None:
         """Keep what is done; called once the turn's tasks have ended."""
         self.model_call.abandon()
+        # Said but not yet sent: the next turn's request carries it.
+        if self._opening is not None:
+            self._record_opening(self._opening)
         for words in self.input.take_input():
-            # Said but not yet sent: the next turn's request carries it.
             self._record_words(words, announced=False)
 
     def _prompt(self) -> Prompt:
         return self.steps.prompt(self.model_call.transcript.history.for_prompt())
+
+    def _record_opening(self, opening: UserWords) -> None:
+        self._record_words(opening, announced=True)
+        self._opening = None
 
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
         """Record and show words. `announced` False: they join the turn, which not all clients are told."""

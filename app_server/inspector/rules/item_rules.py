@@ -14,9 +14,13 @@ def is_background(item: Mapping[str, Json]) -> bool:
 
 
 def rule_03_the_words_that_begin_a_turn_come_first() -> Check:
-    """Check that a turn which `turn/start` begins has the user's words as its first item; a compaction may precede."""
+    """Check that a turn which `turn/start` begins has the user's words as its first item. A compaction may precede, and
+    what the user runs meanwhile. A thread with a goal begins turns by itself, which words may join before the client is
+    told that they run.
+    """
     said: set[int] = set()
     running: set[str] = set()
+    have_goals: set[str] = set()
     begun_by_words: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -26,12 +30,14 @@ def rule_03_the_words_that_begin_a_turn_come_first() -> Check:
             begun_by_words.update({wire.result["turn"]["id"]} - running)  # words join one that runs
         elif wire.of_threads and wire.method == "turn/started":
             running.add(wire.params["turn"]["id"])
+        elif wire.of_threads and wire.method == "thread/goal/updated":
+            have_goals.add(wire.thread)
         elif wire.of_threads and wire.method == "item/started" and wire.params["turnId"] in begun_by_words:
-            turn, kind = wire.params["turnId"], wire.params["item"]["type"]
-            if kind != "contextCompaction":
+            turn, item = wire.params["turnId"], wire.params["item"]
+            if item["type"] != "contextCompaction" and item.get("source") != "userShell":
                 begun_by_words.remove(turn)
-                if kind != "userMessage":
-                    yield f"the first item of {turn} is {kind}"
+                if item["type"] != "userMessage" and wire.thread not in have_goals:
+                    yield f"the first item of {turn} is {item['type']}"
 
     return check
 

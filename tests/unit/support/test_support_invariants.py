@@ -332,6 +332,27 @@ def test_a_client_that_left_need_not_have_received_the_end() -> None:
     assert violated_thread_invariants(record) != []
 
 
+def test_words_may_join_a_turn_that_begins_for_a_goal() -> None:
+    record = good()
+    words = [record.pop("words"), record.pop("words end")]
+    goal = said("thread/goal/updated", goal={"objective": "all"}, turnId=None)
+    lines = list(record.values())
+    begun, later = list(record).index("active"), list(record).index("waiting")
+    late = [*lines[begun:later], *words, *lines[later:]]
+    assert violated_thread_invariants([*lines[:begun], *late]) != []
+    assert violated_thread_invariants([*lines[:begun], goal, *late]) == []
+
+
+def test_a_command_of_the_user_may_precede_the_words_that_begin_a_turn() -> None:
+    for source, allowed in (("userShell", True), ("agent", False)):
+        command = [
+            thread_item(what, "commandExecution", "c", source=source) for what in ("started", "completed")
+        ]
+        lines = list(good().values())
+        begun = list(good()).index("words")
+        assert (violated_thread_invariants([*lines[:begun], *command, *lines[begun:]]) == []) is allowed
+
+
 @pytest.mark.parametrize(
     ("rule", "change"),
     [
@@ -343,6 +364,7 @@ def test_a_client_that_left_need_not_have_received_the_end() -> None:
         ("rule_03", moved("active", "words")),
         ("rule_03", moved("message", "words end")),
         ("rule_03", without("words", "words end", "message", "message end", "delta")),
+        ("rule_03_the_words_that_begin_a_turn", without("words", "words end")),
         ("rule_04", without("message")),
         ("rule_04", moved("delta", "waiting")),
         ("rule_04", moved("question", "patch")),
