@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app_server.core.assembling import EngineServices
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.credentials import AuthMethod
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner

@@ -17,7 +17,8 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.home_login import Credentials, read_auth
+from app_server.core.auth.credentials import Credentials
+from app_server.core.auth.home_login import read_auth
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.diagnostics import machine

@@ -23,7 +23,7 @@ from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.home_login import env_api_key
+from app_server.core.auth.credentials import env_api_key
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, SettingsPlace
 from app_server.core.errors import CoreError

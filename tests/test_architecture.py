@@ -266,12 +266,12 @@ FACES = {
 """What APIs do things with in the engine."""
 
 VALUES = {
-    *("app_server.core.errors", "app_server.core.goals", "app_server.core.auth.home_login"),
+    *("app_server.core.errors", "app_server.core.goals", "app_server.core.auth.credentials"),
     *("app_server.core.config.features", "app_server.core.config.types", "app_server.core.exec.command"),
     *("app_server.core.exec.process", "app_server.core.exec.streams", "app_server.core.skills.skill"),
     *("app_server.core.model.families", "app_server.core.rollout.pages", "app_server.core.session.commands"),
     *("app_server.core.session.review_texts", "app_server.core.turn.items"),
-    *("app_server.core.git.repository", "app_server.core.rollout.stored_items"),
+    "app_server.core.rollout.stored_items",
     *("app_server.core.rollout.turn_fold", "app_server.core.rollout.turn_pages"),
 }
 """What is handed to a face or comes from it."""

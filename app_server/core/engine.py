@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 from app_server.core.assembling import EngineServices, assemble_session, first_settings
 from app_server.core.config.types import Config
@@ -36,7 +35,7 @@ from app_server.core.tools.registry import RESERVED_NAMES
 from protocol.engine.questions import ClientTool
 from protocol.ids import ConversationId
 from protocol.responses import ResponseItem
-from protocol.rollout import CompactedItem, GitInfo, SessionMetaLine
+from protocol.rollout import CompactedItem, SessionMetaLine
 
 OPENING_ID = "auto-compact-0"
 """The id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
@@ -161,7 +160,7 @@ class Engine:
                 instructions=instructions.agents,
                 model_provider=config.provider.id,
                 client_tools=client_tools or None,
-                git=_git_info(config.cwd),
+                git=read_git_info(config.cwd),
                 forked_from_id=forked_from,
             )
             writer = RolloutWriter.create(path, self._process.now, [meta], disk=self._process.disk)
@@ -200,13 +199,6 @@ class Engine:
             return build_compacted_history(opening, collect_user_messages(before), line.message)
 
         return rebuild
-
-
-def _git_info(folder: Path) -> GitInfo | None:
-    found = read_git_info(folder)
-    if found is None:
-        return None
-    return GitInfo(commit_hash=found.commit_hash, branch=found.branch, repository_url=found.repository_url)
 
 
 def _other_model(before: str, now: str) -> str:

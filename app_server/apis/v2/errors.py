@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.credentials import AuthMethod
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.ids import ConversationId, parse_conversation_id

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.core.auth.auth_manager import AuthManager, AuthStatus
-from app_server.core.auth.home_login import AuthMethod, IdClaims, LoginOutcome
+from app_server.core.auth.credentials import AuthMethod, IdClaims, LoginOutcome
 from app_server.core.config.settings import UserSettings
 from app_server.core.lazy import Lazy
 

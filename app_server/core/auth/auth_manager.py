@@ -1,7 +1,7 @@
 """The user's login at the model provider: status, API key login, logout, and valid credentials.
 
 Concurrent requests share one refresh, and a login that another process has refreshed meanwhile is not refreshed again.
-`home_login` has what needs no request, `login` the browser login.
+`credentials` has the rules, `home_login` the file, `login` the browser login.
 """
 
 from __future__ import annotations
@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.core.auth import home_login
-from app_server.core.auth.home_login import AuthMethod, Credentials, StoredAuth, Tokens, credentials_of
+from app_server.core.auth import credentials, home_login
+from app_server.core.auth.credentials import (
+    AuthMethod,
+    Credentials,
+    IdClaims,
+    StoredAuth,
+    Tokens,
+    credentials_of,
+)
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
@@ -78,24 +85,24 @@ class AuthManager:
         try:
             if refresh:
                 await self.refresh()
-            credentials = await self.credentials()
+            found = await self.credentials()
         except AuthError as error:
             logger.warning("the login could not be renewed: %s", error)
-            credentials = self.stored_credentials()
-        if credentials is None:
+            found = self.stored_credentials()
+        if found is None:
             return AuthStatus(None, None, requires_openai_auth=True)
-        token = credentials.bearer if include_token else None
-        return AuthStatus(credentials.method, token, requires_openai_auth=True)
+        token = found.bearer if include_token else None
+        return AuthStatus(found.method, token, requires_openai_auth=True)
 
     async def credentials(self) -> Credentials | None:
         """Return valid credentials, refreshed if they expire soon; None without a login."""
         stored = self._read()
-        if home_login.is_ending(stored, self._now()):
+        if credentials.is_ending(stored, self._now()):
             try:
                 return await self.refresh(credentials_of(stored))
             except AuthError:
                 # The issuer may be unreachable while the token is still valid.
-                if home_login.has_ended(stored, self._now()):
+                if credentials.has_ended(stored, self._now()):
                     raise
         return credentials_of(stored)
 
@@ -114,25 +121,25 @@ class AuthManager:
 
     def method(self) -> AuthMethod | None:
         """Return the stored login method, without any request."""
-        credentials = self.stored_credentials()
-        return credentials.method if credentials else None
+        found = self.stored_credentials()
+        return found.method if found else None
 
     def stored_credentials(self) -> Credentials | None:
         """Return stored credentials that can be used as they are, without any request."""
         stored = self._read()
-        return None if home_login.has_ended(stored, self._now()) else credentials_of(stored)
+        return None if credentials.has_ended(stored, self._now()) else credentials_of(stored)
 
-    def identity(self) -> home_login.IdClaims | None:
+    def identity(self) -> IdClaims | None:
         """Return the claims of a ChatGPT login; None for API keys and without a login."""
         stored = self._read()
         if stored.api_key is not None or stored.tokens is None:
             return None
-        claims = home_login.read_id_token(stored.tokens.id_token)
+        claims = credentials.read_id_token(stored.tokens.id_token)
         return replace(claims, account_id=stored.tokens.account_id or claims.account_id)
 
     def login_with_api_key(self, api_key: str) -> None:
         """Replace the stored login by an API key. Raises AuthError."""
-        home_login.require_login_allowed(self.settings, AuthMethod.API_KEY)
+        credentials.require_login_allowed(self.settings, AuthMethod.API_KEY)
         key = api_key.strip()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise AuthError("that is not an API key")
@@ -140,10 +147,10 @@ class AuthManager:
 
     def store_login(self, tokens: Tokens, api_key: str | None) -> None:
         """Store the result of a browser login. Raises AuthError if its workspace is not allowed."""
-        home_login.require_login_allowed(self.settings, AuthMethod.CHATGPT)
-        if not home_login.is_allowed_workspace(self.settings, tokens):
+        credentials.require_login_allowed(self.settings, AuthMethod.CHATGPT)
+        if not credentials.is_allowed_workspace(self.settings, tokens):
             raise AuthError("the login is for a workspace that `forced_chatgpt_workspace_id` does not allow")
-        tokens = replace(tokens, account_id=home_login.account_of(tokens))
+        tokens = replace(tokens, account_id=credentials.account_of(tokens))
         auth = StoredAuth(api_key=api_key, tokens=tokens, last_refresh=self._now())
         home_login.write_auth(self.home, auth)
 
@@ -182,7 +189,8 @@ class AuthManager:
         return credentials_of(StoredAuth(tokens=tokens))
 
     def _read(self) -> StoredAuth:
-        return home_login.stored_login(self.home, self.settings, self._env_api_key)
+        stored = home_login.read_auth(self.home) or StoredAuth()
+        return credentials.permitted(stored, self.settings, self._env_api_key)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app_server.core.auth.browser import CLIENT_ID, DEFAULT_ISSUER, ISSUER_VARIABLE, is_safe_url
-from app_server.core.auth.home_login import Tokens
+from app_server.core.auth.credentials import Tokens
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.errors import AuthError
 from protocol.structs import Discreet, Json

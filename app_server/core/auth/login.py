@@ -19,7 +19,7 @@ from anyio.abc import Listener, SocketAttribute, SocketStream
 
 from app_server.core.auth import browser
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.home_login import AuthMethod, LoginOutcome, require_login_allowed
+from app_server.core.auth.credentials import AuthMethod, LoginOutcome, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
 from app_server.core.errors import AuthError, IssuerUnreachable
 

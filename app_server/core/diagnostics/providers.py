@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import anyio
 
 from app_server.core import remedies
-from app_server.core.auth.home_login import Credentials
+from app_server.core.auth.credentials import Credentials
 from app_server.core.config.resolve import built_in_providers
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.errors import ModelError

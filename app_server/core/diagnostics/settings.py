@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from app_server.core.auth.home_login import StoredAuth
+from app_server.core.auth.credentials import StoredAuth
 from app_server.core.config.toml_file import CONFIG_FILE
 from app_server.core.config.types import Config, McpStdioTransport
 from app_server.core.errors import ConfigError

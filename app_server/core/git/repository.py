@@ -22,6 +22,7 @@ from msgspec import Struct
 from app_server.beneath import Beneath, read_named
 from app_server.core.config.trust import confirmed_git_dir
 from app_server.core.real_path import real_path
+from protocol.rollout import GitInfo
 
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]')
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=)?[ \t]*")
@@ -212,22 +213,16 @@ def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
         return None
 
 
-class Revision(Struct, frozen=True):
-    commit_hash: str | None = None
-    branch: str | None = None
-    repository_url: str | None = None
-
-
 _WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#]*)@", re.IGNORECASE)
 
 
-def read_git_info(folder: Path) -> Revision | None:
+def read_git_info(folder: Path) -> GitInfo | None:
     """Commit, branch and remote of the repository that contains `folder`; None outside of one."""
     repository = find_repository(folder)
     if repository is None:
         return None
     head = read_head(repository)
-    return Revision(
+    return GitInfo(
         commit_hash=head.commit,
         # A branch without a commit does not exist yet.
         branch=head.branch if head.commit else None,

@@ -8,7 +8,7 @@ from typing import Protocol
 from urllib.parse import urlencode
 
 from app_server.core import remedies
-from app_server.core.auth.home_login import AuthMethod, Credentials
+from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model.model_errors import missing_variable

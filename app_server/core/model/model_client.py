@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 
 from app_server.core import remedies
-from app_server.core.auth.home_login import Credentials
+from app_server.core.auth.credentials import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.address import origin

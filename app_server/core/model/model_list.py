@@ -8,7 +8,7 @@ from contextlib import aclosing
 import anyio
 from msgspec import Struct
 
-from app_server.core.auth.home_login import Credentials
+from app_server.core.auth.credentials import Credentials
 from app_server.core.config.types import ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.exchange import Http, HttpFailure, HttpRequest

@@ -18,9 +18,9 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from app_server.core.errors import ConversationError
-from app_server.core.git.repository import Revision
 from protocol.engine.events import EndedItem
 from protocol.ids import SessionOrigin
+from protocol.rollout import GitInfo
 from protocol.structs import Json
 
 _CURSOR = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{36})(\|=)?")
@@ -128,7 +128,7 @@ class StoredHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     cli_version: str
     source: SessionOrigin | dict[str, Json]
     """For a sub-agent's conversation, the object of the protocol."""
-    git: Revision | None
+    git: GitInfo | None
     """The state of the repository."""
     originator: str
     """The client that began it."""

@@ -25,13 +25,12 @@ from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from app_server.core.git.repository import Revision
     from app_server.core.rollout.pages import FoundThread, ListRequest, Page, ThreadSummary, TurnCut
     from app_server.core.rollout.stored_items import StoredItems
     from app_server.core.rollout.thread_listing import ThreadLists
     from protocol.engine.events import Goal, TurnRecord
     from protocol.ids import ConversationId
-    from protocol.rollout import TurnContextItem
+    from protocol.rollout import GitInfo, TurnContextItem
 
 Result = TypeVar("Result")
 
@@ -155,7 +154,7 @@ class StoredConversations:
         """Name a conversation. Raises OSError."""
         await run_in_thread(self._notes.set_name, id, name)
 
-    async def set_revision(self, id: ConversationId, revision: Revision) -> None:
+    async def set_revision(self, id: ConversationId, revision: GitInfo) -> None:
         """Note another state of the repository for a conversation. Raises OSError."""
         await run_in_thread(self._notes.set_revision, id, revision)
 

@@ -16,14 +16,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import counting_lines, raw_lines, turn_contexts
 from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.record import read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.thread_notes import NotedNow
+from app_server.core.rollout.thread_notes import NOTED_GIT, NotedNow
 from protocol.ids import SessionOrigin
+from protocol.rollout import GitInfo
 from protocol.structs import Json
 
 MAX_HEAD_BYTES = 8 * 1024 * 1024
@@ -31,7 +31,6 @@ MAX_HEAD_BYTES = 8 * 1024 * 1024
 MAX_HEAD_LINES = 64
 TAIL_BYTES = 256 * 1024
 """So much of a file's end is searched for the settings of its last turn: a request to the model stores them anew."""
-REVISION: Final = ("commit_hash", "branch", "repository_url")
 IMAGE = "[Image]"
 """The preview where the user began with images only, as in codex 0.169."""
 
@@ -97,7 +96,9 @@ def read_stored_thread(path: Path) -> StoredThread:
             cwd=meta["cwd"],
             cli_version=meta["cli_version"],
             source=_source(meta.get("source")),
-            git=Revision(*(text_of(git, name) for name in REVISION)) if isinstance(git, dict) else None,
+            git=GitInfo(**{name: text_of(git, name) for name in NOTED_GIT})
+            if isinstance(git, dict)
+            else None,
             originator=meta["originator"],
             forked_from=text_of(meta, "forked_from_id"),
             model=text_of(settings, "model"),

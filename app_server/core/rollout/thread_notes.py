@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.git.repository import Revision
 from app_server.core.rollout import disk
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import parse_object, text_of
+from protocol.rollout import GitInfo
 
 if TYPE_CHECKING:
     from protocol.structs import Json
@@ -112,6 +111,8 @@ def _id(fields: Mapping[str, Json] | None) -> str | None:
 
 NAMES_FILE = "session_index.jsonl"
 METADATA_FILE = "thread_metadata.jsonl"
+NOTED_GIT = {"commit_hash": "sha", "branch": "branch", "repository_url": "origin_url"}
+"""What the state of a repository is called, here and in the file."""
 
 
 class NotedNow(Struct, frozen=True):
@@ -124,12 +125,12 @@ class NotedNow(Struct, frozen=True):
         line = self.names.get(id.lower())
         return None if line is None else _name(line)
 
-    def revision(self, id: str) -> Revision | None:
+    def revision(self, id: str) -> GitInfo | None:
         """Return the state of the repository that replaces the stored one."""
         line = self.metadata.get(id.lower())
         match None if line is None else line.get("git_info"):
             case dict() as git:
-                return Revision(text_of(git, "sha"), text_of(git, "branch"), text_of(git, "origin_url"))
+                return GitInfo(**{name: text_of(git, noted) for name, noted in NOTED_GIT.items()})
             case _:
                 return None
 
@@ -154,9 +155,9 @@ class ThreadNotes:
         """Name a conversation. Raises `OSError`."""
         self._names.append(id, {"thread_name": name, "updated_at": self._stamp()})
 
-    def set_revision(self, id: str, revision: Revision) -> None:
+    def set_revision(self, id: str, revision: GitInfo) -> None:
         """Note another state of the repository. Raises `OSError`."""
-        git = dict(zip(("sha", "branch", "origin_url"), astuple(revision), strict=True))
+        git = {noted: getattr(revision, name) for name, noted in NOTED_GIT.items()}
         self._metadata.append(id, {"git_info": git, "updated_at": self._stamp()})
 
     def forget(self, id: str) -> None:

@@ -13,7 +13,8 @@ import pytest
 from app_server.core.auth import mcp_login
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.browser import code_challenge, is_safe_url
-from app_server.core.auth.home_login import AuthMethod, LoginOutcome, StoredAuth, read_auth, write_auth
+from app_server.core.auth.credentials import AuthMethod, LoginOutcome, StoredAuth
+from app_server.core.auth.home_login import read_auth, write_auth
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.login import DeviceLoginFlow, open_device_login
 from app_server.core.auth.mcp_login import McpLogins

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from app_server.core import remedies
-from app_server.core.auth.home_login import AuthMethod, Credentials, StoredAuth, Tokens
+from app_server.core.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
     Config,

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from app_server.core.git.ghost import Snapshots, SnapshotUnavailable
 from app_server.core.git.repository import (
-    Revision,
     find_repository,
     parse_git_config,
     read_git_info,
     without_credentials,
 )
 from app_server.core.git.upstream import diff_to_remote
+from protocol.rollout import GitInfo
 from tests.unit.git.conftest import Sandpit
 
 PROGRAMS = (
@@ -132,27 +132,27 @@ def test_outside_of_a_repository_there_is_nothing(unversioned: Path) -> None:
 
 
 def test_a_repository_without_a_commit_has_no_branch_yet(pit: Sandpit) -> None:
-    assert read_git_info(pit.root) == Revision()
+    assert read_git_info(pit.root) == GitInfo()
 
 
 def test_commit_branch_and_remote_are_known_from_any_folder_below(pit: Sandpit) -> None:
     commit = pit.commit(sub__a="x")
     pit.run("remote", "add", "origin", "https://user:token@example.com/x.git")
     found = read_git_info(pit.root / "sub")
-    assert found == Revision(commit_hash=commit, branch="main", repository_url="https://example.com/x.git")
+    assert found == GitInfo(commit_hash=commit, branch="main", repository_url="https://example.com/x.git")
 
 
 def test_a_detached_head_has_no_branch(pit: Sandpit) -> None:
     commit = pit.commit()
     pit.run("checkout", "-q", "--detach")
-    assert read_git_info(pit.root) == Revision(commit_hash=commit)
+    assert read_git_info(pit.root) == GitInfo(commit_hash=commit)
 
 
 def test_packed_references_are_read(pit: Sandpit) -> None:
     pit.run("checkout", "-q", "-b", "feat/one.two")
     commit = pit.commit()
     pit.run("pack-refs", "--all")
-    assert read_git_info(pit.root) == Revision(commit_hash=commit, branch="feat/one.two")
+    assert read_git_info(pit.root) == GitInfo(commit_hash=commit, branch="feat/one.two")
 
 
 def test_a_linked_worktree_has_a_head_of_its_own(pit: Sandpit) -> None:
@@ -160,7 +160,7 @@ def test_a_linked_worktree_has_a_head_of_its_own(pit: Sandpit) -> None:
     pit.run("remote", "add", "origin", "git@example.com:x.git")
     pit.run("worktree", "add", "-q", "-b", "side", str(pit.base / "linked"))
     found = read_git_info(pit.base / "linked")
-    assert found == Revision(commit_hash=commit, branch="side", repository_url="git@example.com:x.git")
+    assert found == GitInfo(commit_hash=commit, branch="side", repository_url="git@example.com:x.git")
 
 
 def test_a_bare_repository_planted_in_a_tree_is_ignored(unversioned: Path, pit: Sandpit) -> None:
@@ -213,7 +213,7 @@ def test_a_head_that_git_would_not_write_leads_nowhere(pit: Sandpit, head: str) 
     pit.commit()
     (pit.root / ".git" / "HEAD").write_text(head)
     (pit.root / ".git" / "refs" / "heads" / "loop").write_text("ref: refs/heads/loop\n")
-    assert read_git_info(pit.root) == Revision()
+    assert read_git_info(pit.root) == GitInfo()
 
 
 def test_pipes_and_devices_are_not_read(pit: Sandpit) -> None:
@@ -221,10 +221,10 @@ def test_pipes_and_devices_are_not_read(pit: Sandpit) -> None:
     config = pit.root / ".git" / "config"
     config.unlink()
     os.mkfifo(config)
-    assert read_git_info(pit.root) == Revision(commit_hash=commit, branch="main")
+    assert read_git_info(pit.root) == GitInfo(commit_hash=commit, branch="main")
     config.unlink()
     config.symlink_to("/dev/zero")
-    assert read_git_info(pit.root) == Revision(commit_hash=commit, branch="main")
+    assert read_git_info(pit.root) == GitInfo(commit_hash=commit, branch="main")
 
 
 values = st.text(st.sampled_from('ab "\\;#=[]\t'), max_size=12)

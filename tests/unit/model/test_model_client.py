@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 
 from app_server.core import remedies
-from app_server.core.auth.home_login import AuthMethod, Credentials
+from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.exchange import Fault, HttpFailure

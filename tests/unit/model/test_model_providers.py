@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from app_server.core.auth.home_login import AuthMethod, Credentials
+from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model import families

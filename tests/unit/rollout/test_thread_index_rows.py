@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.git.repository import Revision
 from app_server.core.rollout import index_file, index_rows
 from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, StoredHead, ThreadFilter
@@ -18,6 +17,7 @@ from app_server.core.rollout.rollout_names import RolloutName, stored_path
 from app_server.core.rollout.summary import FileState, StoredThread
 from app_server.core.rollout.thread_index import IndexChanges, file_state, find_changes
 from protocol.ids import ConversationId, SessionOrigin
+from protocol.rollout import GitInfo
 from protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id
 
@@ -43,7 +43,13 @@ threads = st.builds(
         cwd=texts,
         cli_version=texts,
         source=sources,
-        git=st.none() | st.builds(Revision, *[st.none() | texts] * 3),
+        git=st.none()
+        | st.builds(
+            GitInfo,
+            commit_hash=st.none() | texts,
+            branch=st.none() | texts,
+            repository_url=st.none() | texts,
+        ),
         originator=texts,
         forked_from=st.none() | texts,
         model=st.none() | texts,

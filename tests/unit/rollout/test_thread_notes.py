@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.git.repository import Revision
 from app_server.core.rollout import lines as raw
 from app_server.core.rollout import thread_notes
 from app_server.core.rollout.conversation import read_rollout
@@ -19,6 +18,7 @@ from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
+from protocol.rollout import GitInfo
 from protocol.structs import Json
 from tests.unit.rollout.stored import assistant, conversation_id, now, room_in_files, store
 
@@ -87,7 +87,7 @@ def test_a_conversation_is_forgotten_with_every_line_about_it(tmp_path: Path) ->
     for name in ("secret one", "secret two"):
         noted.set_name(ONE, name)
     noted.set_name(TWO, "stays")
-    noted.set_revision(ONE, Revision("c0ffee", None, None))
+    noted.set_revision(ONE, GitInfo(commit_hash="c0ffee"))
     assert other.read().name(ONE) == "secret two"
     noted.forget(ONE.upper())
     assert "secret" not in (tmp_path / NAMES_FILE).read_text()
@@ -100,7 +100,9 @@ def test_a_conversation_is_forgotten_with_every_line_about_it(tmp_path: Path) ->
 
 
 def test_metadata_has_its_form(tmp_path: Path) -> None:
-    notes(tmp_path).set_revision(ONE, Revision("c0ffee", "main", "https://example.com"))
+    notes(tmp_path).set_revision(
+        ONE, GitInfo(commit_hash="c0ffee", branch="main", repository_url="https://example.com")
+    )
     assert json.loads((tmp_path / METADATA_FILE).read_text()) == {
         "id": ONE,
         "git_info": {"sha": "c0ffee", "branch": "main", "origin_url": "https://example.com"},
@@ -114,7 +116,7 @@ def test_metadata_without_a_revision_has_none(tmp_path: Path) -> None:
     lines.append(ONE, {"git_info": "main"})
     assert noted.read().revision(ONE) is None
     lines.append(ONE, {"git_info": {"branch": 5}})
-    assert noted.read().revision(ONE) == noted.read().revision(ONE.upper()) == Revision(None, None, None)
+    assert noted.read().revision(ONE) == noted.read().revision(ONE.upper()) == GitInfo()
 
 
 def test_an_empty_name_is_none(tmp_path: Path) -> None:
@@ -125,9 +127,11 @@ def test_an_empty_name_is_none(tmp_path: Path) -> None:
 
 def test_a_revision_says_what_was_cleared(tmp_path: Path) -> None:
     noted = notes(tmp_path)
-    noted.set_revision(ONE, Revision("c0ffee", "main", None))
-    noted.set_revision(ONE, Revision("c0ffee", None, "https://example.com"))
-    assert notes(tmp_path).read().revision(ONE) == Revision("c0ffee", None, "https://example.com")
+    noted.set_revision(ONE, GitInfo(commit_hash="c0ffee", branch="main"))
+    noted.set_revision(ONE, GitInfo(commit_hash="c0ffee", repository_url="https://example.com"))
+    assert notes(tmp_path).read().revision(ONE) == GitInfo(
+        commit_hash="c0ffee", repository_url="https://example.com"
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from([ONE, TWO]), st.text())), st.integers(0, 8))

@@ -9,7 +9,6 @@ import pytest
 
 from app_server.apis.v2.turns import session_source, thread_view
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.git.repository import Revision
 from app_server.core.rollout import summary as head
 from app_server.core.rollout import summary as summaries
 from app_server.core.rollout.conversation import read_rollout
@@ -23,6 +22,7 @@ from app_server.core.rollout.summary import (
 )
 from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.ids import SessionOrigin
+from protocol.rollout import GitInfo
 from protocol.structs import Json
 from protocol.v2.thread import NotLoadedThreadStatus
 from tests.unit.rollout.stored import (
@@ -162,11 +162,11 @@ def test_what_users_say_beside_it_counts(tmp_path: Path) -> None:
     path.write_bytes(raw_line("session_meta", {**meta().to_value(), "git": git, "forked_from_id": "x"}))
     noted = notes(tmp_path)
     found = read_summary(path, "p", noted)
-    assert (found.git, found.name, found.path) == (Revision("c0ffee", "main", None), None, path)
+    assert (found.git, found.name, found.path) == (GitInfo(commit_hash="c0ffee", branch="main"), None, path)
     assert (found.cwd, found.cli_version, found.originator) == ("/work", "1.0.0", "test")
     assert (found.source, found.forked_from) == (SessionOrigin.VSCODE, "x")
-    noted.set_revision(conversation_id(1), Revision("beef", None, None))
-    assert read_summary(path, "p", noted).git == Revision("beef", None, None)
+    noted.set_revision(conversation_id(1), GitInfo(commit_hash="beef"))
+    assert read_summary(path, "p", noted).git == GitInfo(commit_hash="beef")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_head_says_where_the_conversation_came_from(tmp_path: Path) -> None:
         cwd="/work",
         cli_version="1.0.0",
         source=SessionOrigin.CLI,
-        git=Revision("c0ffee", "main", "https://example.com"),
+        git=GitInfo(commit_hash="c0ffee", branch="main", repository_url="https://example.com"),
         originator="test",
         forked_from="other",
     )
@@ -261,7 +261,7 @@ def test_what_a_head_does_not_say(tmp_path: Path) -> None:
     found = of_meta(tmp_path, model_provider="", git={"branch": 5}, forked_from_id=5)
     assert (found.provider, found.git, found.forked_from) == (
         "",
-        Revision(None, None, None),
+        GitInfo(),
         None,
     )
     assert of_meta(tmp_path, git="main").git is None

@@ -20,7 +20,7 @@ from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.router import Route, route
 from app_server.core.auth.accounts import Accounts
-from app_server.core.auth.home_login import LoginOutcome
+from app_server.core.auth.credentials import LoginOutcome
 from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary

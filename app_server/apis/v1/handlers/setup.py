@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.core.auth.home_login import AuthMethod, LoginOutcome
+from app_server.core.auth.credentials import AuthMethod, LoginOutcome
 from app_server.core.errors import LaunchError
 from app_server.core.host import WantedCommand
 from app_server.identity import platform_os

@@ -19,7 +19,7 @@ from app_server.apis.v2.errors import login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
-from app_server.core.auth.home_login import AuthMethod, LoginOutcome
+from app_server.core.auth.credentials import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from protocol.table import ClientRequest, NoParams, NoResult

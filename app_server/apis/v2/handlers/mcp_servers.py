@@ -19,7 +19,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices, loaded
-from app_server.core.auth.home_login import LoginOutcome
+from app_server.core.auth.credentials import LoginOutcome
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
 from app_server.core.mcp.mcp_manager import McpManager

@@ -15,9 +15,9 @@ from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.loaded_threads import FoundThread
 from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices
 from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
-from app_server.core.git.repository import Revision
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request
 from protocol.ids import ConversationId
+from protocol.rollout import GitInfo
 from protocol.structs import replace
 from protocol.v2 import thread as notices
 from protocol.v2 import thread_store as wire
@@ -89,7 +89,7 @@ async def thread_metadata_update(
     thread = await context.reading.find(id)
     if thread.path is None:
         raise rollout_not_found(id)
-    before = (await context.reading.summary(thread)).git or Revision(None, None, None)
+    before = (await context.reading.summary(thread)).git or GitInfo()
     with _failures(id, "change"):
         await context.reading.stored.set_revision(id, replace(before, **changes))
     return wire.ShownThread(thread=await context.reading.shown(thread))
