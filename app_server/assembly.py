@@ -6,6 +6,7 @@ Imports all of the agent, so import it late: see `server.LazyEngine`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -47,6 +48,7 @@ from protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
+    from app_server.core.mcp.requests import McpRequests
     from app_server.core.model.request_gate import RequestGate
     from app_server.core.skills.skill_catalog import SkillCatalog
 
@@ -133,9 +135,9 @@ class EngineAdapters:
 
         return McpManager(config.mcp_servers, runtime, lambda: BUILTIN_NAMES)
 
-    def mcp_alone(self, config: Config) -> McpManager:
-        """Return servers of no conversation: nobody can be asked what they want to know."""
-        return McpManager(config.mcp_servers, lambda: self._mcp_runtime(config))
+    def mcp_alone(self, config: Config) -> AbstractAsyncContextManager[McpRequests]:
+        """Run servers of no conversation for as long as the block: nobody can be asked what they want to know."""
+        return McpManager(config.mcp_servers, lambda: self._mcp_runtime(config)).running()
 
     def _mcp_runtime(self, config: Config) -> McpRuntime:
         return McpRuntime(

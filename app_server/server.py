@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from app_server.core.auth.issuer import Issuer
     from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.files.search import FileSearch
-    from app_server.core.mcp.mcp_manager import McpManager
+    from app_server.core.mcp.requests import McpRequests
     from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
 
@@ -80,8 +81,8 @@ class LazyEngine:
     async def names(self, config: Config) -> tuple[str, ...]:
         return await self._ready().models.names(config)
 
-    def mcp_alone(self, config: Config) -> McpManager:
-        """MCP servers of no conversation, not started yet."""
+    def mcp_alone(self, config: Config) -> AbstractAsyncContextManager[McpRequests]:
+        """Run MCP servers of no conversation for as long as the block."""
         return self._ready().adapters.mcp_alone(config)
 
     async def aclose(self) -> None:
@@ -273,9 +274,8 @@ def _compose(
             new_id=process.new_id,
             random=machine.random,
         ),
-        host=Host(config, runner, git, Lazy(load_search)),
+        host=Host(config, runner, git, Lazy(load_search), skills),
         engine=engine,
-        skills=skills,
         stored=Lazy(load_stored),
         shared=Shared(),
         background=background,

@@ -45,7 +45,8 @@ CORE = (
     {"session"},
     {"turn"},
     {"tools"},
-    {"goals", "skills", "diagnostics", "host"},
+    {"host"},
+    {"goals", "skills", "diagnostics"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model", "client_files"},
     {"launcher"},
@@ -80,7 +81,7 @@ PURE_MODULES = {
     "app_server.apis": {"answers", "open_items"},
     "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
-        *("approvals", "calls", "client", "commands", "fold", "inbound", "options", "outbound"),
+        *("approvals", "calls", "client", "commands", "fold", "inbound", "outbound"),
         *("shown", "updates"),
     },
     "app_server.apis.v2": {
@@ -153,6 +154,7 @@ LATE_IMPORTS = {
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
     "app_server.core.session.operations": "all of a turn, with the first operation or when nobody waits",
     "app_server.core.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
+    "app_server.core.client_files": "with the first request for a file of the client",
     "app_server.core.files.search": "with the first search",
     "app_server.core.git.upstream": "with the first request of a diff to a remote",
     "app_server.core.session.user_shell": "with the first command that the user types",
@@ -250,44 +252,21 @@ LONG_CLASSES = {
 
 FACES = {
     "app_server.core.auth.accounts",
-    "app_server.core.client_files.files",
-    "app_server.core.client_files.watching",
-    "app_server.core.config.fence",
     "app_server.core.config.settings",
-    "app_server.core.files.search",
     "app_server.core.host",
-    "app_server.core.mcp.mcp_manager",
-    "app_server.core.mcp.requests",
     "app_server.core.opening",
     "app_server.core.rollout.stored_conversations",
     "app_server.core.session.handle",
-    "app_server.core.skills.skill_catalog",
 }
-"""What APIs do things with in the engine."""
+"""What APIs do things with in the engine: a conversation, how one is opened, and a class each for stored
+conversations, settings, accounts and the machine.
+"""
 
-VALUES = {
-    *("app_server.core.errors", "app_server.core.goals", "app_server.core.auth.credentials"),
-    *("app_server.core.config.features", "app_server.core.config.types", "app_server.core.exec.command"),
-    *("app_server.core.exec.process", "app_server.core.exec.streams", "app_server.core.skills.skill"),
-    *("app_server.core.model.families", "app_server.core.rollout.pages", "app_server.core.session.commands"),
-    *("app_server.core.session.review_texts", "app_server.core.turn.items"),
-    "app_server.core.rollout.stored_items",
-    *("app_server.core.rollout.turn_fold", "app_server.core.rollout.turn_pages"),
+DISK = {
+    *("stat", "lstat", "listdir", "scandir", "readlink", "realpath", "exists", "isfile", "isdir", "islink"),
+    *("is_file", "is_dir", "samestat", "mkdir", "makedirs", "unlink", "rename", "rmtree", "symlink"),
 }
-"""What is handed to a face or comes from it."""
-
-PURE_KNOWLEDGE = {
-    *(
-        "app_server.core.patch.diff",
-        "app_server.core.rollout.rollout_names",
-        "app_server.core.rollout.stored_events",
-    ),
-    *("app_server.core.shell.quote", "app_server.core.shell.script", "app_server.core.shell.summaries"),
-}
-"""What the engine knows about names, patches and command lines, for whoever shows them; nothing of it acts."""
-
-TOOLS = {f"app_server.core.{name}" for name in ("bounds", "lazy", "real_path", "remedies", "threads")}
-"""What anybody may use."""
+"""What reads or changes the disk, besides opening a file."""
 
 OPENS_FILES = {
     "app_server.beneath": "the opener",
@@ -640,14 +619,70 @@ def lines_of(node: ast.ClassDef) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
+@cache
+def acts(module: str) -> bool:
+    """Whether a module does more than compute: it waits, has tasks, threads or processes, or uses the disk."""
+    touched = {node.attr for node in nodes(module) if isinstance(node, ast.Attribute)} & DISK
+    effects = {each for each in imports(module) if each.split(".")[0] in EFFECTS}
+    return bool(touched or effects) or opens_files(module)
+
+
+def reached(module: str) -> set[str]:
+    graph = {name: imports(name) & modules().keys() for name in modules()}
+    return {module} | reachable(graph, module)
+
+
+def is_value_module(module: str) -> bool:
+    """Whether a module has only values and what is computed of them: nothing that it reaches acts."""
+    return not any(acts(each) for each in reached(module))
+
+
+def names_in_signatures(module: str) -> Iterator[str]:
+    """The names in the annotations of what is public in the classes of a module: their fields, what their methods
+    take and return.
+    """
+    for owner in (node for node in nodes(module) if isinstance(node, ast.ClassDef)):
+        for member in owner.body:
+            match member:
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if name[0] != "_":
+                    annotations = [annotation]
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name[0] != "_":
+                    arguments = (*member.args.args, *member.args.kwonlyargs)
+                    annotations = [
+                        each for each in (*(one.annotation for one in arguments), member.returns) if each
+                    ]
+                case _:
+                    continue
+            yield from (
+                node.id for each in annotations for node in ast.walk(each) if isinstance(node, ast.Name)
+            )
+
+
+def test_what_acts_is_no_value() -> None:
+    values = {name: is_value_module(f"app_server.core.{name}") for name in ("errors", "real_path", "threads")}
+    assert values == {"errors": True, "real_path": False, "threads": False}
+
+
+def taken_from_the_engine(module: str) -> Iterator[tuple[str, str]]:
+    """What a module imports of `core`: the module where it is, and its name."""
+    for node in nodes(module):
+        if isinstance(node, ast.ImportFrom) and node.module and inside(node.module, "app_server.core"):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in modules() else node.module, alias.name
+
+
 def test_apis_use_the_engine_by_its_faces() -> None:
-    used = {imported for _, imported in edges("app_server.apis") if inside(imported, "app_server.core")}
-    found = {each for each in used if each in modules()}  # and not the names in them
-    assert {each for each in found if each != "app_server.core"} == FACES | VALUES | PURE_KNOWLEDGE | TOOLS
-
-
-def test_knowledge_that_apis_share_with_the_engine_is_pure() -> None:
-    assert {each for each in PURE_KNOWLEDGE if not any(inside(each, pure) for pure in PURE)} == set()
+    """They import its faces with what their signatures name, errors, and value modules. Nothing else of it."""
+    named = {name for face in FACES for name in names_in_signatures(face)}
+    wrong = [
+        f"{module} imports {name} of {source}"
+        for module in modules()
+        if inside(module, "app_server.apis")
+        for source, name in taken_from_the_engine(module)
+        if source not in FACES and name not in named and not is_value_module(source)
+    ]
+    assert wrong == []
 
 
 def test_a_class_name_stands_for_one_thing() -> None:

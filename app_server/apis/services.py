@@ -5,6 +5,7 @@ builds the contexts of its handlers from them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
@@ -24,9 +25,8 @@ from protocol.structs import Json
 from protocol.table import Fields, S, ServerNotification
 
 if TYPE_CHECKING:
-    from app_server.core.mcp.mcp_manager import McpManager
+    from app_server.core.mcp.requests import McpRequests
     from app_server.core.rollout.stored_conversations import StoredConversations
-    from app_server.core.skills.skill_catalog import SkillCatalog
 
 
 T = TypeVar("T")
@@ -52,8 +52,8 @@ class EngineQueries(Protocol):
         """List the models of the configured provider; return an empty tuple if the request fails."""
         ...
 
-    def mcp_alone(self, config: Config) -> McpManager:
-        """MCP servers of no conversation, for a single request."""
+    def mcp_alone(self, config: Config) -> AbstractAsyncContextManager[McpRequests]:
+        """Run MCP servers of no conversation for as long as the block."""
         ...
 
 
@@ -80,7 +80,6 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     accounts: Accounts
     host: Host
     engine: EngineQueries
-    skills: Lazy[SkillCatalog]
     stored: Lazy[StoredConversations]
     shared: Shared
     background: TaskGroup

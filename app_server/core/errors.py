@@ -188,6 +188,14 @@ class ContextWindowExceeded(ModelError):
         super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
 
 
+class InputClosed(CoreError):
+    """Nothing reads what is written to a command."""
+
+
+class InputFull(CoreError):
+    """More is written to a command than is kept until it reads."""
+
+
 class FileRefused(CoreError):
     """A request of a client about a file cannot be served as sent; `kind` says why to programs."""
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -16,8 +16,8 @@ from app_server.core.config.fence import check_sandbox
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import RequestOverrides
 from app_server.core.custom_prompts import FOLDER, discover_prompts
-from app_server.core.exec.command import CommandSpec, ExecResult, Stream, command_environment
-from app_server.core.exec.process import Process, TerminalSize, hand_on
+from app_server.core.exec.command import CommandSpec, ExecResult, command_environment
+from app_server.core.exec.process import USUAL_SIZE, Process, TakeOutput, TerminalSize, hand_on
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
@@ -26,8 +26,13 @@ from protocol.events.notices import CustomPrompt
 from protocol.policy import SandboxPolicy
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from app_server.core.client_files.files import ClientFiles
+    from app_server.core.client_files.watching import FileWatcher, NotifyChanged
     from app_server.core.files.search import FileSearch
     from app_server.core.git.upstream import DiffToRemote
+    from app_server.core.skills.skill_catalog import SkillCatalog
 
 _DIFF_TO_REMOTE: Lazy[Callable[[Git, Path], Awaitable[DiffToRemote | None]]] = Lazy(
     lambda: import_module("app_server.core.git.upstream").diff_to_remote
@@ -35,11 +40,20 @@ _DIFF_TO_REMOTE: Lazy[Callable[[Git, Path], Awaitable[DiffToRemote | None]]] = L
 _MERGE_BASE: Lazy[Callable[[Git, Path, str], Awaitable[str | None]]] = Lazy(
     lambda: import_module("app_server.core.git.upstream").merge_base
 )
+_FILES: Lazy[type[ClientFiles]] = Lazy(
+    lambda: import_module("app_server.core.client_files.files").ClientFiles
+)
+_WATCHER: Lazy[type[FileWatcher]] = Lazy(
+    lambda: import_module("app_server.core.client_files.watching").FileWatcher
+)
 
 TERMINAL_KIND = "xterm"
 """$TERM of a command on a terminal, if nothing else says it."""
 
 log = logging.getLogger(__name__)
+
+
+Result = TypeVar("Result")
 
 
 class WantedCommand(Struct, frozen=True, kw_only=True):
@@ -63,12 +77,9 @@ class Host(Struct, frozen=True):
     settings: UserSettings
     runner: CommandRunner
     git: Git
-    searching: Lazy[FileSearch]
-
-    @property
-    def search(self) -> FileSearch:
-        """The search for files, which keeps what it has listed."""
-        return self.searching.get()
+    search: Lazy[FileSearch]
+    """Keeps what it has listed."""
+    skills: Lazy[SkillCatalog]
 
     def prepare(self, wanted: WantedCommand) -> CommandSpec:
         """Make what is run of what a client asks for. Raises ConfigError, also where that is more than it may have."""
@@ -100,15 +111,25 @@ class Host(Struct, frozen=True):
         """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran, and as `prepare` does."""
         return await self.runner.run(self.prepare(wanted), lambda stream, data: None)
 
-    async def open(self, spec: CommandSpec, *, stdin: bool, terminal: TerminalSize | None) -> Process:
+    async def open(
+        self, spec: CommandSpec, *, stdin: bool, terminal: bool, size: TerminalSize | None = None
+    ) -> Process:
         """Start a command whose output is taken piece by piece."""
-        return await self.runner.open_streamed(spec, stdin=stdin, terminal=terminal)
+        on_terminal = (size or USUAL_SIZE) if terminal else None
+        return await self.runner.open_streamed(spec, stdin=stdin, terminal=on_terminal)
 
-    async def follow(
-        self, process: Process, take: Callable[[Stream, bytes], Awaitable[None]], timeout_ms: int | None
-    ) -> int:
+    async def follow(self, process: Process, take: TakeOutput, timeout_ms: int | None) -> int:
         """Hand on the output of an open command until it has ended; return its exit code. Raises LaunchError."""
         return await hand_on(process, take, timeout_ms)
+
+    async def with_files(self, work: Callable[[ClientFiles], Result]) -> Result:
+        """Do something with files, which runs in a thread. Raises OSError and FileRefused."""
+        files = _FILES.get()(str(self.settings.home))
+        return await run_in_thread(work, files, abandon_on_cancel=True)
+
+    def watcher(self, notify: NotifyChanged, tasks: TaskGroup) -> FileWatcher:
+        """Return a watcher without watches, whose tasks run in `tasks`."""
+        return _WATCHER.get()(notify, tasks)
 
     async def diff_to_remote(self, folder: Path) -> DiffToRemote | None:
         """Return what a working tree has that no remote has; None without a known remote, or if git fails."""

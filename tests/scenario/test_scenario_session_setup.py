@@ -3,13 +3,13 @@ in."""
 
 import os
 import sys
+import webbrowser
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from app_server.apis.acp.handlers import requests
 from protocol.structs import Json
 from tests.process.test_accounts import browse
 from tests.scenario.test_scenario_session_prompts import PNG, mcp_server
@@ -247,11 +247,11 @@ async def test_a_session_is_refused_until_the_browser_login_is_done(
 ) -> None:
     urls: list[str] = []
 
-    async def open_browser(url: str) -> bool:
+    def open_browser(url: str) -> bool:
         urls.append(url)
         return True
 
-    monkeypatch.setattr(requests, "open_browser", open_browser)
+    monkeypatch.setattr(webbrowser, "open", open_browser)
     environment = {"APP_SERVER_AUTH_ISSUER": issuer.url}
     async with world(reply(says("ok")), provider=NEEDS_LOGIN, environment=environment, acp=True) as w:
         editor = Editor(w)

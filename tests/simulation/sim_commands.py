@@ -15,12 +15,13 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import LaunchError, SandboxUnavailable
-from app_server.core.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput, Stream
+from app_server.core.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.lasting import PtySession, ServiceProcess
 from app_server.core.exec.report import KILLED, Report
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.sandbox.probe import SandboxState
+from protocol.events.commands import ExecOutputStream
 from protocol.structs import Json
 from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel
@@ -168,7 +169,10 @@ async def _run(commands: Commands, spec: CommandSpec, on_output: OnOutput, cap: 
         late = course.seconds > limit and not commands.calm.is_set()
         for word in OWN_COMMAND.findall(" ".join(spec.argv)):
             commands.ended[word] = commands.model.begun
-        for stream, data in ((Stream.STDOUT, course.stdout), (Stream.STDERR, course.stderr)):
+        for stream, data in (
+            (ExecOutputStream.STDOUT, course.stdout),
+            (ExecOutputStream.STDERR, course.stderr),
+        ):
             if data:
                 on_output(stream, data[:cap])
         return ExecResult(
@@ -203,7 +207,9 @@ class SimProcess:
     def kill(self) -> None:
         self._killed.set()
 
-    async def forward(self, take: Callable[[Stream, bytes], object], size: int, drain: float) -> None:
+    async def forward(
+        self, take: Callable[[ExecOutputStream, bytes], object], size: int, drain: float
+    ) -> None:
         self._commands.running += 1
         try:
             commands, course = self._commands, self._course
@@ -212,15 +218,15 @@ class SimProcess:
                 either.start_soon(self._until_killed, either)
                 for _ in range(pieces - 1):
                     await commands.last(course.seconds / pieces)
-                    await take(Stream.STDOUT, b"so far\n")  # type: ignore[misc]
+                    await take(ExecOutputStream.STDOUT, b"so far\n")  # type: ignore[misc]
                 await commands.last(course.seconds / pieces)
                 either.cancel_scope.cancel()
             if self._killed.is_set():
                 if commands.model.draws.chance("last words of a terminal", 0.5):
-                    await take(Stream.STDOUT, b"killed\n")  # type: ignore[misc]
+                    await take(ExecOutputStream.STDOUT, b"killed\n")  # type: ignore[misc]
                 self.report = KILLED
                 return
-            await take(Stream.STDOUT, course.stdout[: 1 << 17])  # type: ignore[misc]
+            await take(ExecOutputStream.STDOUT, course.stdout[: 1 << 17])  # type: ignore[misc]
             self.report = Report("exit", course.code)
         finally:
             self._commands.running -= 1

@@ -1,5 +1,4 @@
-"""What can be chosen in a session, what is chosen now, and with which configuration it begins. Pure, but that the
-settings are loaded by who is handed in.
+"""What can be chosen in a session, what is chosen now, and with which configuration it begins.
 
 The mode is what the agent may do: approval policy and sandbox together. Clients are sent it twice, as a mode and as an
 option, which are always the same. The user's configuration decides in which mode a session begins; a stored session
@@ -8,13 +7,13 @@ goes on as it was."""
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app_server.core.config.fence import check_permissions
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, find_family
@@ -213,9 +212,6 @@ LOCAL_PROVIDERS = frozenset({"oss", "ollama", "lmstudio"})
 MOST_DIRECTORIES = 100
 
 
-LoadConfig = Callable[[RequestOverrides], Config]
-
-
 class UnfitFolder(ValueError):
     """The argument says what was expected."""
 
@@ -235,8 +231,7 @@ class SessionPlan(Struct, frozen=True):
 
 
 def plan_session(
-    load: LoadConfig,
-    environment: Mapping[str, str],
+    source: UserSettings,
     folders: SessionFolders,
     stored: TurnContextItem | None = None,
 ) -> SessionPlan:
@@ -244,8 +239,8 @@ def plan_session(
     ConfigError.
     """
     _require_absolute(folders)
-    initial = None if stored is not None else _initial_mode(environment)
-    config = load(
+    initial = None if stored is not None else _initial_mode(source.environment)
+    config = source.load(
         RequestOverrides(
             cwd=folders.cwd,
             model=None if stored is None else stored.model,
@@ -255,12 +250,12 @@ def plan_session(
     )
     own = config.permissions
     begin = Permissions(own.approval_policy, own.sandbox_policy, own.granular)
-    permissions = _permissions(load, config)
+    permissions = _permissions(source, config)
     effort = config.model.effort
     if stored is not None:
         effort = stored.chosen_effort
         before = _stored_permissions(stored, permissions, begin)
-        begin = before if _is_within(config, before) else begin
+        begin = before if _is_within(source, config, before) else begin
     mode = mode_of(begin)
     offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
     offered = {id: _with_roots(each, folders.additional) for id, each in offered.items()}
@@ -275,7 +270,7 @@ def plan_session(
             sandbox_policy=chosen.sandbox_policy,
         ),
     )
-    check_permissions(config.fence, config.permissions, str(config.cwd))
+    source.check(config, config.permissions)
     options = SessionOptions(
         permissions=MappingProxyType(offered),
         models=_models(config),
@@ -299,25 +294,25 @@ def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
     return next((mode for mode in MODES if mode.id == wanted), None)
 
 
-def _permissions(load: LoadConfig, config: Config) -> dict[str, Permissions]:
+def _permissions(source: UserSettings, config: Config) -> dict[str, Permissions]:
     """Return what each mode that the user leaves to the client permits, with the user's settings for its sandbox."""
     workspace: SandboxPolicy = WorkspaceWrite()
     try:
         request = RequestOverrides(cwd=str(config.cwd), sandbox=workspace.mode)
-        workspace = load(request).permissions.sandbox_policy
+        workspace = source.load(request).permissions.sandbox_policy
     except BeyondClientRights:
         pass  # it is not offered
     by_mode: dict[str, SandboxPolicy] = {
         policy.mode: policy for policy in (ReadOnly(), workspace, DangerFullAccess())
     }
     modes = {mode.id: Permissions(mode.approval_policy, by_mode[mode.sandbox_mode]) for mode in MODES}
-    return {id: each for id, each in modes.items() if _is_within(config, each)}
+    return {id: each for id, each in modes.items() if _is_within(source, config, each)}
 
 
-def _is_within(config: Config, permissions: Permissions) -> bool:
+def _is_within(source: UserSettings, config: Config, permissions: Permissions) -> bool:
     """Return whether the user leaves a client of this session as much."""
     try:
-        check_permissions(config.fence, permissions, str(config.cwd))
+        source.check(config, permissions)
     except BeyondClientRights:
         return False
     return True

@@ -26,7 +26,6 @@ from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
-from app_server.core.threads import run_in_thread
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
 from protocol.engine.events import TurnRecord
@@ -177,7 +176,7 @@ class ItemIdSeeds:
             try:
                 found = found or await self._stored.turns(live.rollout_path, live.id, TurnHistory.whole)
             except RolloutUnreadable:
-                if await run_in_thread(live.rollout_path.exists):
+                if await self._stored.is_file(live.rollout_path):
                     raise
                 found = None  # it cannot be stored at the moment
             self._found[live.id] = ItemIds() if found is None else found.ids

@@ -99,15 +99,15 @@ def overrides_of(
     )
 
 
-def reopened(
+async def reopened(
     source: UserSettings, stored: StoredConversations, path: Path, given: RequestOverrides
 ) -> Config:
     """Load the settings of a stored thread; what the request leaves open is as it was in its last turn. Rights are not,
     where they are more than the user leaves to clients; and neither they nor the folder are, where the file is none of
-    the server's own. Reads the disk. Raises ConfigError.
+    the server's own. Raises ConfigError.
     """
-    last = stored.last_settings(path)
-    if not stored.has(path):
+    last = await stored.last_settings(path)
+    if not await stored.has(path):
         here = replace(given, cwd=given.cwd or str(source.cwd))
         return source.load(with_last_settings(here, last, rights=False))
     try:

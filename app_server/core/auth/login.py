@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hmac
 import logging
+import webbrowser
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import ClassVar, assert_never
@@ -22,6 +23,7 @@ from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import AuthMethod, LoginOutcome, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
 from app_server.core.errors import AuthError, IssuerUnreachable
+from app_server.core.threads import run_in_thread
 
 PORTS = (1455, 1457, 0)
 """The issuer knows the first two; any free port is for issuers that accept it."""
@@ -93,6 +95,10 @@ class LoginFlow(LoginAttempt):
         self._listener, self._state, self._redeem = listener, state, redeem
         self._ended = anyio.Event()
         self._claimed = False
+
+    async def open_browser(self) -> bool:
+        """Open the address in the user's browser; return False where there is none."""
+        return await run_in_thread(webbrowser.open, self.auth_url, abandon_on_cancel=True)
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -134,6 +134,10 @@ class UserSettings(SettingsPlace, frozen=True, kw_only=True):
         """Return the current configuration. Raises ConfigError."""
         return load_config(self, request or NOTHING_ASKED, self.switches)
 
+    def check(self, config: Config, asked: fence.AskedRights) -> None:
+        """Raise BeyondClientRights where a client that has this configuration is left less than it asks for."""
+        fence.check_permissions(config.fence, asked, str(config.cwd))
+
     @property
     def file(self) -> SettingsFile:
         """Return the user's file, to be shown or written."""

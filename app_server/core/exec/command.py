@@ -11,7 +11,6 @@ never removed.
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.sandbox.plan import SandboxPlan
+from protocol.events.commands import ExecOutputStream
 from protocol.structs import Discreet
 
 TIMEOUT_EXIT_CODE = 124
@@ -29,12 +29,7 @@ SIGNAL_EXIT_BASE = 128
 """Plus n, the exit code of a command that signal n ended, as in shells."""
 
 
-class Stream(enum.StrEnum):
-    STDOUT = "stdout"
-    STDERR = "stderr"
-
-
-OnOutput = Callable[[Stream, bytes], None]
+OnOutput = Callable[[ExecOutputStream, bytes], None]
 """Receives output as it arrives, in the order of the reads. It must not block."""
 
 

@@ -16,11 +16,13 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
-from app_server.core.exec.command import CommandSpec, Stream
+from app_server.core.errors import InputClosed
+from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.process import KILL_SECONDS, Process, start
 from app_server.core.exec.report import KILLED
-from app_server.core.exec.streams import READ_SIZE, HeadTail, InputClosed, StdinWriter
+from app_server.core.exec.streams import READ_SIZE, HeadTail, StdinWriter
+from protocol.events.commands import ExecOutputStream
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class PtySession:
         with anyio.move_on_after(KILL_SECONDS, shield=True):
             await self.wait_ended()
 
-    async def _take(self, stream: Stream, chunk: bytes) -> None:
+    async def _take(self, stream: ExecOutputStream, chunk: bytes) -> None:
         self._unread.add(chunk)
         if self.on_output is not None:
             self.on_output(chunk)
@@ -169,8 +171,8 @@ class ServiceProcess:
         assert process.stdin is not None
         self._process = process
         self.stdin = PipeSendStream(process.stdin)
-        self.stdout = PipeReceiveStream(process.take_over(Stream.STDOUT))
-        self.stderr = PipeReceiveStream(process.take_over(Stream.STDERR))
+        self.stdout = PipeReceiveStream(process.take_over(ExecOutputStream.STDOUT))
+        self.stderr = PipeReceiveStream(process.take_over(ExecOutputStream.STDERR))
 
     async def wait(self) -> None:
         """Wait until it and its descendants have ended. Other processes may still hold its streams open."""

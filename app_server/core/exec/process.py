@@ -27,6 +27,7 @@ from app_server.core.exec import command
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess, build
 from app_server.core.exec.report import KILLED, CommandRoot, Report, ReportReader, execution_error
 from app_server.core.exec.streams import READ_SIZE, STREAM_CAP, HeadTail, StdinWriter, enlarge
+from protocol.events.commands import ExecOutputStream
 
 KILL_SECONDS = 3.0
 """How long the launcher may take to report a kill; its own bound for the tree is two seconds."""
@@ -41,20 +42,12 @@ PIECE = 32 * 1024
 """Bytes that are read at once."""
 
 
-class TerminalSize(Struct, frozen=True):
-    """Rows and columns of a terminal."""
+TerminalSize = tuple[int, int]
+"""Rows and columns of a terminal."""
 
-    rows: int
-    columns: int
+USUAL_SIZE: TerminalSize = (24, 80)
 
-    def apply(self, number: int) -> None:
-        """Give this size to the terminal with that descriptor."""
-        fcntl.ioctl(number, termios.TIOCSWINSZ, struct.pack("HHHH", self.rows, self.columns, 0, 0))
-
-
-USUAL_SIZE = TerminalSize(24, 80)
-
-TakeOutput = Callable[[command.Stream, bytes], Awaitable[None]]
+TakeOutput = Callable[[ExecOutputStream, bytes], Awaitable[None]]
 """Receives output in the order of the reads; nothing more is read until it returns."""
 
 
@@ -64,7 +57,7 @@ class Process:
     def __init__(
         self,
         channel: socket.socket,
-        outputs: dict[int, command.Stream],
+        outputs: dict[int, ExecOutputStream],
         stdin: StdinWriter | None,
         terminal: int | None,
         selector: selectors.DefaultSelector,
@@ -96,9 +89,9 @@ class Process:
     def resize(self, size: TerminalSize) -> None:
         """Set the size of its terminal; without effect where it has none, or none any more."""
         if self._terminal in self._outputs:
-            size.apply(self._terminal)
+            _set_size(self._terminal, size)
 
-    def take_over(self, stream: command.Stream) -> int:
+    def take_over(self, stream: ExecOutputStream) -> int:
         """Give away the descriptor of an output: the caller reads and closes it."""
         number = next(number for number, name in self._outputs.items() if name is stream)
         self._selector.unregister(number)
@@ -239,7 +232,7 @@ async def start(
 class _Ends(Struct, frozen=True):
     """Both ends of a process's streams, before it starts."""
 
-    outputs: dict[int, command.Stream]
+    outputs: dict[int, ExecOutputStream]
     stdin: StdinWriter | None
     terminal: int | None
     remote: list[int]
@@ -255,8 +248,8 @@ def _on_pipes(kept: ExitStack, handed_on: ExitStack, stdin: bool) -> _Ends:
         handed_on.callback(os.close, theirs)
         writer = StdinWriter(ours, terminal=False)
         remote.append(theirs)
-    outputs: dict[int, command.Stream] = {}
-    for stream in command.Stream:
+    outputs: dict[int, ExecOutputStream] = {}
+    for stream in ExecOutputStream:
         ours, theirs = os.pipe()
         kept.callback(os.close, ours)
         handed_on.callback(os.close, theirs)
@@ -273,8 +266,12 @@ def _on_terminal(kept: ExitStack, handed_on: ExitStack, size: TerminalSize) -> _
     typing = os.dup(master)
     kept.callback(os.close, typing)
     os.set_blocking(master, False)
-    size.apply(slave)
-    return _Ends({master: command.Stream.STDOUT}, StdinWriter(typing, terminal=True), master, [slave])
+    _set_size(slave, size)
+    return _Ends({master: ExecOutputStream.STDOUT}, StdinWriter(typing, terminal=True), master, [slave])
+
+
+def _set_size(terminal: int, size: TerminalSize) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
 
 
 async def run_to_end(
@@ -287,9 +284,9 @@ async def run_to_end(
     """Run `spec`, confined if it has a plan; keep `cap` bytes of each stream. Raises LaunchError or SandboxUnavailable
     if it cannot be executed.
     """
-    captured, aggregated = {stream: HeadTail(cap) for stream in command.Stream}, HeadTail(cap)
+    captured, aggregated = {stream: HeadTail(cap) for stream in ExecOutputStream}, HeadTail(cap)
 
-    async def keep(stream: command.Stream, chunk: bytes) -> None:
+    async def keep(stream: ExecOutputStream, chunk: bytes) -> None:
         captured[stream].add(chunk)
         aggregated.add(chunk)
         on_output(stream, chunk)
@@ -301,7 +298,9 @@ async def run_to_end(
     finally:
         process.release()
     code = process.finished().exit_code
-    stdout, stderr = (captured[stream].value() for stream in (command.Stream.STDOUT, command.Stream.STDERR))
+    stdout, stderr = (
+        captured[stream].value() for stream in (ExecOutputStream.STDOUT, ExecOutputStream.STDERR)
+    )
     return command.ExecResult(
         exit_code=command.TIMEOUT_EXIT_CODE if timed_out else code,
         stdout=stdout,

@@ -15,6 +15,8 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from app_server.core.errors import InputClosed, InputFull
+
 READ_SIZE = 1 << 18
 F_SETPIPE_SZ = 1031
 """Linux: makes pipes as large as one read, so that large output arrives in few pieces."""
@@ -32,14 +34,6 @@ NOTICE_SECONDS = 0.1
 """How soon a write that waits notices the end of the command: a terminal does not signal it."""
 END_OF_INPUT = b"\x04"
 """What a person types at a terminal: at the beginning of a line the end of input, else the end of what was typed."""
-
-
-class InputClosed(Exception):
-    """Nothing reads what is written."""
-
-
-class InputFull(Exception):
-    """More is waiting than is kept."""
 
 
 class StdinWriter(Struct):

@@ -26,6 +26,17 @@ _WHITE, _NON_WORD, _DELIMITER, _LOWER, _UPPER, _LETTER, _DIGIT = range(7)
 _SPLIT = re.compile(r"(?:\\.|\S)+", re.DOTALL)
 
 
+class FileMatch(Struct, frozen=True):
+    """A match: its path, its score, and the indices of the matching characters."""
+
+    root: str
+    path: str
+    file_name: str
+    score: int
+    indices: tuple[int, ...]
+    is_folder: bool = False
+
+
 class Word(Struct, frozen=True):
     """One word of a query. `text` is case-folded unless it has a capital; then case must match."""
 

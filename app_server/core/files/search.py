@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
-
 from app_server.core.files import fuzzy
+from app_server.core.files.fuzzy import FileMatch
 from app_server.core.files.walk import SEPARATOR, Listing, Tree
 from app_server.core.threads import run_in_thread
 
@@ -31,17 +30,6 @@ CHECK_EVERY = 512
 Stop = Callable[[], bool]
 
 _UNSHOWABLE = re.compile("[\ud800-\udfff]")
-
-
-class FileMatch(Struct, frozen=True):
-    """A match: its path, its score, and the indices of the matching characters."""
-
-    root: str
-    path: str
-    file_name: str
-    score: int
-    indices: tuple[int, ...]
-    is_folder: bool = False
 
 
 class FileSearch:

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from app_server.core.errors import CoreError
 from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, ElicitationResult
+from app_server.core.mcp.offer import ServerIntroduction
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND, Incoming, McpError, McpReply, McpServerRequest
 from protocol.structs import Json
 
@@ -54,13 +55,6 @@ class McpRequestFailed(faults.McpFailure):
         super().__init__(": ".join(causes))
         self.causes = causes
         self.code = code
-
-
-class ServerIntroduction(Struct, frozen=True):
-    """What a server said of itself in the handshake."""
-
-    info: Json = None
-    capabilities: Json = None
 
 
 class _Waiter(Struct, eq=False):

@@ -6,7 +6,8 @@ manager emits no events and knows no turns. Where no server is enabled, no clien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,16 @@ class McpManager:
                         await anyio.sleep_forever()
         finally:
             self._ended.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[McpRequests]:
+        """Run the servers for as long as the block."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.run_servers, name="mcp")
+            try:
+                yield self.requests
+            finally:
+                group.cancel_scope.cancel()
 
     def reload(self, servers: Mapping[str, McpServerConfig]) -> None:
         """End every server; those that are given here are started once all processes have exited."""

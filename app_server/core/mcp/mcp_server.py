@@ -20,8 +20,8 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpS
 from app_server.core.lazy import Lazy
 from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import LoadTokens, McpRuntime, ignore_state
-from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed, ServerIntroduction
-from app_server.core.mcp.offer import SERVER_NAME, ServerTool, server_tools
+from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed
+from app_server.core.mcp.offer import SERVER_NAME, ServerIntroduction, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.core.mcp.stdio_link import open_stdio
 from protocol.engine.events import McpServerState, McpServerStateChanged

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import to_json
 
@@ -23,7 +25,7 @@ from app_server.core.mcp.faults import (
 )
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.mcp.results import known_fields
-from protocol.mcp import McpToolDefinition, ToolInputSchema
+from protocol.mcp import McpAuthStatus, McpToolDefinition, Resource, ResourceTemplate, ToolInputSchema
 from protocol.structs import Discreet, Json
 
 PREFIX = "mcp"
@@ -84,6 +86,34 @@ class McpTool(ServerTool, frozen=True):
     name: str
     digest: str
     """Of name, description and schema: an approval for it becomes invalid when the tool changes."""
+
+
+class ServerIntroduction(Struct, frozen=True):
+    """What a server said of itself in the handshake."""
+
+    info: Json = None
+    capabilities: Json = None
+
+
+class ConnectionState(StrEnum):
+    STARTING = "starting"
+    CONNECTED = "connected"
+    LOGIN_REQUIRED = "login_required"
+    FAILED = "failed"
+    DISABLED = "disabled"
+
+
+class ServerStatus(Struct, frozen=True):
+    """One configured server, and what it offers as far as it has said."""
+
+    config: McpServerConfig
+    state: ConnectionState
+    auth: McpAuthStatus
+    introduction: ServerIntroduction = ServerIntroduction()
+    tools: tuple[ServerTool, ...] = ()
+    error: str | None = None
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
 
 
 def server_tools(

@@ -6,20 +6,18 @@ Where the settings of a server want it, the user is asked before a call of the m
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
-from enum import StrEnum
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 import anyio
-from msgspec import Struct
 
 from app_server.core.config.types import McpApproval, McpHttpTransport, McpServerConfig
 from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED, McpFailure, tool_call_error
 from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, McpRuntime
-from app_server.core.mcp.mcp_client import McpRequestFailed, ServerIntroduction, entries
+from app_server.core.mcp.mcp_client import McpRequestFailed, entries
 from app_server.core.mcp.mcp_server import McpServer
-from app_server.core.mcp.offer import McpTool, ServerTool, allowed
+from app_server.core.mcp.offer import ConnectionState, McpTool, ServerStatus, allowed
 from app_server.core.mcp.results import (
     READ_RESOURCE,
     RESOURCES,
@@ -43,6 +41,10 @@ APPROVAL_KIND = "mcp_tool_call"
 """By which clients distinguish this question from those of the server itself."""
 
 
+LOOK_SECONDS = 15.0
+"""For looking at all servers: one that takes longer to start or to answer is shown as far as it has come."""
+
+
 class Servers(Protocol):
     """The servers of one conversation, as their manager keeps them."""
 
@@ -51,8 +53,6 @@ class Servers(Protocol):
     runtime: Callable[[], McpRuntime]
 
     def tools(self) -> Mapping[str, McpTool]: ...
-
-    async def run_servers(self) -> None: ...
 
     async def ready(self) -> None: ...
 
@@ -64,6 +64,10 @@ class McpRequests:
 
     def __init__(self, manager: Servers) -> None:
         self._manager = manager
+
+    @property
+    def configs(self) -> Mapping[str, McpServerConfig]:
+        return self._manager.configs
 
     # --- of the model
     async def call(self, name: str, arguments: Json) -> McpCallOutcome:
@@ -151,6 +155,27 @@ class McpRequests:
             auth_statuses=self.auth_statuses(),
         )
 
+    async def statuses(self, names: Collection[str], *, with_resources: bool) -> list[ServerStatus]:
+        """Return the states of the servers with these names. Waits for the ones that are starting."""
+        asked = {name: server for name, server in self._manager.servers.items() if name in names}
+        resources: dict[str, tuple[Resource, ...]] = {}
+        templates: dict[str, tuple[ResourceTemplate, ...]] = {}
+        with anyio.move_on_after(LOOK_SECONDS):
+            await self._manager.ready()
+            if with_resources:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_collect, RESOURCES, asked, resources)
+                    group.start_soon(_collect, TEMPLATES, asked, templates)
+        return [
+            replace(
+                _status(config, asked.get(name), self._auth_status(name, config)),
+                resources=resources.get(name, ()),
+                templates=templates.get(name, ()),
+            )
+            for name, config in self.configs.items()
+            if name in names
+        ]
+
     # --- of both
     async def all_entries(self, kind: ResourceKind[Listed]) -> dict[str, tuple[Listed, ...]]:
         """Return the lists of every server; a server that fails has none."""
@@ -160,7 +185,7 @@ class McpRequests:
 
     def auth_statuses(self) -> dict[str, McpAuthStatus]:
         """Return for each configured server whether it requires a login."""
-        return {name: self._auth_status(name, config) for name, config in self._manager.configs.items()}
+        return {name: self._auth_status(name, config) for name, config in self.configs.items()}
 
     async def _call(self, tool: McpTool, arguments: Json) -> CallToolResult:
         if arguments is not None and not isinstance(arguments, dict):
@@ -248,71 +273,6 @@ def _kind(value: Json) -> str:
             return f"string {value[:40]!r}"
         case _:
             return "sequence"
-
-
-LOOK_SECONDS = 15.0
-"""For looking at all servers: one that takes longer to start or to answer is shown as far as it has come."""
-
-
-class ConnectionState(StrEnum):
-    STARTING = "starting"
-    CONNECTED = "connected"
-    LOGIN_REQUIRED = "login_required"
-    FAILED = "failed"
-    DISABLED = "disabled"
-
-
-class ServerStatus(Struct, frozen=True):
-    """One configured server, and what it offers as far as it has said."""
-
-    config: McpServerConfig
-    state: ConnectionState
-    auth: McpAuthStatus
-    introduction: ServerIntroduction = ServerIntroduction()
-    tools: tuple[ServerTool, ...] = ()
-    error: str | None = None
-    resources: tuple[Resource, ...] = ()
-    templates: tuple[ResourceTemplate, ...] = ()
-
-
-@asynccontextmanager
-async def running(servers: Servers) -> AsyncIterator[None]:
-    """Start the servers for as long as the block runs."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(servers.run_servers, name="mcp")
-        try:
-            yield
-        finally:
-            group.cancel_scope.cancel()
-
-
-async def server_statuses(
-    manager: Servers, names: Collection[str], *, with_resources: bool
-) -> list[ServerStatus]:
-    """Return the states of the servers with these names. Waits for the ones that are starting."""
-    asked = {name: server for name, server in manager.servers.items() if name in names}
-    resources: dict[str, tuple[Resource, ...]] = {}
-    templates: dict[str, tuple[ResourceTemplate, ...]] = {}
-    with anyio.move_on_after(LOOK_SECONDS):
-        await manager.ready()
-        if with_resources:
-            async with anyio.create_task_group() as group:
-                group.start_soon(_collect, RESOURCES, asked, resources)
-                group.start_soon(_collect, TEMPLATES, asked, templates)
-    auth = McpRequests(manager).auth_statuses()
-    shown = [
-        _status(manager.configs[name], asked.get(name), auth[name])
-        for name in manager.configs
-        if name in names
-    ]
-    return [
-        replace(
-            status,
-            resources=resources.get(status.config.name, ()),
-            templates=templates.get(status.config.name, ()),
-        )
-        for status in shown
-    ]
 
 
 async def _collect(

@@ -4,6 +4,7 @@ wait leave the disk to a thread; what most clients do not ask for is loaded with
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -124,6 +125,12 @@ class StoredConversations:
 
         return await run_in_thread(read)
 
+    async def show(
+        self, turns: Sequence[TurnRecord], show: Callable[[Sequence[TurnRecord]], Result]
+    ) -> Result:
+        """Return what `show`, which runs in a thread, makes of turns that were read already."""
+        return await run_in_thread(show, turns)
+
     async def items(self, path: Path, id: ConversationId) -> StoredItems:
         """Return all items in their order, whoever stored them. Raises RolloutUnreadable."""
         return await run_in_thread(lambda: _READ_ITEMS.get()(path, id))
@@ -140,14 +147,28 @@ class StoredConversations:
         """Return where the file is cut before a turn, or behind it. Raises TurnNotFound and RolloutUnreadable."""
         return await run_in_thread(lambda: find_cut(path, id, self._indexes, turn_id, behind=behind))
 
-    def last_settings(self, path: Path) -> TurnContextItem | None:
-        """Return the settings of the last turn; None where no turn was stored. Blocks. Raises RolloutUnreadable."""
-        return last_turn_context(path)
+    async def last_settings(self, path: Path) -> TurnContextItem | None:
+        """Return the settings of the last turn; None where no turn was stored. Raises RolloutUnreadable."""
+        return await run_in_thread(last_turn_context, path)
 
-    def has(self, path: Path) -> bool:
-        """Tell whether a file is one of the home's conversations, wherever links lead. Blocks."""
-        real = Path(real_path(path))
-        return any(real.is_relative_to(real_path(self._home / folder)) for folder in (SESSIONS, ARCHIVED))
+    async def has(self, path: Path) -> bool:
+        """Tell whether a file is one of the home's conversations, wherever links lead."""
+
+        def look() -> bool:
+            real = Path(real_path(path))
+            return any(real.is_relative_to(real_path(self._home / folder)) for folder in (SESSIONS, ARCHIVED))
+
+        return await run_in_thread(look)
+
+    async def is_file(self, path: Path) -> bool:
+        """Tell whether there is a file, of the home's or any other."""
+        return await run_in_thread(path.is_file)
+
+    async def folders(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return directories as conversations may have them stored: as they are named, and without links."""
+        named = [os.path.normpath(path) for path in paths]
+        real = await run_in_thread(lambda: [real_path(path) for path in named], abandon_on_cancel=True)
+        return frozenset((*named, *real))
 
     # --- changes
     async def set_name(self, id: ConversationId, name: str) -> None:

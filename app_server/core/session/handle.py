@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
@@ -18,7 +19,6 @@ from app_server.core.config.fence import check_permissions, require_working_dire
 from app_server.core.config.types import Config, McpServerConfig
 from app_server.core.context.history import collect_user_messages, message_text
 from app_server.core.goals import GoalChange
-from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.session.commands import ALL_WISHES, Command, StartTurn, TurnWishes
 from app_server.core.session.services import Services
 from app_server.core.session.session import Session
@@ -34,6 +34,9 @@ from protocol.events.turn import TokenUsageInfo
 from protocol.ids import ConversationId
 from protocol.items import SentInput
 from protocol.structs import Json
+
+if TYPE_CHECKING:
+    from app_server.core.mcp.requests import McpRequests
 
 
 class SessionFacts:
@@ -216,8 +219,9 @@ class SessionHandle:
 
     # --- MCP servers, the editor
     @property
-    def mcp(self) -> McpManager:
-        return self._services.mcp
+    def mcp(self) -> McpRequests:
+        """What can be asked of the MCP servers."""
+        return self._services.mcp.requests
 
     def reload_servers(self, servers: Mapping[str, McpServerConfig]) -> None:
         """End the MCP servers and start these. Calls that run fail."""

@@ -15,6 +15,8 @@ from msgspec import Struct
 from protocol.responses import InputText, MessageItem, ResponseItem
 
 SKILL_FILE = "SKILL.md"
+MAX_EXTRA_ROOTS = 100
+"""Folders of skills that a client names."""
 
 
 class SkillOwner(Enum):

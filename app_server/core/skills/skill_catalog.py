@@ -23,7 +23,6 @@ from protocol.structs import replace
 
 FOLDER = "skills"
 USER_FOLDER = ".agents/skills"
-MAX_EXTRA_ROOTS = 100
 MAX_SKILL_BYTES = 256 * 1024
 LOOK_SECONDS = 3.0
 """A turn does not wait longer for a slow disk; it begins without news of skills then."""

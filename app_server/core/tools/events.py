@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from app_server.core.context.text_for_model import command_output
-from app_server.core.exec.command import ExecResult, Stream
+from app_server.core.exec.command import ExecResult
 from protocol.engine.events import CommandOutput, EngineEvent
 from protocol.engine.items import CommandExecution, Item, ItemStatus
 from protocol.events.commands import ExecOutputStream
@@ -66,8 +66,6 @@ MAX_DELTAS = 10_000
 MAX_BYTES = 16 << 20
 """Bytes in these events: a fast command and a slow client must not exhaust the server's memory."""
 
-_STREAMS = {Stream.STDOUT: ExecOutputStream.STDOUT, Stream.STDERR: ExecOutputStream.STDERR}
-
 
 class OutputDeltas:
     """Emits output as it arrives."""
@@ -80,13 +78,13 @@ class OutputDeltas:
         """Begin the limits anew: somebody has looked at the command, which may go on for long."""
         self._left, self._left_bytes = MAX_DELTAS, MAX_BYTES
 
-    def emit_output(self, stream: Stream, data: bytes) -> None:
+    def emit_output(self, stream: ExecOutputStream, data: bytes) -> None:
         if self._left <= 0 or self._left_bytes <= 0:
             return
         data = data[: self._left_bytes]
         self._left -= 1
         self._left_bytes -= len(data)
-        self._emit(CommandOutput(self._item_id, _STREAMS[stream], data))
+        self._emit(CommandOutput(self._item_id, stream, data))
 
 
 def decode(data: bytes) -> str:

@@ -15,13 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.approvals.consent import Rights
-from app_server.core.exec.command import ExecResult, Stream
+from app_server.core.exec.command import ExecResult
 from app_server.core.exec.lasting import SESSION_CAP, PtySession
 from app_server.core.exec.report import ProcessUsage, usage_of
 from app_server.core.exec.streams import HeadTail
 from app_server.core.launcher import descendants
 from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from protocol.engine.items import CommandExecution, ItemStatus
+from protocol.events.commands import ExecOutputStream
 from protocol.structs import replace
 
 MOST = 64
@@ -102,7 +103,7 @@ class Terminal:
     def _take(self, chunk: bytes) -> None:
         self.output.add(chunk)
         if self.begun is not None or self.turn.is_open(self.item.id):
-            self.deltas.emit_output(Stream.STDOUT, chunk)
+            self.deltas.emit_output(ExecOutputStream.STDOUT, chunk)
 
     def _ended(self) -> None:
         if self.begun is not None:

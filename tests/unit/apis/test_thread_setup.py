@@ -259,7 +259,7 @@ def services(config: UserSettings, login: Json = None) -> ServerServices:
         accounts=accounts(config, login),
         engine=OneMore(),
         conversations=None,
-        skills=Lazy(NoSkills),
+        host=SimpleNamespace(skills=Lazy(NoSkills)),
         shared=Shared(),
     )
     return cast("ServerServices", given)

@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 
 from app_server.core.client_files import files, opening
-from app_server.core.client_files.files import Copying, CopyStopped, DirectoryEntry
+from app_server.core.client_files.files import ClientFiles, CopyStopped, DirectoryEntry
 from app_server.core.client_files.opening import replace_content
 from app_server.core.errors import FileRefused
 
 NO_HOME = "/nonexistent"
+FILES = ClientFiles(NO_HOME)
 
 
 def read(path: Path, home: Path | str = NO_HOME) -> bytes:
-    return files.read_file(str(path), str(home))
+    return ClientFiles(str(home)).read(str(path))
 
 
 def copy(source: Path, destination: Path, *, recursive: bool = True, home: Path | str = NO_HOME) -> None:
-    Copying(str(home), lambda: False).copy(str(source), str(destination), recursive=recursive)
+    ClientFiles(str(home)).copy(str(source), str(destination), lambda: False, recursive=recursive)
 
 
 def names(folder: Path) -> set[str]:
@@ -32,7 +33,7 @@ def test_a_write_keeps_the_rights_and_the_link(tmp_path: Path) -> None:
     path.write_text("old")
     path.chmod(0o751)
     link.symlink_to("f")
-    files.write_file(str(link), b"new")
+    FILES.write(str(link), b"new")
     assert link.is_symlink()
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o751)
 
@@ -41,7 +42,7 @@ def test_a_file_of_several_names_stays_one_file(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("a longer old content")
     os.link(path, tmp_path / "other")
-    files.write_file(str(path), b"new")
+    FILES.write(str(path), b"new")
     assert (tmp_path / "other").read_text() == "new"
 
 
@@ -76,9 +77,9 @@ def test_pipes_and_directories_are_not_files(tmp_path: Path) -> None:
         with pytest.raises(FileRefused, match="is not a file"):
             read(path)
     with pytest.raises(FileRefused, match="is not a file"):
-        files.write_file(str(tmp_path / "fifo"), b"x")
+        FILES.write(str(tmp_path / "fifo"), b"x")
     with pytest.raises(IsADirectoryError):
-        files.write_file(str(tmp_path), b"x")
+        FILES.write(str(tmp_path), b"x")
 
 
 def test_a_giant_is_refused(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_metadata_and_names(tmp_path: Path) -> None:
     (tmp_path / "to-nothing").symlink_to("nothing")
     (tmp_path / "circle").symlink_to("circle")
     os.close(os.open(os.fsencode(tmp_path) + b"/\xff", os.O_CREAT))
-    assert files.list_directory(str(tmp_path)) == [
+    assert FILES.list(str(tmp_path)) == [
         DirectoryEntry("circle", is_directory=False, is_file=False),
         DirectoryEntry("d", is_directory=True, is_file=False),
         DirectoryEntry("f", is_directory=False, is_file=True),
@@ -134,18 +135,18 @@ def test_metadata_and_names(tmp_path: Path) -> None:
         DirectoryEntry("to-nothing", is_directory=False, is_file=False),
         DirectoryEntry("\ufffd", is_directory=False, is_file=True),
     ]
-    found = files.metadata(str(tmp_path / "to-f"))
+    found = FILES.metadata(str(tmp_path / "to-f"))
     assert (found.is_file, found.is_directory, found.is_symlink) == (True, False, True)
     assert found.modified_at_ms == (tmp_path / "f").stat().st_mtime_ns // 1_000_000
     with pytest.raises(FileNotFoundError):
-        files.metadata(str(tmp_path / "to-nothing"))
+        FILES.metadata(str(tmp_path / "to-nothing"))
 
 
 def test_directories_are_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        files.create_directory(str(tmp_path / "a" / "b"), recursive=False)
+        FILES.create_directory(str(tmp_path / "a" / "b"), recursive=False)
     for _ in range(2):
-        files.create_directory(str(tmp_path / "a" / "b"), recursive=True)
+        FILES.create_directory(str(tmp_path / "a" / "b"), recursive=True)
     assert (tmp_path / "a" / "b").is_dir()
 
 
@@ -156,15 +157,15 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     for link in (tmp_path / "link", tmp_path / "tree" / "link"):
         link.symlink_to(tmp_path / "kept")
     with pytest.raises(OSError, match="not empty"):
-        files.remove(str(tmp_path / "tree"), recursive=False, force=True)
+        FILES.remove(str(tmp_path / "tree"), recursive=False, force=True)
     for path in (tmp_path / "link", tmp_path / "tree"):
-        files.remove(str(path), recursive=True, force=False)
+        FILES.remove(str(path), recursive=True, force=False)
     assert names(tmp_path) == {"kept", "kept/f"}
-    files.remove(str(tmp_path / "absent"), recursive=True, force=True)
+    FILES.remove(str(tmp_path / "absent"), recursive=True, force=True)
     with pytest.raises(FileNotFoundError):
-        files.remove(str(tmp_path / "absent"), recursive=True, force=False)
+        FILES.remove(str(tmp_path / "absent"), recursive=True, force=False)
     with pytest.raises(FileRefused, match="root"):
-        files.remove("/..", recursive=False, force=True)
+        FILES.remove("/..", recursive=False, force=True)
 
 
 def test_a_tree_is_copied_with_its_links_and_rights(tmp_path: Path) -> None:
@@ -203,5 +204,5 @@ def test_a_copy_does_not_eat_itself(tmp_path: Path) -> None:
 def test_a_copy_that_nobody_waits_for_stops(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("content")
     with pytest.raises(CopyStopped):
-        Copying(NO_HOME, lambda: True).copy(str(tmp_path / "f"), str(tmp_path / "new"), recursive=False)
+        FILES.copy(str(tmp_path / "f"), str(tmp_path / "new"), lambda: True, recursive=False)
     assert names(tmp_path) == {"f"}

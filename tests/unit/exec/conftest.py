@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from app_server.core.exec import probing
-from app_server.core.exec.command import CommandSpec, ExecResult, Stream
+from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.launcher_process import Confinement
 from app_server.core.exec.runner import CommandRunner
+from protocol.events.commands import ExecOutputStream
 from protocol.policy import DangerFullAccess, SandboxPolicy
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -23,7 +24,7 @@ class Bench:
     runner: CommandRunner
     ws: Path
     outside: Path
-    chunks: list[tuple[Stream, bytes]] = field(default_factory=list)
+    chunks: list[tuple[ExecOutputStream, bytes]] = field(default_factory=list)
 
     def spec(
         self, *argv: str, policy: SandboxPolicy | None = None, timeout_ms: int | None = 10_000

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.errors import LaunchError
-from app_server.core.exec.command import Stream, command_environment
+from app_server.core.exec.command import command_environment
 from app_server.core.exec.streams import STREAM_CAP, HeadTail
 from app_server.core.launcher import descendants, wire
 from app_server.core.sandbox.plan import SandboxPlan
+from protocol.events.commands import ExecOutputStream
 from protocol.structs import replace
 from tests.support.waiting import until
 from tests.unit.exec.conftest import Bench
@@ -43,7 +44,7 @@ async def test_output_and_exit_code(bench: Bench) -> None:
     assert sorted(result.aggregated.splitlines()) == [b"err", b"out"]
     assert not result.timed_out
     assert not result.denied
-    assert {stream for stream, _ in bench.chunks} == {Stream.STDOUT, Stream.STDERR}
+    assert {stream for stream, _ in bench.chunks} == {ExecOutputStream.STDOUT, ExecOutputStream.STDERR}
 
 
 async def test_bytes_come_as_they_are(bench: Bench) -> None:

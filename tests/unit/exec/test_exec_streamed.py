@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from app_server.core.errors import CoreError, LaunchError
+from app_server.core.errors import CoreError, InputClosed, InputFull, LaunchError
 from app_server.core.exec import streams
-from app_server.core.exec.command import CommandSpec, ExecResult, Stream
+from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.lasting import PtySession
 from app_server.core.exec.process import Process, TerminalSize, hand_on
-from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
+from app_server.core.exec.streams import StdinWriter
+from protocol.events.commands import ExecOutputStream
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
 from protocol.structs import replace
 from tests.support.waiting import until
@@ -26,7 +27,7 @@ class Running:
     def __init__(self, command: Process) -> None:
         self.command = command
         self.code: int | None = None
-        self.heard = dict.fromkeys(Stream, b"")
+        self.heard = dict.fromkeys(ExecOutputStream, b"")
         self.slow: anyio.Event | None = None
         self._more = anyio.Event()
 
@@ -34,14 +35,14 @@ class Running:
         self.code = await hand_on(self.command, self._take, timeout_ms)
         self._more.set()
 
-    async def _take(self, stream: Stream, chunk: bytes) -> None:
+    async def _take(self, stream: ExecOutputStream, chunk: bytes) -> None:
         self.heard[stream] += chunk
         self._more.set()
         self._more = anyio.Event()
         if self.slow is not None:
             await self.slow.wait()
 
-    async def until(self, words: bytes, stream: Stream = Stream.STDOUT) -> None:
+    async def until(self, words: bytes, stream: ExecOutputStream = ExecOutputStream.STDOUT) -> None:
         with anyio.fail_after(20):
             while words not in self.heard[stream]:
                 await self._more.wait()
@@ -85,7 +86,7 @@ async def test_what_is_written_comes_back_until_the_input_ends(
         await one.until(b"hello\n")
         await one.stdin.write(b"bye", last=True)
         assert await one.ended() == 3
-        assert one.heard == {Stream.STDOUT: b"hello\nbye", Stream.STDERR: b"end\n"}
+        assert one.heard == {ExecOutputStream.STDOUT: b"hello\nbye", ExecOutputStream.STDERR: b"end\n"}
         with pytest.raises(InputClosed):
             await one.stdin.write(b"late")
 
@@ -98,16 +99,16 @@ async def test_without_input_there_is_nothing_to_read(bench: Bench) -> None:
 @pytest.mark.parametrize("typed", [b"word\n", b"word"])
 async def test_a_terminal_has_a_size_and_an_end_of_input(bench: Bench, typed: bytes) -> None:
     spec = bench.spec("sh", "-c", "stty size; read a; echo got:$a; stty size; cat; echo end")
-    async with running(bench, spec, terminal=TerminalSize(7, 9)) as one:
+    async with running(bench, spec, terminal=(7, 9)) as one:
         await one.until(b"7 9")
-        one.command.resize(TerminalSize(11, 13))
+        one.command.resize((11, 13))
         await one.stdin.write(b"line\n")
         await one.until(b"got:line")
         await one.until(b"11 13")
         await one.stdin.write(typed, last=True)
         await one.until(b"end")
         assert await one.ended() == 0
-        one.command.resize(TerminalSize(1, 1))  # nobody is there any more
+        one.command.resize((1, 1))  # nobody is there any more
 
 
 async def test_the_time_limit_ends_the_tree(bench: Bench, marked: Callable[[str], list[int]]) -> None:
@@ -115,7 +116,7 @@ async def test_the_time_limit_ends_the_tree(bench: Bench, marked: Callable[[str]
     spec = bench.spec("sh", "-c", f": {mark}; echo up; setsid sh -c ': {mark}; sleep 100' & sleep 100")
     async with running(bench, spec, timeout_ms=500) as one:
         assert await one.ended() == 124
-        assert one.heard[Stream.STDOUT] == b"up\n"
+        assert one.heard[ExecOutputStream.STDOUT] == b"up\n"
     assert marked(mark) == []
 
 
@@ -147,10 +148,10 @@ async def test_a_command_waits_for_who_takes_its_output(
         await one.until(mark.encode())
         one.command.kill()
         await until(lambda: not marked(mark))
-        taken = len(one.heard[Stream.STDOUT])
+        taken = len(one.heard[ExecOutputStream.STDOUT])
         one.slow.set()
         assert await one.ended() == 137
-        assert taken <= len(one.heard[Stream.STDOUT]) < 1 << 20
+        assert taken <= len(one.heard[ExecOutputStream.STDOUT]) < 1 << 20
 
 
 async def test_input_that_nobody_reads_is_bounded_and_ends_with_the_command(
@@ -177,7 +178,7 @@ async def test_input_that_nobody_reads_is_bounded_and_ends_with_the_command(
 
 
 async def test_what_cannot_be_started_is_an_error(bench: Bench) -> None:
-    async def ignore(stream: Stream, chunk: bytes) -> None:
+    async def ignore(stream: ExecOutputStream, chunk: bytes) -> None:
         pass
 
     command = await bench.runner.open_streamed(bench.spec("/no/such/program"), stdin=True)
@@ -197,7 +198,7 @@ async def read_until(session: PtySession, words: bytes) -> bytes:
 @pytest.mark.parametrize("policy", [None, ReadOnly()])
 async def test_a_session_is_written_to_and_answers(bench: Bench, policy: SandboxPolicy | None) -> None:
     spec = bench.spec("sh", "-c", "test -t 0 && echo terminal; read a; echo got:$a; exit 7", policy=policy)
-    session = await bench.runner.open_session(spec, TerminalSize(30, 100))
+    session = await bench.runner.open_session(spec, (30, 100))
     await read_until(session, b"terminal")
     await session.write(b"hello\n")
     await read_until(session, b"got:hello")

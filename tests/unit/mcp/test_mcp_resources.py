@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.config.types import McpServerConfig, McpStdioTransport
 from app_server.core.mcp.faults import McpFailure
-from app_server.core.mcp.requests import ConnectionState, server_statuses
+from app_server.core.mcp.offer import ConnectionState
 from app_server.core.mcp.results import RESOURCES, TEMPLATES
 from protocol.engine.events import McpServerState
 from protocol.mcp import McpAuthStatus
@@ -124,7 +124,7 @@ async def test_what_a_client_sends_along_reaches_the_server(rig: Rig) -> None:
 
 async def test_a_server_that_does_not_list_its_tools_is_shown_with_the_reason(rig: Rig) -> None:
     async with rig.fake("hang-list", startup_timeout_sec=1.0) as manager:
-        (status,) = await server_statuses(manager, ["fake"], with_resources=True)
+        (status,) = await manager.requests.statuses(["fake"], with_resources=True)
         assert (status.state, status.tools) == (ConnectionState.FAILED, ())
         assert "timed out after 1 seconds" in (status.error or "")
 

@@ -14,7 +14,7 @@ from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
-from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
+from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.runner import CommandRunner
@@ -32,7 +32,11 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.engine.settings import Settings
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.commands import (
+    ApplyPatchApprovalRequestEvent,
+    ExecApprovalRequestEvent,
+    ExecOutputStream,
+)
 from protocol.events.msg import EventMsg
 from protocol.policy import AskForApproval, ReasoningSummary, ReviewDecision, SandboxPolicy, WorkspaceWrite
 
@@ -83,7 +87,7 @@ class ScriptedRunner(CommandRunner):
         if isinstance(result, Exception):
             raise result
         if result.stdout:
-            on_output(Stream.STDOUT, result.stdout)
+            on_output(ExecOutputStream.STDOUT, result.stdout)
         return result
 
     @property

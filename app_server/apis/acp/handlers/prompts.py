@@ -180,7 +180,7 @@ async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
     async with anyio.create_task_group() as group:
 
         async def tell() -> None:
-            session.send_message(servers_text(await session.live.session.mcp.requests.snapshot()))
+            session.send_message(servers_text(await session.live.session.mcp.snapshot()))
             group.cancel_scope.cancel()
 
         group.start_soon(tell, name="list MCP servers")

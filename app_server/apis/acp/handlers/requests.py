@@ -5,7 +5,6 @@ ends, modes and options. Loaded with the first such request.
 from __future__ import annotations
 
 import os.path
-import webbrowser
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -25,7 +24,6 @@ from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.rollout.stored_items import StoredItems
-from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_params
 from protocol.acp.requests import (
     AUTHENTICATE,
@@ -53,11 +51,6 @@ from protocol.acp.requests import (
     StoredSessionRequest,
 )
 from protocol.ids import SessionOrigin, parse_conversation_id
-
-
-async def open_browser(url: str) -> bool:
-    """Open an address in the user's browser; return False where there is none."""
-    return await run_in_thread(webbrowser.open, url, abandon_on_cancel=True)
 
 
 async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:
@@ -91,7 +84,7 @@ async def _browser_login(accounts: Accounts) -> None:
     login = await accounts.open_login()
     accounts.await_in_background(login, take)
     try:
-        if not await open_browser(login.flow.auth_url):
+        if not await login.flow.open_browser():
             raise login_needed("No browser could be opened; log in with an API key")
         await came.wait()
     finally:
@@ -164,7 +157,7 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
     if before is not None:
         await _end(before)
     stored, summary = await conversations.items(path, id), await conversations.summary(path, "")
-    settings = await run_in_thread(conversations.last_settings, path)
+    settings = await conversations.last_settings(path)
     plan = planned(services.server.config, params, settings)
     session = await open_session(services, plan, StoredRollout(path), stored.ids)
     if title := summary.name or summary.preview:

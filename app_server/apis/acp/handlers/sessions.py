@@ -114,7 +114,7 @@ def planned(
     """Return what a session begins with, and the client's MCP servers. Raises RpcError and ConfigError."""
     folders = SessionFolders(request.cwd, request.additional_directories or ())
     try:
-        plan = plan_session(source.load, source.environment, folders, stored)
+        plan = plan_session(source, folders, stored)
         if request.mcp_servers and plan.config.fence is not None:
             raise BeyondClientRights(NO_SERVERS)
         servers = merged_servers(plan.config.mcp_servers, request.mcp_servers)

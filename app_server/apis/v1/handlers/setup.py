@@ -115,7 +115,7 @@ async def fuzzy_file_search(
 ) -> wire.FuzzyFileSearchResponse:
     """Search for files; a second search with the same token cancels the first, which then returns none."""
     roots = [Path(root) for root in params.roots]
-    hits = await services.host.search.search(params.query, roots, params.cancellation_token)
+    hits = await services.host.search.get().search(params.query, roots, params.cancellation_token)
     return wire.FuzzyFileSearchResponse(files=tuple(alike(wire.FuzzyFileSearchResult, hit) for hit in hits))
 
 

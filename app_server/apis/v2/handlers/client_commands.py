@@ -23,10 +23,8 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
 from app_server.core.config.types import RequestOverrides
-from app_server.core.errors import SHORTAGES, LaunchError
-from app_server.core.exec.command import Stream
-from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize
-from app_server.core.exec.streams import InputClosed, InputFull
+from app_server.core.errors import SHORTAGES, InputClosed, InputFull, LaunchError
+from app_server.core.exec.process import Process
 from app_server.core.host import Host, WantedCommand
 from app_server.rpc.errors import (
     RpcError,
@@ -36,6 +34,7 @@ from app_server.rpc.errors import (
     invalid_request,
     overloaded,
 )
+from protocol.events.commands import ExecOutputStream
 from protocol.v2 import commands as wire
 
 MOST = 512
@@ -47,9 +46,9 @@ MOST_KEPT = 32 << 20
 MOST_QUOTED = 200
 """Characters of a name in an error."""
 
-_STREAMS: Final[Mapping[Stream, wire.CommandExecOutputStream]] = {
-    Stream.STDOUT: "stdout",
-    Stream.STDERR: "stderr",
+_STREAMS: Final[Mapping[ExecOutputStream, wire.CommandExecOutputStream]] = {
+    ExecOutputStream.STDOUT: "stdout",
+    ExecOutputStream.STDERR: "stderr",
 }
 
 
@@ -120,17 +119,17 @@ class KeptOutput:
 
     def __init__(self, cap: int | None) -> None:
         self._cap = MOST_KEPT if cap is None else min(cap, MOST_KEPT)
-        self._kept = {stream: bytearray() for stream in Stream}
-        self._cut: set[Stream] = set()
+        self._kept = {stream: bytearray() for stream in ExecOutputStream}
+        self._cut: set[ExecOutputStream] = set()
 
-    async def take(self, stream: Stream, chunk: bytes) -> None:
+    async def take(self, stream: ExecOutputStream, chunk: bytes) -> None:
         kept = self._kept[stream]
         left = self._cap - len(kept)
         kept += chunk[:left]
         if len(chunk) > left:
             self._cut.add(stream)
 
-    def text(self, stream: Stream) -> str:
+    def text(self, stream: ExecOutputStream) -> str:
         """Return what was kept, without a character that the cap cut in two."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return decoder.decode(bytes(self._kept[stream]), final=stream not in self._cut)
@@ -141,10 +140,10 @@ class StreamedOutput:
 
     def __init__(self, id: str, cap: int | None, notifier: ThreadNotifier) -> None:
         self._id, self._notifier = id, notifier
-        self._left: dict[Stream, int | None] = dict.fromkeys(Stream, cap)
-        self._ended: set[Stream] = set()
+        self._left: dict[ExecOutputStream, int | None] = dict.fromkeys(ExecOutputStream, cap)
+        self._ended: set[ExecOutputStream] = set()
 
-    async def take(self, stream: Stream, chunk: bytes) -> None:
+    async def take(self, stream: ExecOutputStream, chunk: bytes) -> None:
         if stream in self._ended:
             return
         left = self._left[stream]
@@ -223,8 +222,12 @@ async def _run(
     context: ClientCommandContext, params: wire.CommandExecParams, process: ClientProcess
 ) -> wire.CommandExecResponse:
     spec = context.host.prepare(_wanted(params))
-    size = _size(params.size) if params.size else USUAL_SIZE
-    command = await context.host.open(spec, stdin=process.stdin, terminal=size if process.terminal else None)
+    command = await context.host.open(
+        spec,
+        stdin=process.stdin,
+        terminal=process.terminal,
+        size=None if params.size is None else _size(params.size),
+    )
     process.command = command
     process.opened.set()
     cap = params.output_bytes_cap
@@ -242,9 +245,11 @@ async def _run(
             raise
         # Inside a sandbox, starting the program is a part of the command: a result, as a shell would have it.
         told = f"{spec.argv[0]}: {os.strerror(error.code or 0)}\n"
-        await take(Stream.STDOUT if process.terminal else Stream.STDERR, os.fsencode(told))
+        await take(
+            ExecOutputStream.STDOUT if process.terminal else ExecOutputStream.STDERR, os.fsencode(told)
+        )
     return wire.CommandExecResponse(
-        exit_code=code, stdout=kept.text(Stream.STDOUT), stderr=kept.text(Stream.STDERR)
+        exit_code=code, stdout=kept.text(ExecOutputStream.STDOUT), stderr=kept.text(ExecOutputStream.STDERR)
     )
 
 
@@ -294,10 +299,10 @@ def _check(params: wire.CommandExecParams) -> None:
         raise invalid_field("`permissionProfile` cannot be combined with `sandboxPolicy`", "sandboxPolicy")
 
 
-def _size(size: wire.CommandExecTerminalSize) -> TerminalSize:
+def _size(size: wire.CommandExecTerminalSize) -> tuple[int, int]:
     if not size.rows or not size.cols:
         raise invalid_params("command/exec size rows and cols must be greater than 0", "size")
-    return TerminalSize(size.rows, size.cols)
+    return size.rows, size.cols
 
 
 def _not_spawned(error: LaunchError) -> RpcError:

@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -24,13 +23,13 @@ from msgspec import Struct
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, require_client_rights
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
-from app_server.core.client_files import files
-from app_server.core.client_files.files import Copying
+from app_server.core.client_files.files import ClientFiles
 from app_server.core.client_files.watching import FileWatcher
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import FileRefused
-from app_server.core.files.search import FileMatch, FileSearch
-from app_server.core.threads import run_in_thread
+from app_server.core.files.fuzzy import FileMatch
+from app_server.core.files.search import FileSearch
+from app_server.core.host import Host
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server.rpc.outgoing import Outgoing
@@ -44,37 +43,42 @@ T = TypeVar("T")
 
 
 class ClientFileContext(Struct, frozen=True):
-    home: str
+    host: Host
     outgoing: Outgoing
     watcher: FileWatcher
     readers: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))
 
-    async def read(self, work: Callable[[], T]) -> T:
+    async def read(self, work: Callable[[ClientFiles], T]) -> T:
         async with self.readers:
             await self.outgoing.wait_for_capacity()
-            with reported_errors():
-                return await run_in_thread(work, abandon_on_cancel=True)
+            return await self.run(work)
+
+    async def run(self, work: Callable[[ClientFiles], T]) -> T:
+        with reported_errors():
+            return await self.host.with_files(work)
 
 
 async def fs_read_file(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadFileResponse:
-    text = await context.read(lambda: base64.b64encode(files.read_file(params.path, context.home)).decode())
+    text = await context.read(lambda files: base64.b64encode(files.read(params.path)).decode())
     return wire.FsReadFileResponse(data_base64=text)
 
 
 async def fs_write_file(context: ClientFileContext, params: wire.FsWriteFileParams) -> None:
-    await _run(lambda: files.write_file(params.path, _decoded(params.data_base64)))
+    await context.run(lambda files: files.write(params.path, _decoded(params.data_base64)))
 
 
 async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateDirectoryParams) -> None:
-    await _run(partial(files.create_directory, params.path, recursive=params.recursive is not False))
+    recursive = params.recursive is not False
+    await context.run(lambda files: files.create_directory(params.path, recursive=recursive))
 
 
 async def fs_get_metadata(context: ClientFileContext, params: wire.AtPath) -> wire.FsGetMetadataResponse:
-    return alike(wire.FsGetMetadataResponse, await _run(lambda: files.metadata(params.path)))
+    found = await context.run(lambda files: files.metadata(params.path))
+    return alike(wire.FsGetMetadataResponse, found)
 
 
 async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadDirectoryResponse:
-    found = await context.read(lambda: files.list_directory(params.path))
+    found = await context.read(lambda files: files.list(params.path))
     return wire.FsReadDirectoryResponse(
         entries=tuple(alike(wire.FsReadDirectoryEntry, each) for each in found)
     )
@@ -82,15 +86,14 @@ async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> 
 
 async def fs_remove(context: ClientFileContext, params: wire.FsRemoveParams) -> None:
     recursive, force = params.recursive is not False, params.force is not False
-    await _run(partial(files.remove, params.path, recursive=recursive, force=force))
+    await context.run(lambda files: files.remove(params.path, recursive=recursive, force=force))
 
 
 async def fs_copy(context: ClientFileContext, params: wire.FsCopyParams) -> None:
     given_up = threading.Event()
-    copying = Copying(context.home, given_up.is_set)
-    source, destination = params.source_path, params.destination_path
+    source, destination, recursive = params.source_path, params.destination_path, params.recursive
     try:
-        await _run(partial(copying.copy, source, destination, recursive=params.recursive))
+        await context.run(lambda files: files.copy(source, destination, given_up.is_set, recursive=recursive))
     finally:
         given_up.set()
 
@@ -107,11 +110,6 @@ async def fs_watch(
 async def fs_unwatch(context: ClientFileContext, params: wire.OfWatch) -> None:
     """End a watch; one that is not there is no error."""
     context.watcher.unwatch(params.watch_id)
-
-
-async def _run(work: Callable[[], T]) -> T:
-    with reported_errors():
-        return await run_in_thread(work, abandon_on_cancel=True)
 
 
 @contextmanager
@@ -244,8 +242,8 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
         await services.client.outgoing.wait_for_capacity()
         notifier.notify(wire.FS_CHANGED, watch_id=watch_id, changed_paths=tuple(paths))
 
-    watcher = FileWatcher(notify_changed, services.background)
-    files = ClientFileContext(str(services.config.home), services.client.outgoing, watcher)
+    watcher = services.host.watcher(notify_changed, services.background)
+    files = ClientFileContext(services.host, services.client.outgoing, watcher)
     with_rights = (
         route(wire.FS_READ_FILE, fs_read_file, files),
         route(wire.FS_WRITE_FILE, fs_write_file, files),
@@ -281,7 +279,7 @@ def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[
         )
         notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_COMPLETED, session_id=session_id)
 
-    sessions = SearchSessions(services.host.search, services.background, notify_found)
+    sessions = SearchSessions(services.host.search.get(), services.background, notify_found)
     return (
         route(wire.FUZZY_FILE_SEARCH, fuzzy_file_search, sessions),
         route(wire.FUZZY_FILE_SEARCH_SESSION_START, session_start, sessions),

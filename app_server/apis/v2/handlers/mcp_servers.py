@@ -22,8 +22,8 @@ from app_server.apis.v2.services import ThreadServices, loaded
 from app_server.core.auth.credentials import LoginOutcome
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
-from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.requests import ConnectionState, ServerStatus, running, server_statuses
+from app_server.core.mcp.offer import ConnectionState, ServerStatus
+from app_server.core.mcp.requests import McpRequests
 from app_server.rpc.errors import invalid_field, invalid_request
 from protocol import mcp as engine
 from protocol.reading import read
@@ -94,15 +94,14 @@ def _origin(config: McpServerConfig) -> str | None:
 @asynccontextmanager
 async def _servers(
     services: ServerServices, thread_id: str | None, names: Sequence[str]
-) -> AsyncIterator[McpManager]:
+) -> AsyncIterator[McpRequests]:
     """Yield the servers of the thread, or else these of the configuration."""
     if thread_id is not None:
         yield loaded(services.conversations, thread_id).session.mcp
         return
     config = services.config.load()
     chosen = {name: config.mcp_servers[name] for name in names if name in config.mcp_servers}
-    alone = services.engine.mcp_alone(replace(config, mcp_servers=MappingProxyType(chosen)))
-    async with running(alone):
+    async with services.engine.mcp_alone(replace(config, mcp_servers=MappingProxyType(chosen))) as alone:
         yield alone
 
 
@@ -121,8 +120,8 @@ async def mcp_server_status_list(
     names = [name for name in configured if params.server_name in (None, name)]
     page, next_cursor = page_by_position(names, params.cursor, params.limit)
     full = params.detail != "toolsAndAuthOnly"
-    async with _servers(services, params.thread_id, page) as manager:
-        found = await server_statuses(manager, page, with_resources=full)
+    async with _servers(services, params.thread_id, page) as servers:
+        found = await servers.statuses(page, with_resources=full)
     return wire.ListMcpServerStatusResponse(
         data=tuple(shown_server(each, of_thread=params.thread_id is not None) for each in found),
         next_cursor=next_cursor,
@@ -133,7 +132,7 @@ async def mcp_server_tool_call(
     services: ServerServices, params: wire.McpServerToolCallParams
 ) -> wire.McpServerToolCallResponse:
     """Call a tool without a question: the client is who would be asked."""
-    servers = loaded(services.conversations, params.thread_id).session.mcp.requests
+    servers = loaded(services.conversations, params.thread_id).session.mcp
     return shown_result(
         await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
     )
@@ -142,8 +141,8 @@ async def mcp_server_tool_call(
 async def mcp_server_resource_read(
     services: ServerServices, params: wire.McpResourceReadParams
 ) -> wire.McpResourceReadResponse:
-    async with _servers(services, params.thread_id, [params.server]) as manager:
-        contents = await manager.requests.read_directly(params.server, params.uri)
+    async with _servers(services, params.thread_id, [params.server]) as servers:
+        contents = await servers.read_directly(params.server, params.uri)
     return wire.McpResourceReadResponse(
         contents=tuple(shown_content(each) for each in contents), origin_call_id=params.origin_call_id
     )

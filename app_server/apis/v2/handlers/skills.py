@@ -14,8 +14,8 @@ from app_server.apis.router import Route, constant, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.config.settings import UserSettings
-from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
-from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
+from app_server.core.skills.skill import MAX_EXTRA_ROOTS, Skill, SkillOwner, SkillSet
+from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.rpc.errors import invalid_field, invalid_params
 from protocol.structs import alike
 from protocol.v2 import skills as wire
@@ -103,7 +103,7 @@ async def app_list(source: UserSettings, params: wire.AppsListParams) -> wire.Ap
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
-    config, catalog = services.server.config, services.server.skills.get()
+    config, catalog = services.server.config, services.server.host.skills.get()
     context = SkillsContext(config, catalog, services.notifier)
     catalog.on_change = context.announce_change
     readiness = wire.WindowsSandboxReadinessResponse(status="notConfigured")

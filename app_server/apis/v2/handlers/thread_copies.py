@@ -20,7 +20,6 @@ from app_server.core.errors import describe
 from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.pages import PageRequest, TurnCut
 from app_server.core.rollout.rollout_names import parse_rollout_name
-from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.ids import ConversationId
 from protocol.v2 import thread as wire
@@ -39,9 +38,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
     id, path = await _source(context, params)
     keeps = await _kept_lines(context, params, id, path)
     with threads.settings_errors():
-        config = await run_in_thread(
-            reopened, context.config, context.reading.stored, path, overrides_of(params)
-        )
+        config = await reopened(context.config, context.reading.stored, path, overrides_of(params))
     origin = Fork(path, keeps, params.ephemeral)
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():

@@ -11,10 +11,7 @@ from app_server.apis.v2.loaded_threads import ReadingContext
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
-from app_server.core.config.settings import UserSettings
-from app_server.core.real_path import real_path
 from app_server.core.rollout.pages import ListRequest, ThreadFilter, ThreadSummary
-from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_field, invalid_params
 from protocol.ids import sound_path
 from protocol.v2 import thread_store as wire
@@ -55,7 +52,7 @@ async def thread_list(
         default_provider=(provider := context.config.load().provider.id),
         providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
         or None,
-        cwds=await _cwds(context.config, params),
+        cwds=await _cwds(context, params),
         excluded=_excluded(params),
         search=params.search_term or None,
     )
@@ -89,7 +86,7 @@ def _request(params: wire.ThreadListParams | wire.ThreadSearchParams, wanted: Th
     )
 
 
-async def _cwds(config: UserSettings, params: wire.ThreadListParams) -> frozenset[str] | None:
+async def _cwds(context: ReadingContext, params: wire.ThreadListParams) -> frozenset[str] | None:
     """Return the directories as threads may have them: as they are named, and without links."""
     if params.cwd is None:
         return None
@@ -98,13 +95,7 @@ async def _cwds(config: UserSettings, params: wire.ThreadListParams) -> frozense
         named = tuple(map(sound_path, named))
     except ValueError as error:
         raise invalid_field(f"invalid cwd: {error}", "cwd") from None
-    base = str(config.cwd)
-
-    def resolve() -> frozenset[str]:
-        paths = [os.path.normpath(os.path.join(base, each)) for each in named]
-        return frozenset((*paths, *map(real_path, paths)))
-
-    return await run_in_thread(resolve, abandon_on_cancel=True)
+    return await context.stored.folders([os.path.join(context.config.cwd, each) for each in named])
 
 
 def _excluded(params: wire.ThreadListParams) -> frozenset[str]:

@@ -29,7 +29,6 @@ from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, Config
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.engine.events import TurnRecord
 from protocol.ids import ConversationId
@@ -128,7 +127,7 @@ async def _reopen(
         else:
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
             origin = StoredRollout(path, turns=True, keeps_usage=True)
-            config = await run_in_thread(reopened, context.config, context.reading.stored, path, given)
+            config = await reopened(context.config, context.reading.stored, path, given)
     live, opened = await context.conversations.open(context.client, config, origin)
     stored = opened.stored
     async with live.opened():
@@ -196,7 +195,7 @@ async def all_turns(
         thread = await context.reading.find(live.id)
         turns = await context.reading.read(thread, lambda history: whole_turns(history.all_turns()))
     else:
-        turns = await run_in_thread(whole_turns, stored)
+        turns = await context.reading.stored.show(stored, whole_turns)
     running = context.reading.live.running_turn(live.id)
     if running is None:
         return turns
@@ -205,7 +204,7 @@ async def all_turns(
 
 async def _named_path(context: ThreadContext, thread_id: ConversationId, named: str) -> Path:
     path = context.config.home / named
-    if not await run_in_thread(path.is_file):
+    if not await context.reading.stored.is_file(path):
         raise rollout_not_found(thread_id)
     return path
 

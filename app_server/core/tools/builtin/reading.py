@@ -15,7 +15,7 @@ from functools import partial
 from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.context.text_for_model import shorten
 from app_server.core.errors import CoreError
-from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
+from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.files import model_reads
 from app_server.core.pictures import ImageUnreadable, data_url
 from app_server.core.threads import run_in_thread
@@ -24,6 +24,7 @@ from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, To
 from app_server.core.tools.events import decode
 from app_server.core.tools.rights import confinement
 from protocol.engine.items import ImageView
+from protocol.events.commands import ExecOutputStream
 from protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
 from protocol.structs import Json
 
@@ -40,8 +41,8 @@ async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
     """Return the reader's output as bytes; the request limits its size. Raises ToolFailure as `read_text` does."""
     pieces: list[bytes] = []
 
-    def keep(stream: Stream, chunk: bytes) -> None:
-        if stream is Stream.STDOUT:
+    def keep(stream: ExecOutputStream, chunk: bytes) -> None:
+        if stream is ExecOutputStream.STDOUT:
             pieces.append(chunk)
 
     await _run_reader(do, turn, keep, request)
