@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from app_server.startup.launch import parse_setting
 
@@ -49,8 +49,8 @@ def add_turn_settings(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     group = parser.add_argument_group("conversations", argument_default=argparse.SUPPRESS)
     group.add_argument("-m", "--model", metavar="MODEL", help="the model of new conversations")
-    group.add_argument("-s", "--sandbox", **_choice("MODE", "what commands may do", SANDBOXES))
-    group.add_argument("-a", "--ask-for-approval", **_choice("WHEN", "when to ask", APPROVALS))
+    add_choice(group, "--sandbox", "MODE", "what commands may do", SANDBOXES, "-s")
+    add_choice(group, "--ask-for-approval", "WHEN", "when to ask", APPROVALS, "-a")
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -73,15 +73,24 @@ def any_of(words: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _choice(metavar: str, what: str, words: tuple[str, ...]) -> dict[str, Any]:
-    """Make the arguments of an option that is one of these words."""
+def add_choice(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    name: str,
+    metavar: str,
+    what: str,
+    words: tuple[str, ...],
+    *short: str,
+) -> None:
+    """Add an argument that is one of these words."""
 
     def one_of(text: str) -> str:
         if text not in words:
             raise argparse.ArgumentTypeError(f"expected {any_of(words)}, got {text!r}")
         return text
 
-    return {"type": one_of, "choices": words, "metavar": metavar, "help": f"{what}: {any_of(words)}"}
+    parser.add_argument(
+        *short, name, type=one_of, choices=words, metavar=metavar, help=f"{what}: {any_of(words)}"
+    )
 
 
 def _setting(text: str) -> str:

@@ -86,7 +86,7 @@ def parse(words: Sequence[str]) -> Parsed:
     if not rest:
         return Parsed(None, given)
     command = _command(outer, rest)
-    given.command = command.name
+    given.command, given.whole_parser = command.name, whole_parser
     code = code_of(command)
     return Parsed(code, parser_of(command, code).parse_rest(rest[command.name.count(" ") + 1 :], given))
 
@@ -107,6 +107,28 @@ def parser_of(command: Subcommand, code: CommandCode) -> CommandParser:
     )
     code.add_arguments(parser)
     return parser
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """Make one parser with every command, for completion. It loads what all of them take."""
+    whole = argparse.ArgumentParser(PROGRAM, description=ABOUT)
+    whole.add_argument("--version", action="version", version=VERSION)
+    add_server_options(whole)
+    places = {"": whole.add_subparsers()}
+    parsers: dict[str, argparse.ArgumentParser] = {}
+    for command in sorted(COMMANDS, key=lambda command: command.name.count(" ")):
+        first, _, second = command.name.partition(" ")
+        if second and first not in places:
+            if first not in parsers:
+                parsers[first] = places[""].add_parser(first, help=FAMILIES[first])
+            places[first] = parsers[first].add_subparsers()
+        own = places[first if second else ""].add_parser(second or first, help=command.summary)
+        code_of(command).add_arguments(own)
+        parsers[command.name] = own
+    places[""].add_parser("help", help="show the options of a command, and examples").add_argument(
+        "about", choices=[*parsers]
+    )
+    return whole
 
 
 def _outer_parser() -> CommandParser:

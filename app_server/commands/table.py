@@ -151,4 +151,16 @@ COMMANDS: Final = (
             Example("CODEX_HOME=/srv/agent app-server login status", "in another home"),
         ),
     ),
+    Subcommand(
+        "completion",
+        LOOK_AFTER,
+        "print a script with which a shell completes command lines",
+        "SHELL",
+        "upkeep",
+        (
+            Example("app-server completion bash > ~/.local/share/bash-completion/completions/app-server"),
+            Example("app-server completion zsh > ~/.zfunc/_app-server", "where ~/.zfunc is in fpath"),
+            Example("app-server completion fish > ~/.config/fish/completions/app-server.fish"),
+        ),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Commands that look after this machine and the login: `doctor`, `login status`."""
+"""Commands that look after this machine and the login: `doctor`, `completion`, `login status`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import os
 import sys
 from typing import Final
 
-from app_server.commands.options import CommandCode, add_turn_settings, log_errors_only, no_arguments
+from app_server.commands.options import (
+    CommandCode,
+    add_choice,
+    add_turn_settings,
+    log_errors_only,
+    no_arguments,
+)
 from app_server.standard_streams import cancel_on_interrupt
 
 
@@ -43,7 +49,19 @@ def _login_status(args: argparse.Namespace) -> int:
     return 0
 
 
+def _add_completion_arguments(parser: argparse.ArgumentParser) -> None:
+    add_choice(parser, "shell", "SHELL", "the shell", ("bash", "zsh", "fish"))
+
+
+def _completion(args: argparse.Namespace) -> int:
+    from app_server.commands.completion import completion_script  # noqa: PLC0415  a library for it alone
+
+    print(completion_script(args.whole_parser(), args.shell))  # noqa: T201
+    return 0
+
+
 CODE: Final = {
     "doctor": CommandCode(_add_doctor_arguments, _doctor),
+    "completion": CommandCode(_add_completion_arguments, _completion),
     "login status": CommandCode(no_arguments, _login_status),
 }

@@ -40,7 +40,7 @@ def test_a_command_has_code_and_helps_with_two_or_three_examples(
     "line", [example.line for command in COMMANDS for example in command.examples], ids=str
 )
 def test_an_example_is_a_command_line(line: str) -> None:
-    words = shlex.split(line.rpartition(" | ")[2])
+    words = shlex.split(line.rpartition(" | ")[2].partition(" > ")[0])
     parse(words[words.index("app-server") + 1 :])
 
 
