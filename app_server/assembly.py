@@ -13,21 +13,23 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server import PROTOCOL_VERSION
 from app_server.core.assembling import EngineServices
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import AuthMethod
+from app_server.core.caller import Caller, CurrentCaller
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots
 from app_server.core.git.run_git import Git
+from app_server.core.http.address import network_settings
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import find_family
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_list import ModelList, list_models
-from app_server.core.model.prompt import ClientIdentity
 from app_server.core.notify import NotifyProgram, turn_complete
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.session.services import TurnCompleted
@@ -40,11 +42,10 @@ from app_server.core.telemetry.telemetry_events import (
     open_export,
 )
 from app_server.core.tools.registry import BUILTIN_NAMES
-from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import ModelHttp
 from protocol.engine.events import McpServerStateChanged
 from protocol.ids import ConversationId
-from protocol.structs import Discreet, replace
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
@@ -56,40 +57,56 @@ AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
 """The names that dashboards use."""
 
 
-class Models(Discreet, frozen=True):
-    """Creates the model client of each conversation; they share connections."""
+class Models(Struct, frozen=True):
+    """Creates the model clients of conversations; those of one network share connections."""
 
-    HIDDEN = ("environment",)
-
-    http: ModelHttp
+    networks: Networks
     auth: AuthManager
-    user_agent: UserAgent
-    environment: Mapping[str, str]
     jitter: Callable[[], float]
     gate: RequestGate | None = None
 
-    def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
+    def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient:
         return ModelClient(
             config.provider,
-            self.http,
-            env=self.environment,
-            identity=self.identity(),
-            login=self.auth.under(config.login),
+            self.networks.of(caller.environment),
+            env=caller.environment,
+            identity=caller.caller.identity(),
+            login=self.auth.with_key(caller.api_key).under(config.login),
             rng=self.jitter,
             gate=self.gate,
             watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
         )
 
-    async def names(self, config: Config) -> tuple[str, ...]:
+    async def names(self, config: Config, caller: CurrentCaller) -> tuple[str, ...]:
         """The provider's models; empty if the request fails."""
-        login = await self.auth.under(config.login).credentials()
+        environment = caller.environment
+        login = await self.auth.with_key(caller.api_key).under(config.login).credentials()
         models = await list_models(
-            config.provider, self.http, env=self.environment, identity=self.identity(), login=login
+            config.provider,
+            self.networks.of(environment),
+            env=environment,
+            identity=caller.caller.identity(),
+            login=login,
         )
         return models.names if isinstance(models, ModelList) else ()
 
-    def identity(self) -> ClientIdentity:
-        return ClientIdentity(originator=self.user_agent.originator, user_agent=self.user_agent.text())
+
+class Networks:
+    """Connections to models, shared by all whose environments say the same about the network."""
+
+    def __init__(self, open: Callable[[Mapping[str, str]], ModelHttp]) -> None:
+        self._open = open
+        self._opened: dict[frozenset[tuple[str, str]], ModelHttp] = {}
+
+    def of(self, environment: Mapping[str, str]) -> ModelHttp:
+        key = network_settings(environment)
+        if key not in self._opened:
+            self._opened[key] = self._open(environment)
+        return self._opened[key]
+
+    async def aclose(self) -> None:
+        for each in self._opened.values():
+            await each.aclose()
 
 
 class EngineAdapters:
@@ -100,12 +117,9 @@ class EngineAdapters:
         process: ProcessEnvironment,
         runner: CommandRunner,
         auth: AuthManager,
-        user_agent: UserAgent,
-        client: ClientProfile,
         background: TaskGroup,
     ) -> None:
-        self._process, self._runner, self._auth = process, runner, auth
-        self._user_agent, self._client, self._background = user_agent, client, background
+        self._process, self._runner, self._auth, self._background = process, runner, auth, background
 
         def load_mcp_tokens() -> McpTokenSource:
             from app_server.core.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
@@ -120,43 +134,46 @@ class EngineAdapters:
         """Whether the export was opened, also where none can be."""
         self._opening = anyio.Lock()
 
-    def originator(self) -> str:
-        return self._user_agent.originator
-
-    def elicitation(self) -> bool:
-        return self._client.elicitation
-
     def mcp(
-        self, config: Config, elicitations: Elicitations, on_state: Callable[[McpServerStateChanged], None]
+        self,
+        config: Config,
+        caller: Caller,
+        elicitations: Elicitations,
+        on_state: Callable[[McpServerStateChanged], None],
     ) -> McpManager:
         def runtime() -> McpRuntime:
-            elicit = elicitations.ask if self._client.elicitation else None
-            return replace(self._mcp_runtime(config), elicit=elicit, on_state=on_state)
+            elicit = elicitations.ask if caller.elicitation() else None
+            return replace(self._mcp_runtime(config, caller), elicit=elicit, on_state=on_state)
 
         return McpManager(config.mcp_servers, runtime, lambda: BUILTIN_NAMES)
 
-    def mcp_alone(self, config: Config) -> AbstractAsyncContextManager[McpRequests]:
+    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
         """Run servers of no conversation for as long as the block: nobody can be asked what they want to know."""
-        return McpManager(config.mcp_servers, lambda: self._mcp_runtime(config)).running()
+        return McpManager(config.mcp_servers, lambda: self._mcp_runtime(config, caller)).running()
 
-    def _mcp_runtime(self, config: Config) -> McpRuntime:
+    def _mcp_runtime(self, config: Config, caller: Caller) -> McpRuntime:
         return McpRuntime(
-            environment=self._process.environment,
+            environment=self._environment_of(caller),
             home=str(config.home),
             cwd=str(config.cwd),
             runner=self._runner,
-            version=self._user_agent.version,
+            version=PROTOCOL_VERSION,
             tokens=self._mcp_tokens.get,
         )
 
-    async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:
+    def _environment_of(self, caller: Caller) -> Mapping[str, str]:
+        return self._process.environment if caller.environment is None else caller.environment
+
+    async def telemetry(
+        self, config: Config, caller: Caller, conversation_id: ConversationId
+    ) -> ConversationTelemetry:
         """One export per process, with the configuration of the first conversation that enables it."""
         if config.otel.exporter is OtelExporter.NONE:
             return NO_TELEMETRY
         async with self._opening:
             if not self._exports:
                 self._export = await open_export(
-                    config.otel, self._user_agent.version, self._process.wall_clock, self._process.environment
+                    config.otel, PROTOCOL_VERSION, self._process.wall_clock, self._process.environment
                 )
                 self._exports = True
         if self._export is None:
@@ -165,8 +182,8 @@ class EngineAdapters:
         return self._export.conversation(
             ConversationFacts(
                 conversation_id=conversation_id,
-                app_version=self._user_agent.version,
-                terminal_type=self._user_agent.text(),
+                app_version=PROTOCOL_VERSION,
+                terminal_type=caller.identity().user_agent,
                 model=config.model.name,
                 slug=find_family(config.model.name).name,
                 auth_mode=None if method is None else AUTH_MODES[method],
@@ -175,14 +192,17 @@ class EngineAdapters:
             )
         )
 
-    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted | None:
+    def turn_completed(
+        self, config: Config, caller: Caller, conversation_id: ConversationId
+    ) -> TurnCompleted | None:
         if not config.notify:
             return None
-        program = self._program(config.notify)
+        program = self._programs.setdefault(config.notify, NotifyProgram(config.notify))
+        environment = self._environment_of(caller)
 
         def completed(turn_id: str, user_messages: Sequence[str], last: str | None) -> None:
             message = turn_complete(conversation_id, turn_id, str(config.cwd), user_messages, last)
-            self._background.start_soon(program.notify, message, name="notify")
+            self._background.start_soon(program.notify, message, environment, name="notify")
 
         return completed
 
@@ -190,11 +210,6 @@ class EngineAdapters:
         """Export the remaining telemetry, within a bound."""
         if self._export is not None:
             await self._export.close()
-
-    def _program(self, command: tuple[str, ...]) -> NotifyProgram:
-        if command not in self._programs:
-            self._programs[command] = NotifyProgram(command, self._process.environment)
-        return self._programs[command]
 
 
 class Assembled(Struct, frozen=True):
@@ -205,16 +220,14 @@ class Assembled(Struct, frozen=True):
 
 def assemble(
     process: ProcessEnvironment,
-    http: ModelHttp,
+    open_http: Callable[[Mapping[str, str]], ModelHttp],
     runner: CommandRunner,
     git: Git,
     auth: AuthManager,
-    user_agent: UserAgent,
-    client: ClientProfile,
     background: TaskGroup,
     skills: Lazy[SkillCatalog],
 ) -> Assembled:
-    models = Models(http, auth, user_agent, process.environment, process.jitter, process.gate)
-    adapters = EngineAdapters(process, runner, auth, user_agent, client, background)
+    models = Models(Networks(open_http), auth, process.jitter, process.gate)
+    adapters = EngineAdapters(process, runner, auth, background)
     services = EngineServices(process, runner, models, Snapshots(git), adapters, skills)
     return Assembled(Engine(services), models, adapters)

@@ -19,6 +19,7 @@ from msgspec import Struct
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import Credentials
 from app_server.core.auth.home_login import read_auth
+from app_server.core.caller import ClientIdentity
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.diagnostics import machine
@@ -31,7 +32,6 @@ from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
-from app_server.core.model.prompt import ClientIdentity
 from app_server.identity import own_user_agent
 from app_server.server import ServerSettings, auth_manager, command_runner
 from protocol.checks import Check, broken, ok, warning

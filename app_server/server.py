@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.credentials import env_api_key
+from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, CurrentCaller, env_api_key
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, SettingsPlace
 from app_server.core.errors import CoreError
@@ -63,31 +63,37 @@ class LazyEngine:
     """
 
     def __init__(
-        self, assemble: Lazy[Callable[[], Assembled]], runner: CommandRunner, background: TaskGroup
+        self,
+        assemble: Lazy[Callable[[], Assembled]],
+        runner: CommandRunner,
+        environment: Mapping[str, str],
+        background: TaskGroup,
     ) -> None:
-        self._assemble, self._runner, self._background = assemble, runner, background
+        """`environment` is the server's."""
+        self._assemble, self._runner, self._environment = assemble, runner, environment
+        self._background = background
         self._assembled: Assembled | None = None
         self._opened = False
 
-    async def open(self, config: Config, origin: Origin) -> Opened:
+    async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
         """Open a conversation as `Engine.open` does. The first one is followed by a turn, as a rule: prepare for it."""
-        opened = await self._ready().engine.open(config, origin)
+        opened = await self._ready().engine.open(config, origin, caller)
         if not self._opened:
             self._opened = True
             self._background.start_soon(self._prepare_commands, name="launcher and sandbox probe")
-            self._background.start_soon(self._load_turns, name="loading of turns")
+            self._background.start_soon(self._load_turns, caller, name="loading of turns")
         return opened
 
-    async def names(self, config: Config) -> tuple[str, ...]:
-        return await self._ready().models.names(config)
+    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
+        return await self._ready().models.names(config, CurrentCaller(caller, self._environment))
 
-    def mcp_alone(self, config: Config) -> AbstractAsyncContextManager[McpRequests]:
+    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
         """Run MCP servers of no conversation for as long as the block."""
-        return self._ready().adapters.mcp_alone(config)
+        return self._ready().adapters.mcp_alone(config, caller)
 
     async def aclose(self) -> None:
         if self._assembled is not None:
-            await self._assembled.models.http.aclose()
+            await self._assembled.models.networks.aclose()
             await self._assembled.adapters.close()
 
     async def _prepare_commands(self) -> None:
@@ -99,9 +105,10 @@ class LazyEngine:
         except (CoreError, OSError) as error:
             log.warning("the sandbox probe failed ahead of the first command: %s", error)
 
-    async def _load_turns(self) -> None:
+    async def _load_turns(self, caller: Caller) -> None:
         await run_in_thread(self._ready().engine.load_turns)
-        await self._ready().models.http.warm_up()
+        network = CurrentCaller(caller, self._environment).environment
+        await self._ready().models.networks.of(network).warm_up()
 
     def _ready(self) -> Assembled:
         if self._assembled is None:
@@ -118,12 +125,21 @@ GRACE_SECONDS = 1.5
 """Time for conversations to shut down; clients wait two seconds before they kill the process."""
 
 
-class ServerSettings(SettingsPlace, frozen=True, kw_only=True):
+class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
+    """What one client brings: its directory, environment and overrides, and the API that it speaks."""
+
+    acp: bool = False
+    """The client speaks the Agent Client Protocol, and nothing else."""
+    brings_environment: bool = True
+    """Whether the environment is the client's own; else it is the server's."""
+    hears_all: bool = True
+    """Whether it is told of conversations that others opened."""
+
+
+class ServerSettings(ClientPlace, frozen=True, kw_only=True):
     """The settings from the command line and the environment."""
 
     limits: Limits = Limits()
-    acp: bool = False
-    """The client speaks the Agent Client Protocol, and nothing else."""
     threads: Path | None = None
     """The home in which new conversations are stored; None: that of the settings."""
     machine: Machine = Machine()
@@ -134,39 +150,138 @@ async def serve(transport: Transport, settings: ServerSettings, early: EarlyInit
 
     `early` is an `initialize` that was answered before this server was loaded.
     """
+    async with open_server(settings) as server:
+        await server.serve(transport, settings, early)
+
+
+@asynccontextmanager
+async def open_server(settings: ServerSettings) -> AsyncIterator[Server]:
+    """Run a server without clients. At the end everything is stored, and every child has ended."""
     memory = FreeMemoryReturn()
-    outgoing = Outgoing(
-        transport.write,
-        settings.limits.unread_bytes,
-        jsonrpc=settings.acp,
-        after_large_batch=memory.return_now,
-    )
     async with anyio.create_task_group() as process:
-        process.start_soon(_write, outgoing, process, name="writer")
         process.start_soon(memory.return_again, name="memory")
-        try:
-            await _serve_client(transport, outgoing, settings, early)
-        finally:
-            with anyio.move_on_after(GRACE_SECONDS, shield=True):
-                await outgoing.finish()
-            process.cancel_scope.cancel()
+        async with command_runner(settings) as runner, anyio.create_task_group() as background:
+            server = Server(settings, runner, background, memory)
+            try:
+                yield server
+            finally:
+                with anyio.move_on_after(GRACE_SECONDS, shield=True):
+                    await server.conversations.end_all()
+                    await server.engine.aclose()
+                background.cancel_scope.cancel()
+        process.cancel_scope.cancel()
 
 
-async def _serve_client(
-    transport: Transport, outgoing: Outgoing, settings: ServerSettings, early: EarlyInitialize | None
-) -> None:
-    async with command_runner(settings) as runner, anyio.create_task_group() as background:
-        services, engine = _compose(settings, outgoing, runner, background)
+class Server:
+    """What all clients of a process share."""
 
-        try:
-            router = _router(services, settings, early)
-            await Connection(transport, outgoing, router, settings.limits.requests).serve()
-        finally:
-            with anyio.move_on_after(GRACE_SECONDS, shield=True):
-                services.conversations.leave(services.client)
-                await services.conversations.end_all()
-                await engine.aclose()
-            background.cancel_scope.cancel()
+    def __init__(
+        self, settings: ServerSettings, runner: CommandRunner, background: TaskGroup, memory: FreeMemoryReturn
+    ) -> None:
+        environment, machine = settings.environment, settings.machine
+        self._settings, self._runner, self._background, self._memory = settings, runner, background, memory
+        process = machine.process_environment(settings.threads or settings.home, environment)
+        self._auth, self._git, self._shared = auth_manager(settings), Git(settings.home), Shared()
+
+        def load() -> Callable[[], Assembled]:
+            from app_server.assembly import assemble  # noqa: PLC0415 - slow to import
+
+            return lambda: assemble(
+                process, machine.http, runner, self._git, self._auth, background, self._skills
+            )
+
+        def load_skills() -> SkillCatalog:
+            from app_server.core.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
+
+            return SkillCatalog(settings.home, environment.get("HOME"))
+
+        def load_mcp_logins() -> McpLogins:
+            from app_server.core.auth import mcp_login, oauth_http  # noqa: PLC0415 - where a user logs in at one
+
+            http = oauth_http.OAuthHttp(environment)
+            return mcp_login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
+
+        def load_stored() -> StoredConversations:
+            from app_server.core.rollout.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one
+
+            return StoredConversations(settings.home, machine.wall_clock)
+
+        def load_search() -> FileSearch:
+            from app_server.core.files.search import FileSearch  # noqa: PLC0415 - with the first search
+
+            return FileSearch(machine.time_ns)
+
+        self._skills, self._mcp_logins = Lazy(load_skills), Lazy(load_mcp_logins)
+        self._stored, self._search = Lazy(load_stored), Lazy(load_search)
+        self.engine = LazyEngine(Lazy(load), runner, environment, background)
+        self.conversations = ConversationManager(
+            self.engine.open, background, settings.limits.conversations, machine.wall_clock
+        )
+
+    async def serve(
+        self, transport: Transport, place: ClientPlace, early: EarlyInitialize | None = None
+    ) -> None:
+        """Serve one client until it closes the connection; what runs of its conversations goes on."""
+        outgoing = Outgoing(
+            transport.write,
+            self._settings.limits.unread_bytes,
+            jsonrpc=place.acp,
+            after_large_batch=self._memory.return_now,
+        )
+        async with anyio.create_task_group() as connection:
+            connection.start_soon(_write, outgoing, connection, name="writer")
+            try:
+                await self._serve(transport, outgoing, place, early)
+            finally:
+                with anyio.move_on_after(GRACE_SECONDS, shield=True):
+                    await outgoing.finish()
+                connection.cancel_scope.cancel()
+
+    async def _serve(
+        self, transport: Transport, outgoing: Outgoing, place: ClientPlace, early: EarlyInitialize | None
+    ) -> None:
+        async with anyio.create_task_group() as background:
+            services = self._services(outgoing, place, background)
+            self.conversations.clients.add(services.client)
+            try:
+                router = _router(services, place, early)
+                await Connection(transport, outgoing, router, self._settings.limits.requests).serve()
+            finally:
+                self.conversations.leave(services.client)
+                background.cancel_scope.cancel()
+
+    def _services(self, outgoing: Outgoing, place: ClientPlace, background: TaskGroup) -> ServerServices:
+        """Make what the handlers of one connection use."""
+        machine = self._settings.machine
+        profile, user_agent = ClientProfile(), own_user_agent(place.environment)
+        config = UserSettings(home=place.home, cwd=place.cwd, cli=place.cli, environment=place.environment)
+        caller = Caller(
+            environment=place.environment if place.brings_environment else None,
+            identity=lambda: ClientIdentity(user_agent.originator, user_agent.text()),
+            elicitation=lambda: profile.elicitation,
+            key_variables=key_variables(place),
+        )
+        return ServerServices(
+            config=config,
+            conversations=self.conversations,
+            client=Client(outgoing, profile, caller, place.hears_all),
+            handshake=Handshake(profile, user_agent),
+            accounts=Accounts(
+                self._auth.with_key(env_api_key(place.environment, caller.key_variables)),
+                config,
+                self._mcp_logins,
+                background,
+                originator=lambda: user_agent.originator,
+                new_id=machine.new_id,
+                random=machine.random,
+            ),
+            host=Host(config, self._runner, self._git, self._search, self._skills),
+            engine=self.engine,
+            stored=self._stored,
+            shared=self._shared,
+            background=background,
+            machine=machine,
+        )
 
 
 def command_runner(settings: ServerSettings) -> CommandRunner:
@@ -191,12 +306,17 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
         settings.home,
         clock=settings.machine.wall_clock,
         issuer=Lazy(load_issuer),
-        env_api_key=env_api_key(environment, acp=settings.acp),
+        env_api_key=env_api_key(environment, key_variables(settings)),
     )
 
 
-def _router(services: ServerServices, settings: ServerSettings, early: EarlyInitialize | None) -> Router:
-    if settings.acp:
+def key_variables(place: ClientPlace) -> tuple[str, ...]:
+    """Return the variables with an API key; hosts of the Agent Client Protocol have one of their own."""
+    return ("CODEX_API_KEY", OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
+
+
+def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> Router:
+    if place.acp:
         from app_server.apis.acp.routes import open_router  # noqa: PLC0415 - only for its own command
 
         return open_router(services, None if early is None else early.params)
@@ -216,78 +336,10 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
     return MethodRouter(conversations, threads, IN_BOTH_APIS, services.handshake.client)
 
 
-def _compose(
-    settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
-) -> tuple[ServerServices, LazyEngine]:
-    environment, machine = settings.environment, settings.machine
-    process = machine.process_environment(settings.threads or settings.home, environment)
-    auth = auth_manager(settings)
-    client, user_agent = ClientProfile(), own_user_agent(environment)
-    git = Git(settings.home)
-
-    def load() -> Callable[[], Assembled]:
-        from app_server.assembly import assemble  # noqa: PLC0415 - slow to import
-
-        http = machine.http(environment)
-        return lambda: assemble(process, http, runner, git, auth, user_agent, client, background, skills)
-
-    def load_skills() -> SkillCatalog:
-        from app_server.core.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
-
-        return SkillCatalog(settings.home, environment.get("HOME"))
-
-    def load_mcp_logins() -> McpLogins:
-        from app_server.core.auth import mcp_login, oauth_http  # noqa: PLC0415 - where a user logs in at one
-
-        http = oauth_http.OAuthHttp(environment)
-        return mcp_login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
-
-    def load_stored() -> StoredConversations:
-        from app_server.core.rollout.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one
-
-        return StoredConversations(settings.home, machine.wall_clock)
-
-    def load_search() -> FileSearch:
-        from app_server.core.files.search import FileSearch  # noqa: PLC0415 - with the first search
-
-        return FileSearch(machine.time_ns)
-
-    skills = Lazy(load_skills)
-    known = Client(outgoing, client)
-    engine = LazyEngine(Lazy(load), runner, background)
-    config = UserSettings(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment)
-    conversations = ConversationManager(
-        engine.open, background, settings.limits.conversations, machine.wall_clock
-    )
-    conversations.clients.add(known)
-    services = ServerServices(
-        config=config,
-        conversations=conversations,
-        client=known,
-        handshake=Handshake(client, user_agent),
-        accounts=Accounts(
-            auth,
-            config,
-            Lazy(load_mcp_logins),
-            background,
-            originator=lambda: user_agent.originator,
-            new_id=process.new_id,
-            random=machine.random,
-        ),
-        host=Host(config, runner, git, Lazy(load_search), skills),
-        engine=engine,
-        stored=Lazy(load_stored),
-        shared=Shared(),
-        background=background,
-        machine=machine,
-    )
-    return services, engine
-
-
-async def _write(outgoing: Outgoing, process: TaskGroup) -> None:
+async def _write(outgoing: Outgoing, connection: TaskGroup) -> None:
     try:
         await outgoing.write_queued()
     except TransportClosed:
-        log.info("the client no longer reads; shutting down")
+        log.info("the client no longer reads")
         outgoing.close()
-        process.cancel_scope.cancel()
+        connection.cancel_scope.cancel()

@@ -60,7 +60,7 @@ CORE = (
         "real_path",
         "threads",
     },
-    {"bounds", "pictures", "remedies"},
+    {"bounds", "caller", "pictures", "remedies"},
 )
 
 FRONTENDS = {"chat", "demo", "headless"}
@@ -91,7 +91,16 @@ PURE_MODULES = {
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {"analysis", "scenario", "session_records", "shapes"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"bounds", "errors", "goals", "injected_messages", "lazy", "pictures", "remedies"},
+    "app_server.core": {
+        "bounds",
+        "caller",
+        "errors",
+        "goals",
+        "injected_messages",
+        "lazy",
+        "pictures",
+        "remedies",
+    },
     "app_server.core.diagnostics": {"machine", "settings"},
     "app_server.core.approvals": {
         *("consent", "decide", "prefix_rules", "rules_text"),

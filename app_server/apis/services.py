@@ -14,6 +14,7 @@ from msgspec import Struct
 from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.accounts import Accounts
+from app_server.core.caller import Caller
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.host import Host
@@ -48,11 +49,11 @@ class Handshake(Struct, frozen=True):
 class EngineQueries(Protocol):
     """What the engine does for requests that belong to no conversation."""
 
-    async def names(self, config: Config) -> tuple[str, ...]:
+    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
         """List the models of the configured provider; return an empty tuple if the request fails."""
         ...
 
-    def mcp_alone(self, config: Config) -> AbstractAsyncContextManager[McpRequests]:
+    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
         """Run MCP servers of no conversation for as long as the block."""
         ...
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.conversations.adapter import AdapterFactory, ClientLine
+from app_server.core.caller import Caller
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
 
@@ -17,6 +18,8 @@ class Client(Struct, eq=False):
 
     outgoing: Outgoing
     profile: ClientProfile
+    caller: Caller
+    """What the engine takes from it."""
     hears_all: bool = True
     """Whether it is told of conversations that others opened."""
     speaks: set[AdapterFactory] = msgspec.field(default_factory=set)

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
+from app_server.core.caller import Caller
 from app_server.core.config.types import Config
 from app_server.core.opening import Opened, Origin, StoredRollout
 from app_server.core.real_path import real_path
@@ -29,7 +30,7 @@ class ConversationManager:
 
     def __init__(
         self,
-        open: Callable[[Config, Origin], Awaitable[Opened]],
+        open: Callable[[Config, Origin, Caller], Awaitable[Opened]],
         group: TaskGroup,
         most: int,
         wall_clock: Callable[[], float],
@@ -55,7 +56,7 @@ class ConversationManager:
                 raise invalid_request(f"conversation {before.id} is open for another client", "busy")
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
-        opened = await self._open(config, origin)
+        opened = await self._open(config, origin, client.caller)
         id = opened.session.id
         live = self._live[id] = LiveConversation(
             id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from

@@ -6,6 +6,7 @@ Separate from `engine`, which decides what a conversation begins with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from msgspec import Struct
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
+from app_server.core.caller import Caller, CurrentCaller
 from app_server.core.config.types import Config
 from app_server.core.context.history import ConversationHistory
 from app_server.core.exec.runner import CommandRunner
@@ -24,6 +26,7 @@ from app_server.core.opening import ProcessEnvironment
 from app_server.core.rollout.history_file import MessageHistory, SharedMessages
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.services import (
+    CallersModel,
     ConversationSetup,
     HomeFiles,
     Reports,
@@ -50,28 +53,27 @@ if TYPE_CHECKING:
 class ModelClients(Protocol):
     """Creates the model clients of sessions."""
 
-    def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient: ...
+    def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient: ...
 
 
 class EnginePorts(Protocol):
     """The services outside of the engine that it depends on. The composition root implements them."""
 
-    def originator(self) -> str: ...
-
-    def elicitation(self) -> bool:
-        """Return whether the client supports elicitation requests of MCP servers."""
-        ...
-
     def mcp(
         self,
         config: Config,
+        caller: Caller,
         elicitations: Elicitations,
         on_state: Callable[[McpServerStateChanged], None],
     ) -> McpManager: ...
 
-    async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry: ...
+    async def telemetry(
+        self, config: Config, caller: Caller, conversation_id: ConversationId
+    ) -> ConversationTelemetry: ...
 
-    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted | None: ...
+    def turn_completed(
+        self, config: Config, caller: Caller, conversation_id: ConversationId
+    ) -> TurnCompleted | None: ...
 
 
 class EngineServices(Struct, frozen=True):
@@ -92,20 +94,23 @@ def assemble_session(
     telemetry: ConversationTelemetry,
 ) -> Session:
     """Make the session of a conversation, and emit what its user has to know about its settings."""
-    config, home = conversation.config, conversation.config.home
+    config, caller, home = conversation.config, conversation.caller, conversation.config.home
     outbox, rules = Outbox(writer), RuleBook(home)
     state = SessionState(first_settings(config), Transcript(ConversationHistory(), outbox))
-    elicitations = _elicitations(outbox, state, may_ask=engine.ports.elicitation())
+    elicitations = _elicitations(outbox, state, may_ask=caller.elicitation())
+    current = CurrentCaller(caller, engine.process.environment)
     services = Services(
         conversation=conversation,
         state=state,
         outbox=outbox,
-        model=engine.models.of(config, telemetry),
-        commands=_commands(engine, state.settings),
+        model=CallersModel(current, partial(engine.models.of, config, telemetry)),
+        commands=_commands(engine, state.settings, current),
         approvals=ApprovalServices(ApprovalBroker(), ApprovalMemory(), outbox.flush, rules),
-        mcp=engine.ports.mcp(config, elicitations, lambda change: outbox.emit("", change)),
+        mcp=engine.ports.mcp(config, caller, elicitations, lambda change: outbox.emit("", change)),
         elicitations=elicitations,
-        reports=Reports(telemetry, engine.ports.turn_completed(config, ConversationId(conversation.id))),
+        reports=Reports(
+            telemetry, engine.ports.turn_completed(config, caller, ConversationId(conversation.id))
+        ),
         sources=_clock_and_ids(engine.process),
         snapshots=engine.snapshots,
         home=HomeFiles(SharedMessages(MessageHistory(home, config.history)), engine.skills),
@@ -135,10 +140,10 @@ def first_settings(config: Config) -> Settings:
     )
 
 
-def _commands(engine: EngineServices, settings: Settings) -> CommandServices:
+def _commands(engine: EngineServices, settings: Settings, caller: CurrentCaller) -> CommandServices:
     roots = engine.runner.roots.open()
     roots.learn(settings.sandbox_policy, settings.cwd)
-    return CommandServices(engine.runner, roots, Terminals(), engine.process.shell_path)
+    return CommandServices(engine.runner, roots, Terminals(), engine.process.shell_path, caller)
 
 
 def _elicitations(outbox: Outbox, state: SessionState, *, may_ask: bool) -> Elicitations:

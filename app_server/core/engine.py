@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from app_server.core.assembling import EngineServices, assemble_session, first_settings
+from app_server.core.caller import Caller
 from app_server.core.config.types import Config
 from app_server.core.context.environment_context import environment_of, opening_messages
 from app_server.core.context.history import (
@@ -57,20 +58,22 @@ class Engine:
     def __init__(self, services: EngineServices) -> None:
         self._services, self._process, self._ports = services, services.process, services.ports
 
-    async def open(self, config: Config, origin: Origin) -> Opened:
-        """Raises ConversationError if the stored one cannot be read, or another process writes it."""
+    async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
+        """Open a conversation for a client. Raises ConversationError if the stored one cannot be read, or another
+        process writes it.
+        """
         stored: conversation.StoredConversation | None = None
         match origin:
             case NewConversation(ephemeral=ephemeral):
                 given = origin.client_tools
                 tools = checked_tools(given, RESERVED_NAMES) if given else ()
-                session = await self._begin(config, None, tools, ephemeral=ephemeral)
+                session = await self._begin(config, caller, None, tools, ephemeral=ephemeral)
             case GivenHistory():
-                session = await self._begin(config, origin.items)
+                session = await self._begin(config, caller, origin.items)
             case Fork():
-                session, stored = await self._fork(config, origin)
+                session, stored = await self._fork(config, caller, origin)
             case StoredRollout():
-                session, stored = await self._resume(config, origin)
+                session, stored = await self._resume(config, caller, origin)
         forked_from = stored.meta.id if stored is not None and isinstance(origin, Fork) else None
         return Opened(SessionHandle(session), forked_from, stored)
 
@@ -82,23 +85,30 @@ class Engine:
     async def _begin(
         self,
         config: Config,
+        caller: Caller,
         given: Sequence[ResponseItem] | None,
         client_tools: tuple[ClientTool, ...] = (),
         *,
         ephemeral: bool = False,
     ) -> Session:
-        setup, writer = self._new_rollout(config, client_tools, ephemeral=ephemeral)
+        setup, writer = self._new_rollout(config, caller, client_tools, ephemeral=ephemeral)
         with _closed_on_failure(writer):
             session = await self._session(setup, writer)
             items = given if given is not None else self._opening(config, setup.instructions)
             session.begin_with(OPENING_ID, items)
         return session
 
-    async def _fork(self, config: Config, origin: Fork) -> tuple[Session, conversation.StoredConversation]:
+    async def _fork(
+        self, config: Config, caller: Caller, origin: Fork
+    ) -> tuple[Session, conversation.StoredConversation]:
         """Copy every line of the old file but for its goal: the new one is listed and resumed like any other."""
         stored = await run_in_thread(conversation.read_for_fork, origin.path, origin.keeps)
         setup, writer = self._new_rollout(
-            config, stored.meta.client_tools or (), ephemeral=origin.ephemeral, forked_from=stored.meta.id
+            config,
+            caller,
+            stored.meta.client_tools or (),
+            ephemeral=origin.ephemeral,
+            forked_from=stored.meta.id,
         )
         with _closed_on_failure(writer):
             if isinstance(writer, RolloutWriter):
@@ -111,7 +121,7 @@ class Engine:
         return session, stored
 
     async def _resume(
-        self, config: Config, origin: StoredRollout
+        self, config: Config, caller: Caller, origin: StoredRollout
     ) -> tuple[Session, conversation.StoredConversation]:
         revert = origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
@@ -122,6 +132,7 @@ class Engine:
             setup = ConversationSetup(
                 id=stored.meta.id,
                 config=config,
+                caller=caller,
                 instructions=self._instructions(config),
                 rollout_path=writer.path,
                 client_tools=stored.meta.client_tools or (),
@@ -136,12 +147,13 @@ class Engine:
 
     # --- parts of a session
     async def _session(self, setup: ConversationSetup, writer: RolloutWriter | NoRollout) -> Session:
-        telemetry = await self._ports.telemetry(setup.config, ConversationId(setup.id))
+        telemetry = await self._ports.telemetry(setup.config, setup.caller, ConversationId(setup.id))
         return assemble_session(self._services, setup, writer, telemetry)
 
     def _new_rollout(
         self,
         config: Config,
+        caller: Caller,
         client_tools: tuple[ClientTool, ...],
         *,
         ephemeral: bool = False,
@@ -155,7 +167,7 @@ class Engine:
                 id=id,
                 timestamp=utc_timestamp(self._process.now()),
                 cwd=str(config.cwd),
-                originator=self._ports.originator(),
+                originator=caller.identity().originator,
                 cli_version=self._process.version,
                 instructions=instructions.agents,
                 model_provider=config.provider.id,
@@ -167,6 +179,7 @@ class Engine:
         setup = ConversationSetup(
             id=id,
             config=config,
+            caller=caller,
             instructions=instructions,
             rollout_path=writer.path,
             client_tools=client_tools,

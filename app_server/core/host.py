@@ -92,7 +92,7 @@ class Host(Struct, frozen=True):
             log.warning("a command of the client: %s", notice)
         environment = command_environment(
             config.permissions.environment,
-            self.runner.environment_for_commands,
+            self.runner.environment_for_commands(self.settings.environment),
             plan=plan,
             withheld=config.credential_variables(),
         )

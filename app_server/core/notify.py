@@ -102,18 +102,18 @@ MAX_RUNNING = 8
 
 
 class NotifyProgram:
-    """`command` is empty if none is configured; `environment` is the user's at the start of the server."""
+    """`command` is empty if none is configured."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.command, self.environment = command, environment
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = command
         self._running: list[subprocess.Popen[bytes]] = []
 
-    async def notify(self, message: str) -> None:
+    async def notify(self, message: str, environment: Mapping[str, str]) -> None:
         """Start the program with `message` as its last argument. Never raises; a failure is logged."""
         if self.command:
-            await run_in_thread(self._start, message)
+            await run_in_thread(self._start, message, environment)
 
-    def _open(self, message: str) -> subprocess.Popen[bytes] | None:
+    def _open(self, message: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
         """Start the program with the longest message that fits: environment and other arguments share the limit."""
         for limit in LIMITS:
             fitted = fit(message, limit)
@@ -126,7 +126,7 @@ class NotifyProgram:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     cwd="/",
-                    env=self.environment,
+                    env=environment,
                     start_new_session=True,
                 )
             except OSError as error:
@@ -134,13 +134,13 @@ class NotifyProgram:
                     raise
         return None
 
-    def _start(self, message: str) -> None:
+    def _start(self, message: str, environment: Mapping[str, str]) -> None:
         self._running = [process for process in self._running if process.poll() is None]
         if len(self._running) >= MAX_RUNNING:
             log.warning("the notify program is not started: %d of it still run", MAX_RUNNING)
             return
         try:
-            process = self._open(message)
+            process = self._open(message, environment)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "its arguments cannot be used"
             log.warning("the notify program cannot be started: %s", reason)

@@ -23,6 +23,7 @@ from app_server.core.threads import NO_THREAD, run_in_thread
 from app_server.identity import PREFIX, SMALLEST, Limits, limits_of
 from app_server.logs import NonBlockingHandler
 from app_server.server import LazyEngine
+from tests.support.callers import some_caller
 
 
 def test_without_a_word_the_defaults_hold() -> None:
@@ -204,7 +205,10 @@ class Assembled:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.engine = self.models = self.http = self.adapters = self
+        self.engine = self.models = self.networks = self.adapters = self
+
+    def of(self, environment: object) -> Any:
+        return self
 
     async def warm_up(self) -> None:
         self.done.append("warm")
@@ -213,7 +217,7 @@ class Assembled:
         assert threading.get_ident() != threading.main_thread().ident
         self.done.append("turns")
 
-    async def open(self, config: object, origin: object) -> Any:
+    async def open(self, config: object, origin: object, caller: object) -> Any:
         self.done.append("open")
         return origin
 
@@ -265,7 +269,7 @@ async def lazy_engine(load: Loader, runner: Runner) -> AsyncIterator[LazyEngine]
     """An engine whose background tasks have ended when the context is left."""
     with anyio.fail_after(5):
         async with anyio.create_task_group() as background:
-            yield LazyEngine(Lazy(load), cast("Any", runner), background)
+            yield LazyEngine(Lazy(load), cast("Any", runner), {}, background)
 
 
 async def test_it_is_assembled_once_and_prepares_the_first_turn() -> None:
@@ -273,8 +277,8 @@ async def test_it_is_assembled_once_and_prepares_the_first_turn() -> None:
     origin = NewConversation()
     async with lazy_engine(load, runner) as engine, anyio.create_task_group() as group:
         for _ in range(3):
-            group.start_soon(engine.open, cast("Any", Path()), origin)
-        assert await engine.open(cast("Any", Path()), origin) is cast("Any", origin)
+            group.start_soon(engine.open, cast("Any", Path()), origin, some_caller())
+        assert await engine.open(cast("Any", Path()), origin, some_caller()) is cast("Any", origin)
     await engine.aclose()
     [assembled] = load.made
     assert load.threads == {threading.get_ident()}

@@ -50,7 +50,7 @@ class AcpSession:
             ids=ids,
         )
         live.subscriptions.adapter(self.make_adapter, others.behind)
-        self.turns = PromptTurns(live.session, self.prefer)
+        self.turns = PromptTurns(live.session, others.behind.caller, self.prefer)
         self.commands = CommandList()
         self.lists_models: Config | None = None
         """Set where its provider can be asked for more models."""

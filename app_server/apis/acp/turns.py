@@ -22,6 +22,7 @@ from protocol.engine.errors import ErrorClass
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 
 if TYPE_CHECKING:
+    from app_server.core.caller import Caller
     from app_server.core.session.handle import SessionHandle
 
 
@@ -44,9 +45,9 @@ class AwaitedTurn(Struct):
 
 
 class PromptTurns:
-    def __init__(self, session: SessionHandle, prefer: Callable[[], None]) -> None:
-        """`prefer` is called before a turn is begun: what it asks is asked in this API."""
-        self._session, self._prefer = session, prefer
+    def __init__(self, session: SessionHandle, caller: Caller, prefer: Callable[[], None]) -> None:
+        """Turns are begun for this client. `prefer` is called before each: what it asks is asked in this API."""
+        self._session, self._caller, self._prefer = session, caller, prefer
         self._tickets: list[Ticket] = []
         self._awaited: dict[str, AwaitedTurn] = {}
         self._gone = False
@@ -72,7 +73,7 @@ class PromptTurns:
         while not ticket.cancelled and not self._gone:
             self._prefer()
             try:
-                started = self._session.start_turn(words)
+                started = self._session.start_turn(words, caller=self._caller)
             except TurnNotSteerable:
                 await self._idle()
                 continue
@@ -97,7 +98,7 @@ class PromptTurns:
                 await self._idle()
                 continue
             self._prefer()
-            return self._await(self._session.do(command).turn)
+            return self._await(self._session.do(command, self._caller).turn)
         return None
 
     async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:

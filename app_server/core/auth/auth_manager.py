@@ -76,6 +76,12 @@ class AuthManager:
         other.settings = settings
         return other
 
+    def with_key(self, env_api_key: str | None) -> AuthManager:
+        """Return the same logins, with the key of another environment where there is none."""
+        other = copy(self)
+        other._env_api_key = env_api_key
+        return other
+
     async def status(
         self, *, requires_openai_auth: bool, include_token: bool = False, refresh: bool = False
     ) -> AuthStatus:

@@ -188,9 +188,3 @@ def has_ended(stored: StoredAuth, now: datetime) -> bool:
         return False
     end = expires_at(stored.tokens.access_token)
     return end is not None and end <= now.timestamp()
-
-
-def env_api_key(environment: Mapping[str, str], *, acp: bool) -> str | None:
-    """Return the key that stands in for a stored login; hosts of ACP have a variable of their own."""
-    own = environment.get("CODEX_API_KEY") if acp else None
-    return own or environment.get("OPENAI_API_KEY")

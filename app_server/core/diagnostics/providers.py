@@ -10,6 +10,7 @@ import anyio
 
 from app_server.core import remedies
 from app_server.core.auth.credentials import Credentials
+from app_server.core.caller import ClientIdentity
 from app_server.core.config.resolve import built_in_providers
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.errors import ModelError
@@ -17,7 +18,6 @@ from app_server.core.http.address import origin
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.endpoints import endpoint, is_azure, key_source
 from app_server.core.model.model_list import ModelList, ModelsUnknown
-from app_server.core.model.prompt import ClientIdentity
 from app_server.core.remedies import Problem
 from protocol.checks import Check, CheckStatus, broken, ok, warning
 

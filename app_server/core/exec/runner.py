@@ -35,7 +35,7 @@ class CommandRunner:
     """Runs commands for all conversations of one server.
 
     `python` runs the launcher; commands may read the server's `home`, but for its secrets; `tmpdir` is the server's
-    $TMPDIR and `environment` its own; `output_cap` bytes are kept of each stream of a command.
+    $TMPDIR and `environment` that of the launcher; `output_cap` bytes are kept of each stream of a command.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CommandRunner:
         environment: Mapping[str, str],
         output_cap: int = STREAM_CAP,
     ) -> None:
-        self.python, self.home, self.environment, self.output_cap = python, home, environment, output_cap
+        self.python, self.home, self.output_cap = python, home, output_cap
         self.roots = ServerRoots(tmpdir)
         """The writable roots of all conversations of this server."""
         self._launcher = LauncherProcess(python, environment)
@@ -75,10 +75,9 @@ class CommandRunner:
         """The process that starts commands; None before the first."""
         return self._launcher.pid
 
-    @property
-    def environment_for_commands(self) -> Mapping[str, str]:
-        """The environment that policies filter: the server's own, with our programs on its PATH."""
-        return self._programs.added_to(self.environment)
+    def environment_for_commands(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the environment that policies filter: that of a client, with our programs on its PATH."""
+        return self._programs.added_to(environment)
 
     @property
     def busy(self) -> bool:

@@ -74,6 +74,15 @@ CGI_VARIABLE = "REQUEST_METHOD"
 """Set where a web server started this program. There a request's header `Proxy` becomes HTTP_PROXY."""
 
 
+NETWORK_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir")
+
+
+def network_settings(env: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Return what an environment says about the network: where it is the same, connections can be shared."""
+    names = (*NETWORK_VARIABLES, CGI_VARIABLE.lower())
+    return frozenset((name, value) for name, value in env.items() if name.lower() in names)
+
+
 def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
     """Return the proxy's URL, None for a direct connection. Raises ValueError where one is no address."""
     parts = urlsplit(url)

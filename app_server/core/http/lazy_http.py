@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LazyHttp:
-    """An `Http` whose connections all conversations of a server share. `env` is the user's environment."""
+    """An `Http` whose connections conversations share. `env` is the user's environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env

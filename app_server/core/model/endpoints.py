@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 
 from app_server.core import remedies
 from app_server.core.auth.credentials import AuthMethod, Credentials
+from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model.model_errors import missing_variable
-from app_server.core.model.prompt import ClientIdentity
 from protocol.structs import Discreet
 
 OPENAI_URL = "https://api.openai.com/v1"

@@ -16,6 +16,7 @@ import anyio
 
 from app_server.core import remedies
 from app_server.core.auth.credentials import Credentials
+from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.address import origin
@@ -34,7 +35,7 @@ from app_server.core.model.model_errors import (
     connection_failed,
     excerpt,
 )
-from app_server.core.model.prompt import ClientIdentity, ModelEvent, Prompt, RateLimits, RequestSettings
+from app_server.core.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
 from app_server.core.model.request_gate import GatedRequest, RequestGate
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body

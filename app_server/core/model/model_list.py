@@ -9,13 +9,13 @@ import anyio
 from msgspec import Struct
 
 from app_server.core.auth.credentials import Credentials
+from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.exchange import Http, HttpFailure, HttpRequest
 from app_server.core.model.endpoints import endpoint
 from app_server.core.model.model_errors import excerpt, status_line
 from app_server.core.model.payload import mapping, parse_object, text_of
-from app_server.core.model.prompt import ClientIdentity
 
 TOTAL_SECONDS = 10.0
 BODY_LIMIT = 4 * 1024 * 1024

@@ -67,13 +67,6 @@ class RequestSettings(Struct, frozen=True, kw_only=True):
     """Whether a Chat Completions answer comes in deltas and with its token counts, or in whole items."""
 
 
-class ClientIdentity(Struct, frozen=True):
-    """How requests present their sender."""
-
-    originator: str
-    user_agent: str
-
-
 class Created(Struct, frozen=True):
     """The response has begun."""
 

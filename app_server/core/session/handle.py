@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
+from app_server.core.caller import Caller
 from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config, McpServerConfig
 from app_server.core.context.history import collect_user_messages, message_text
@@ -141,11 +142,13 @@ class SessionHandle:
         change: SettingsChange = UNCHANGED,
         output_schema: Json = None,
         wishes: TurnWishes = ALL_WISHES,
+        *,
+        caller: Caller | None = None,
     ) -> OperationIds:
-        """Begin a turn, or join the one that runs or is about to. Raises TurnNotSteerable."""
+        """Begin a turn for this client, or join the one that runs or is about to. Raises TurnNotSteerable."""
         request = StartTurn(words=words, change=change, output_schema=output_schema, wishes=wishes)
         id = self._new_operation_id()
-        started = OperationIds(id, self._session.turns.start(id, request))
+        started = OperationIds(id, self._session.turns.start(id, request, caller))
         self._report(words)
         return started
 
@@ -163,9 +166,9 @@ class SessionHandle:
         """
         self._session.turns.interrupt(self._new_operation_id(), turn_id)
 
-    def do(self, command: Command) -> OperationIds:
-        """Queue a command. Raises CoreError once the conversation has ended."""
-        pending = self._session.queue.submit(self._new_operation_id(), command)
+    def do(self, command: Command, caller: Caller | None = None) -> OperationIds:
+        """Queue a command of this client. Raises CoreError once the conversation has ended."""
+        pending = self._session.queue.submit(self._new_operation_id(), command, caller)
         return OperationIds(pending.id, pending.turn_id)
 
     def _report(self, words: UserWords | None) -> None:

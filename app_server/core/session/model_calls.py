@@ -139,7 +139,7 @@ def model_call(
 
     return ModelCall(
         emitter=turn.emitter,
-        model=services.model,
+        model=services.model.client(),
         settings=shape.settings,
         outbox=services.outbox,
         transcript=transcript,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from app_server.core.caller import Caller, CurrentCaller
 from app_server.core.config.types import Config
 from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
@@ -57,6 +58,8 @@ class ConversationSetup(Struct, frozen=True, kw_only=True):
 
     id: str
     config: Config
+    caller: Caller
+    """The client that opened it."""
     instructions: Instructions
     rollout_path: Path | None
     """None: the conversation is not stored."""
@@ -70,6 +73,21 @@ class Reports(Struct, frozen=True):
     telemetry: ConversationTelemetry
     turn_completed: TurnCompleted | None
     """None: nobody is told."""
+
+
+class CallersModel:
+    """The model client of a session, made anew once another client has begun a turn."""
+
+    def __init__(self, current: CurrentCaller, make: Callable[[CurrentCaller], ModelClient]) -> None:
+        self._current, self._make = current, make
+        self._made: tuple[Caller, ModelClient] = current.caller, make(current)
+
+    def client(self) -> ModelClient:
+        caller, client = self._made
+        if caller is not self._current.caller:
+            client = self._make(self._current)
+            self._made = self._current.caller, client
+        return client
 
 
 class HomeFiles(Struct, frozen=True):
@@ -98,7 +116,7 @@ class Services(Struct, frozen=True, kw_only=True):
     conversation: ConversationSetup
     state: SessionState
     outbox: Outbox
-    model: ModelClient
+    model: CallersModel
     commands: CommandServices
     approvals: ApprovalServices
     mcp: McpManager

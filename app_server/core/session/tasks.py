@@ -14,6 +14,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server.core.caller import Caller
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command
 from app_server.core.session.goal_turns import turn_ends
@@ -38,6 +39,8 @@ class PendingOperation(Struct, frozen=True):
     """Its turn was interrupted while it waited for the end of another, and ends as soon as it would begin."""
     position: int = 0
     """Its place in the order in which operations were submitted. Those that had to wait keep to it."""
+    caller: Caller | None = None
+    """The client that asked for it; None: the session itself."""
 
     def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
         """Let words join the turn that it begins, so that they are never late."""
@@ -198,19 +201,19 @@ class OperationQueue:
         """Iterate over what waits; without what is being carried out."""
         return iter(self._waiting)
 
-    def accept(self, id: str, command: Command) -> PendingOperation:
-        """Give a command its place without adding it, for a caller that may put it back.
+    def accept(self, id: str, command: Command, caller: Caller | None = None) -> PendingOperation:
+        """Give a command its place without adding it: it may be put back later.
 
         Its events carry `id`. Raises CoreError once the queue is closed.
         """
         if self.closed:
             raise CoreError("the conversation has ended")
         self._submissions += 1
-        return PendingOperation(id, command, self._new_turn_id(), position=self._submissions)
+        return PendingOperation(id, command, self._new_turn_id(), position=self._submissions, caller=caller)
 
-    def submit(self, id: str, command: Command) -> PendingOperation:
+    def submit(self, id: str, command: Command, caller: Caller | None = None) -> PendingOperation:
         """Add a command as the last. Raises CoreError once the queue is closed."""
-        pending = self.accept(id, command)
+        pending = self.accept(id, command, caller)
         self._waiting.append(pending)
         self._some.set()
         return pending
@@ -258,8 +261,9 @@ class TaskRunner:
         return active.emitter if active is not None and active.emitter.has_started else None
 
     def turn(self, pending: PendingOperation, output_schema: Json = None) -> Turn:
-        """Make the turn that the operation begins, with the settings of the moment."""
+        """Make the turn that the operation begins, for the client that asked, with the settings of the moment."""
         services = self.services
+        services.commands.caller.use(pending.caller)
         emitter = TurnEmitter(services.outbox, pending.id, pending.turn_id, services.sources.wall_clock)
         return Turn(services, emitter, services.state.settings, output_schema)
 

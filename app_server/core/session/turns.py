@@ -7,6 +7,7 @@ in between, and with what is to be carried out before them taken into account.
 
 from __future__ import annotations
 
+from app_server.core.caller import Caller
 from app_server.core.goals import GoalChange
 from app_server.core.session import commands
 from app_server.core.session.goal_turns import GOAL_OPERATION
@@ -36,19 +37,20 @@ class TurnControl:
         """Whether a turn was requested that has not begun."""
         return bool(self._turns_to_come())
 
-    def start(self, id: str, request: commands.StartTurn) -> str:
-        """Begin a turn, or join the last that takes words, so that none overtake others; returns the turn's id.
+    def start(self, id: str, request: commands.StartTurn, caller: Caller | None = None) -> str:
+        """Begin a turn for this client, or join the last that takes words, so that none overtake others; returns the
+        turn's id.
 
         Raises TurnNotSteerable if the client is to be told the turn of its words and one runs that takes none.
         """
         words, named = request.words, request.wishes.names_turn
         joinable = self._joinable(named=named)
         if not joinable or (words is None and named):
-            return self._queue.submit(id, request).turn_id
+            return self._queue.submit(id, request, caller).turn_id
         turn = joinable[-1]
         self._queue.submit(id, commands.ChangeSettings(request.change))
         if words is not None:
-            late = None if named else self._queue.accept(id, replace(request, change=UNCHANGED))
+            late = None if named else self._queue.accept(id, replace(request, change=UNCHANGED), caller)
             turn.join(words, late)
         return turn.turn_id
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker, PendingAnswers
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
+from app_server.core.caller import CurrentCaller
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.goals import TurnGoals
@@ -161,6 +162,8 @@ class CommandServices(Struct):
     """Commands of the conversation that keep running between calls."""
     shell_path: str
     """The user's shell, for tools that take a shell line."""
+    caller: CurrentCaller
+    """The client in whose environment commands run."""
     shown_once: set[str] = msgspec.field(default_factory=set)
     """Warnings that this conversation has emitted; each is emitted once."""
     exposed_folders: set[str] = msgspec.field(default_factory=set)

@@ -251,7 +251,7 @@ class CommandApproval:
             exact_cwd=True,
             env=command_environment(
                 turn.config.permissions.environment,
-                turn.commands.runner.environment_for_commands,
+                turn.commands.runner.environment_for_commands(turn.commands.caller.environment),
                 plan=plan,
                 withheld=turn.config.credential_variables(),
             ),

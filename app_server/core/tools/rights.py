@@ -74,7 +74,7 @@ def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
     if key in turn.commands.shown_once:
         return
     turn.commands.shown_once.add(key)
-    search = turn.commands.runner.environment.get("PATH", os.defpath)
+    search = turn.commands.caller.environment.get("PATH", os.defpath)
     for owner, folder, words in _configured_programs(turn.config, turn.settings.cwd):
         for word in (shutil.which(words[0], path=search) or words[0], *words[1:]):
             path = os.path.join(folder, word)

@@ -17,6 +17,7 @@ from app_server.apis.v2.routes import HANDLERS
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.caller import Caller
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
@@ -40,6 +41,7 @@ from protocol.v2.models import (
     MODEL_PROVIDER_LIST,
 )
 from protocol.v2.settings import PERMISSION_PROFILE_LIST
+from tests.support.callers import some_caller
 
 Handler = Callable[..., Awaitable[Written]]
 
@@ -186,7 +188,7 @@ async def test_models_of_a_provider_that_is_none(tmp_path: Path) -> None:
 
 
 class OneMore:
-    async def names(self, config: Config) -> tuple[str, ...]:
+    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
         return ("gpt-5.1", "of-the-provider")
 
 
@@ -260,6 +262,7 @@ def services(config: UserSettings, login: Json = None) -> ServerServices:
         engine=OneMore(),
         conversations=None,
         host=SimpleNamespace(skills=Lazy(NoSkills)),
+        client=SimpleNamespace(caller=some_caller()),
         shared=Shared(),
     )
     return cast("ServerServices", given)

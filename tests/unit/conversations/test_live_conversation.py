@@ -22,6 +22,7 @@ from protocol.engine.events import SessionEvent
 from protocol.engine.questions import UserInputQuestion
 from protocol.events.notices import BackgroundEventEvent
 from protocol.structs import Json
+from tests.support.callers import some_caller
 
 
 class ScriptedSession:
@@ -146,7 +147,7 @@ async def place() -> AsyncIterator[Place]:
         here.written += data.decode().splitlines()
 
     outgoing = Outgoing(write, 1 << 20)
-    client = Client(outgoing, ClientProfile())
+    client = Client(outgoing, ClientProfile(), some_caller())
     live = LiveConversation("c", cast("Any", session), client, [client], 0.0)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -196,7 +197,7 @@ class Crowd:
         async def write(data: bytes) -> None:
             self.heard.setdefault(name, []).extend(data.decode().splitlines())
 
-        client = Client(Outgoing(write, 1 << 20), ClientProfile(asked_last=name == "last"))
+        client = Client(Outgoing(write, 1 << 20), ClientProfile(asked_last=name == "last"), some_caller())
         place.group.start_soon(client.outgoing.write_queued)
         place.live.subscribe(client, "s", One, raw=False)
         return client

@@ -60,7 +60,7 @@ def test_a_message_that_fits_is_passed_unchanged() -> None:
 async def test_a_message_over_the_systems_limit_arrives_shortened(tmp_path: Path) -> None:
     target = tmp_path / "told"
     message = notify.turn_complete("t", "1", "/ws", ["ü" * 100_000, "short"], "x" * 100_000)
-    await notify.NotifyProgram((*KEEP, str(target)), ENV).notify(message)
+    await notify.NotifyProgram((*KEEP, str(target))).notify(message, ENV)
     notice = json.loads(await content(target))
     first, second = notice["input-messages"]
     assert first.endswith(notify.ELLIPSIS)
@@ -77,8 +77,9 @@ async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> No
     size = 100_000
     filler = {f"F{number}": "x" * size for number in range((room - 30_000) // (size + 20))}
     rest = room - sum(len(name) + size + 10 for name in filler) - 30_000
-    program = notify.NotifyProgram((*KEEP, str(target)), {**ENV, **filler, "REST": "x" * max(rest, 0)})
-    await program.notify(notify.turn_complete("t", "1", "/ws", ["y" * 200_000], None))
+    environment = {**ENV, **filler, "REST": "x" * max(rest, 0)}
+    message = notify.turn_complete("t", "1", "/ws", ["y" * 200_000], None)
+    await notify.NotifyProgram((*KEEP, str(target))).notify(message, environment)
     text = json.loads(await content(target))["input-messages"][0]
     assert text.endswith(notify.ELLIPSIS)
     assert len(text) < 15_000
@@ -86,8 +87,8 @@ async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> No
 
 async def test_the_program_gets_the_message_last_and_the_users_environment(tmp_path: Path) -> None:
     target = tmp_path / "told"
-    program = notify.NotifyProgram((sys.executable, "-c", WRITE, str(target), "own"), ENV)
-    await program.notify('{"a":1}')
+    program = notify.NotifyProgram((sys.executable, "-c", WRITE, str(target), "own"))
+    await program.notify('{"a":1}', ENV)
     arguments, environment, session = json.loads(await content(target))
     assert arguments == ["own", '{"a":1}']
     assert {key: value for key, value in environment.items() if key in (*ENV, "OPENAI_API_KEY")} == ENV
@@ -100,7 +101,7 @@ async def test_the_program_runs_nothing_of_the_folder_that_the_server_was_starte
     planted, target = tmp_path / "planted", tmp_path / "told"
     (tmp_path / "json.py").write_text(f"open({str(planted)!r}, 'w')\nfrom os import *\n")
     monkeypatch.chdir(tmp_path)
-    await notify.NotifyProgram((sys.executable, "-c", WRITE, str(target)), ENV).notify("{}")
+    await notify.NotifyProgram((sys.executable, "-c", WRITE, str(target))).notify("{}", ENV)
     await content(target)
     assert not planted.exists()
 
@@ -109,7 +110,7 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
     target, gate = tmp_path / "pid", tmp_path / "gate"
     os.mkfifo(gate)
     script = f"echo $$ > {target}; read line < {gate}"
-    await notify.NotifyProgram(("/bin/sh", "-c", script), ENV).notify("{}")
+    await notify.NotifyProgram(("/bin/sh", "-c", script)).notify("{}", ENV)
     pid = int(await content(target))
     gate.write_text("go\n")
     await until(lambda: not Path(f"/proc/{pid}").exists())  # also a zombie is there
@@ -117,8 +118,8 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
 
 async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        await notify.NotifyProgram(("/no/such/program",), ENV).notify('{"secret":1}')
-        await notify.NotifyProgram(("a\0b",), ENV).notify("{}")
+        await notify.NotifyProgram(("/no/such/program",)).notify('{"secret":1}', ENV)
+        await notify.NotifyProgram(("a\0b",)).notify("{}", ENV)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "secret" not in caplog.text
 
@@ -126,9 +127,9 @@ async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.Lo
 async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate, count = tmp_path / "gate", tmp_path / "count"
     os.mkfifo(gate)
-    program = notify.NotifyProgram(("/bin/sh", "-c", f"echo x >> {count}; read line < {gate}"), ENV)
+    program = notify.NotifyProgram(("/bin/sh", "-c", f"echo x >> {count}; read line < {gate}"))
     for _ in range(notify.MAX_RUNNING + 1):
-        await program.notify("{}")
+        await program.notify("{}", ENV)
     await until(lambda: count.exists() and len(count.read_text().splitlines()) == notify.MAX_RUNNING)
     assert "still run" in caplog.text
     descriptor = os.open(gate, os.O_RDWR)
@@ -138,6 +139,6 @@ async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.
 
 
 async def test_without_a_command_nothing_is_started() -> None:
-    program = notify.NotifyProgram((), ENV)
-    await program.notify("{}")
+    program = notify.NotifyProgram(())
+    await program.notify("{}", ENV)
     assert program._running == []

@@ -12,6 +12,7 @@ import pytest
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
+from app_server.core.caller import CurrentCaller
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
@@ -39,6 +40,7 @@ from protocol.events.commands import (
 )
 from protocol.events.msg import EventMsg
 from protocol.policy import AskForApproval, ReasoningSummary, ReviewDecision, SandboxPolicy, WorkspaceWrite
+from tests.support.callers import some_caller
 
 DENIED = ExecResult(
     exit_code=1, stdout=b"", stderr=b"no: Permission denied", aggregated=b"no: Permission denied", duration_s=0.1,
@@ -65,6 +67,9 @@ class ScriptedSandbox(MachineSandbox):
         return self.scripted
 
 
+ENVIRONMENT = {"PATH": "/usr/bin", "MY_API_KEY": "sentinel"}
+
+
 class ScriptedRunner(CommandRunner):
     """Plans as the real one does; what comes of a command is taken from a list, then everything succeeds."""
 
@@ -75,7 +80,7 @@ class ScriptedRunner(CommandRunner):
     """Looks at the world while a command would run."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__("python", str(home), None, {"PATH": "/usr/bin", "MY_API_KEY": "sentinel"})
+        super().__init__("python", str(home), None, ENVIRONMENT)
         self.results, self.asked = [], []
         self.sandbox = ScriptedSandbox(LauncherProcess("python", {}), "python", str(home), "linux")
         self.witness = lambda spec: None
@@ -175,7 +180,9 @@ def scene(tmp_path: Path) -> MakeScene:
             ),
             config=config,
             items=TurnEmitter(Recorder(emit), "1", "turn-1", lambda: 0.0),
-            commands=CommandServices(runner, runner.roots.open(), Terminals(), shell_path="/bin/sh"),
+            commands=CommandServices(
+                runner, runner.roots.open(), Terminals(), "/bin/sh", CurrentCaller(some_caller(), ENVIRONMENT)
+            ),
             approvals=ApprovalServices(broker, ApprovalMemory(), store),
             mcp=cast("McpManager", None),  # no tool here has to do with servers
             diffs=TurnDiffTracker(),

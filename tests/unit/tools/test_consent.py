@@ -173,13 +173,13 @@ async def test_a_program_that_commands_can_have_written_is_asked_about(scene: Ma
     """Also one that they could write in an earlier turn."""
     on = scene(NEVER, replace(WORKSPACE, writable_roots=(str(on_root(scene) / "earlier"),)))
     program_in(on.root / folder, "ls")
-    on.runner.environment = {"PATH": f"{on.root / folder}:{os.defpath}"}
+    on.turn.commands.caller.environment = {"PATH": f"{on.root / folder}:{os.defpath}"}
     await say(on)
     on.turn.settings = replace(on.turn.settings, approval_policy=UNTRUSTED, sandbox_policy=ReadOnly())
     on.answers = [NO]
     with pytest.raises(ToolFailure):
         await say(on, "ls", call_id="c2")
-    on.runner.environment = {"PATH": f"/usr/bin:{on.root / folder}"}
+    on.turn.commands.caller.environment = {"PATH": f"/usr/bin:{on.root / folder}"}
     await say(on, "ls", call_id="c3")
     assert len(on.questions()) == 1
 

@@ -150,7 +150,7 @@ async def follow(services: AcpServices, session: AcpSession) -> None:
 async def _offer_models(services: AcpServices, session: AcpSession, config: Config) -> None:
     """Ask a server of models on the user's machine which it has; nobody waits for it."""
     try:
-        names = await services.server.engine.names(config)
+        names = await services.server.engine.names(config, services.server.client.caller)
         session.choose(session.options.with_models(names))
     except CoreError:
         pass  # the server of models does not answer, or the session has ended

@@ -12,22 +12,26 @@ from protocol.engine.settings import SettingsChange
 from protocol.v1 import ops
 
 if TYPE_CHECKING:
+    from app_server.core.caller import Caller
     from app_server.core.session.handle import SessionHandle
 
 
 async def submit(services: ServerServices, params: ops.SubmitParams) -> ops.SubmitResponse:
     session = services.conversations.get(params.conversation_id).session
-    return ops.SubmitResponse(submission_id=await _submit(session, params.op))
+    id = await _submit(session, services.client.caller, params.op)
+    return ops.SubmitResponse(submission_id=id)
 
 
-async def _submit(session: SessionHandle, op: ops.Op) -> str:  # noqa: C901 - one case for each operation
+async def _submit(  # noqa: C901 - one case for each operation
+    session: SessionHandle, caller: Caller, op: ops.Op
+) -> str:
     """Do what the operation says; returns the id that its events carry. Raises BeyondClientRights."""
     command: commands.Command
     match op:
         case ops.UserInputOp():
-            return await say(session, op.items)
+            return await say(session, caller, op.items)
         case ops.UserTurnOp():
-            return await say(session, op.items, settings(op), op.final_output_json_schema)
+            return await say(session, caller, op.items, settings(op), op.final_output_json_schema)
         case ops.OverrideTurnContextOp():
             command = commands.ChangeSettings(session.facts.permitted(overriding(op)))
         case ops.InterruptOp():
@@ -58,7 +62,7 @@ async def _submit(session: SessionHandle, op: ops.Op) -> str:  # noqa: C901 - on
             command = commands.Close()
         case _:
             assert_never(op)
-    return session.do(command).operation
+    return session.do(command, caller).operation
 
 
 def overriding(op: ops.OverrideTurnContextOp) -> SettingsChange:

@@ -16,6 +16,7 @@ from protocol.v1 import turn as wire
 from protocol.v1.conversation import InConversation
 
 if TYPE_CHECKING:
+    from app_server.core.caller import Caller
     from app_server.core.session.handle import SessionHandle
     from protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
@@ -33,12 +34,13 @@ TURNS: Final = commands.TurnWishes(
 
 async def send_user_message(services: ServerServices, params: wire.SendUserMessageParams) -> None:
     session = services.conversations.get(params.conversation_id).session
-    await say(session, [_input(item) for item in params.items])
+    await say(session, services.client.caller, [_input(item) for item in params.items])
 
 
 async def send_user_turn(services: ServerServices, params: wire.SendUserTurnParams) -> None:
     session = services.conversations.get(params.conversation_id).session
-    await say(session, [_input(item) for item in params.items], settings(params))
+    items = [_input(item) for item in params.items]
+    await say(session, services.client.caller, items, settings(params))
 
 
 async def interrupt_conversation(
@@ -53,6 +55,7 @@ async def interrupt_conversation(
 
 async def say(
     session: SessionHandle,
+    caller: Caller,
     items: Sequence[UserInput],
     change: SettingsChange | None = None,
     output_schema: Json = None,
@@ -60,7 +63,7 @@ async def say(
     """Begin a turn, or add to the one that runs; returns the id that its events carry. Raises BeyondClientRights."""
     kept = UNCHANGED if change is None else session.facts.permitted(change)
     words = await session.words(items, wishes=TURNS) if items else None
-    return session.start_turn(words, kept, output_schema, TURNS).operation
+    return session.start_turn(words, kept, output_schema, TURNS, caller=caller).operation
 
 
 def _input(item: wire.InputItem) -> UserInput:

@@ -101,8 +101,9 @@ async def _servers(
         return
     config = services.config.load()
     chosen = {name: config.mcp_servers[name] for name in names if name in config.mcp_servers}
-    async with services.engine.mcp_alone(replace(config, mcp_servers=MappingProxyType(chosen))) as alone:
-        yield alone
+    alone = replace(config, mcp_servers=MappingProxyType(chosen))
+    async with services.engine.mcp_alone(alone, services.client.caller) as requests:
+        yield requests
 
 
 def _configured(services: ServerServices, thread_id: str | None) -> Mapping[str, McpServerConfig]:

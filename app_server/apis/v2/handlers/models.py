@@ -114,7 +114,7 @@ async def _offered(services: ServerServices, provider: str | None) -> Sequence[K
     """
     config = None if provider is None else services.config.load(RequestOverrides(model_provider=provider))
     try:
-        named = await services.engine.names(config or services.config.load())
+        named = await services.engine.names(config or services.config.load(), services.client.caller)
     except CoreError:
         named = ()
     names = {model.name for model in KNOWN_MODELS}

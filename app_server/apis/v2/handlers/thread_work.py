@@ -35,7 +35,7 @@ async def thread_compact_start(context: ThreadContext, params: InThread) -> None
     """Begin a turn that compacts; it ends the one that runs."""
     live = context.loaded(params.thread_id)
     live.subscriptions.prefer(context.client, context.make_adapter)
-    live.session.do(Compact())
+    live.session.do(Compact(), context.client.caller)
 
 
 async def thread_inject_items(context: ThreadContext, params: wire.ThreadInjectItemsParams) -> None:
@@ -53,7 +53,7 @@ async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellC
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
         raise invalid_params(text, "timeoutMs")
     live.subscriptions.prefer(context.client, context.make_adapter)
-    live.session.do(RunShell(params.command.strip(), timeout))
+    live.session.do(RunShell(params.command.strip(), timeout), context.client.caller)
 
 
 async def thread_settings_update(context: ThreadContext, params: ThreadSettingsUpdateParams) -> None:
@@ -71,7 +71,7 @@ async def review_start(context: ThreadContext, params: ReviewStartParams) -> Rev
     live = context.loaded(params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
     live.subscriptions.prefer(context.client, context.make_adapter)
-    started = live.session.do(Review(request))
+    started = live.session.do(Review(request), context.client.caller)
     turn = review_turn(started.turn, request.user_facing_hint)
     return ReviewStartResponse(turn=turn, review_thread_id=live.id)
 

@@ -35,7 +35,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     change = session.facts.permitted(settings_change(params, session.facts.config))
     live.subscriptions.prefer(context.client, context.make_adapter)
     try:
-        started = session.start_turn(words, change, params.output_schema)
+        started = session.start_turn(words, change, params.output_schema, caller=context.client.caller)
     except CoreError as error:
         raise _refused(error) from error
     return wire.TurnStartResponse(turn=pending_turn(started.turn))

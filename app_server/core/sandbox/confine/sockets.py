@@ -77,14 +77,14 @@ def respond_with_descriptor(listener: int, notified: Call, descriptor: int, *, c
 
 
 @dataclass(slots=True)
-class Caller:
+class WaitingProcess:
     """The process that waits. A context manager; raises OSError if the process has ended or cannot be inspected."""
 
     thread: int
     folder: int = field(init=False, default=-1)
     """A descriptor of /proc/THREAD. It refers to the same process even if the pid is reused."""
 
-    def __enter__(self) -> Caller:
+    def __enter__(self) -> WaitingProcess:
         self.folder = os.open(f"/proc/{self.thread}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return self
 
@@ -259,7 +259,7 @@ class NetworkNamespaces:
             self.connecting.pop(cookie, None)
             return True
 
-    def leads_inside(self, caller: Caller, found: int) -> bool:
+    def leads_inside(self, caller: WaitingProcess, found: int) -> bool:
         """Tell whether a command listens at this file. Raises PermissionError if a process outside does."""
         if self.inside is None or self.outside is None:
             raise PermissionError(errno.EACCES, "the kernel does not say where the socket leads")
@@ -302,7 +302,7 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
     length &= 0xFFFFFFFF
     if length > ADDRESS_LIMIT:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    with Caller(notified.thread) as caller:
+    with WaitingProcess(notified.thread) as caller:
         if not is_waiting(listener, notified):
             return
         with closing(socket.socket(fileno=caller.descriptor(number & 0xFFFFFFFF))) as sock:
@@ -328,7 +328,9 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
                 respond(listener, notified)
 
 
-def _connect_to(sock: socket.socket, name: bytes, caller: Caller, networks: NetworkNamespaces) -> None:
+def _connect_to(
+    sock: socket.socket, name: bytes, caller: WaitingProcess, networks: NetworkNamespaces
+) -> None:
     if sock.getsockopt(socket.SOL_SOCKET, SO_DOMAIN) != socket.AF_UNIX:
         call("connect", sock.fileno(), name, len(name))
         return
@@ -349,7 +351,9 @@ def _path(name: bytes) -> bytes:
     return path
 
 
-def _connect_inside(sock: socket.socket, caller: Caller, found: int, networks: NetworkNamespaces) -> None:
+def _connect_inside(
+    sock: socket.socket, caller: WaitingProcess, found: int, networks: NetworkNamespaces
+) -> None:
     if not stat.S_ISSOCK(os.fstat(found).st_mode):
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     if (

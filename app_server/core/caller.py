@@ -1,0 +1,63 @@
+"""The client on whose behalf the engine works: what a conversation takes from who opened it, and a turn from who began
+it. A server may have several clients, each with an environment and a name of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from protocol.structs import Discreet
+
+OPENAI_API_KEY = "OPENAI_API_KEY"
+
+
+class ClientIdentity(Struct, frozen=True):
+    """How requests present their sender."""
+
+    originator: str
+    user_agent: str
+
+
+class Caller(Discreet, frozen=True, eq=False, kw_only=True):
+    """What one client brings."""
+
+    HIDDEN = ("environment",)
+
+    environment: Mapping[str, str] | None
+    """Of its commands, keys and proxies. None: it brings none."""
+    identity: Callable[[], ClientIdentity]
+    """Asked when it is needed: a client says who it is after it has connected."""
+    elicitation: Callable[[], bool]
+    """Tells whether it answers questions of MCP servers."""
+    key_variables: tuple[str, ...] = (OPENAI_API_KEY,)
+    """Variables with an API key that stands in for a stored login, the first one first."""
+
+
+class CurrentCaller:
+    """For whom a session works: who opened it, then who began its last turn. A client without an environment works in
+    the one before, at first in that of the server.
+    """
+
+    def __init__(self, opener: Caller, environment: Mapping[str, str]) -> None:
+        """`environment` is the server's."""
+        self.caller, self.environment = opener, environment
+        self.use(opener)
+
+    def use(self, caller: Caller | None) -> None:
+        """Work for this client from now on; None: nobody in particular asked."""
+        if caller is not None:
+            self.caller = caller
+            if caller.environment is not None:
+                self.environment = caller.environment
+
+    @property
+    def api_key(self) -> str | None:
+        """Return the key that stands in for a stored login."""
+        return env_api_key(self.environment, self.caller.key_variables)
+
+
+def env_api_key(environment: Mapping[str, str], variables: tuple[str, ...]) -> str | None:
+    """Return the value of the first of these variables that has one."""
+    return next((environment[name] for name in variables if environment.get(name)), None)

@@ -1,0 +1,13 @@
+"""Clients as the engine knows them, for tests of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app_server.core.caller import Caller, ClientIdentity
+
+
+def some_caller(environment: Mapping[str, str] | None = None, originator: str = "test") -> Caller:
+    """Return a client that answers questions of MCP servers."""
+    identity = ClientIdentity(originator, f"{originator}/1")
+    return Caller(environment=environment, identity=lambda: identity, elicitation=lambda: True)
