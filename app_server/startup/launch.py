@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app_server.identity import Limits, limits_of
+from app_server.places.home import home_folder
 from protocol.light_dataclasses import dataclass
 
 
@@ -60,13 +61,7 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 
 def server_home(environment: Mapping[str, str]) -> Path:
-    """`$CODEX_HOME`, or `.codex` in the user's home directory."""
-    named = environment.get("CODEX_HOME")
-    if named:
-        return Path(os.path.realpath(named))
-    base = environment.get("HOME") or os.path.expanduser("~")
-    # Without a home directory, /tmp is still writable.
-    return Path(os.path.realpath(os.path.join(base if base != "~" else "/tmp", ".codex")))
+    return Path(home_folder(environment))
 
 
 def working_directory() -> Path:

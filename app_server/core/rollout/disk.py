@@ -14,7 +14,6 @@ import fcntl
 import logging
 import os
 import stat
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from msgspec import Struct
 
 from app_server.core.errors import RolloutBusy, RolloutUnreadable, describe
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, parse_rollout_name
+from app_server.places.locks import SET_LOCK, take
 
 log = logging.getLogger(__name__)
 
@@ -149,17 +149,10 @@ def end_of_text(fd: int, size: int) -> int:
 
 
 FILE_NAME = ".locks"
-SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
-"""Locks of an open file description, not of a process: two writers in one process exclude each other, too. None where
-only flock exists; then the rollout itself is locked.
-"""
-
-RANGE = struct.Struct("hhqqi4x")
 HISTORY, NOTES = 0, (1 << 62) + 1
 """The places of the message history, and of names and metadata: before and behind all offsets of rollouts."""
 LOCK_SECONDS = 2.0
 """Maximum wait for another server's append; after it, what is to be stored there is not."""
-BUSY = (errno.EAGAIN, errno.EACCES)
 RETRY_SECONDS = 0.005
 
 
@@ -177,7 +170,7 @@ def lock_rollout(fd: int, path: Path) -> int | None:
     """
     home = home_of(path)
     try:
-        if home is None or SET_LOCK is None:
+        if home is None or SET_LOCK is None:  # then the rollout itself is locked
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return None
         import hashlib  # noqa: PLC0415 - loads OpenSSL, which lists do without
@@ -242,15 +235,8 @@ def _try(home: Path, offset: int) -> int:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, f"{FILE_NAME} is not a regular file")
-        if SET_LOCK is None:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            fcntl.fcntl(fd, SET_LOCK, RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, 1, 0))
-    except OSError as error:
-        os.close(fd)
-        if error.errno in BUSY:
-            raise BlockingIOError(errno.EAGAIN, "another server holds the lock") from None
-        raise
+        if not take(fd, offset):
+            raise BlockingIOError(errno.EAGAIN, "another server holds the lock")
     except BaseException:
         os.close(fd)
         raise

@@ -1,0 +1,163 @@
+"""Starts a shared server that nobody waits for: one at a time, with nothing of the process that starts it.
+
+The starter holds the lock of the place and gives a copy to the server, which gives it up once it is ready or ends. So a
+starter that is killed leaves either nothing or a server that is starting, and the next one waits for that. Forks, so it
+is for processes without threads. Fast to import.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+from app_server.places.locks import LockHeld, hold
+from app_server.places.socket_place import PlaceRefused, SocketPlace
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+STARTS_WITHIN = 10.0
+"""Seconds for a server to be ready, and for another starter to end."""
+
+READY = b"ready\n"
+
+PASSED = frozenset(("HOME", "USER", "LOGNAME", "PATH", "LANG", "TZ", "TMPDIR", "CODEX_HOME"))
+PASSED_BEGINNINGS = ("LC_", "XDG_", "APP_SERVER_")
+"""What a server takes of the starter's environment. Everything else comes with each client."""
+
+MOST_OF_LOG = 1 << 16
+
+
+class StartFailed(Exception):
+    """No server could be started; the text is a clause that says why."""
+
+
+def start_server(
+    place: SocketPlace, words: Sequence[str], environment: Mapping[str, str], there: Callable[[], bool]
+) -> bool:
+    """Start a server at the place unless one is `there` by then; return whether it was started.
+
+    `words` are more of its command line. Returns once it answers. Raises StartFailed.
+    """
+    try:
+        place.make_ready()
+        lock = hold(place.startup_lock, STARTS_WITHIN)
+    except LockHeld:
+        raise StartFailed(f"another start is not ready within {STARTS_WITHIN:g} s") from None
+    except PlaceRefused as error:
+        raise StartFailed(str(error)) from None
+    except OSError as error:
+        raise StartFailed(f"{error.filename or place.folder}: {error.strerror}") from None
+    try:
+        if there():
+            return False
+        _start_holding(lock, place, words, environment)
+    except OSError as error:
+        raise StartFailed(error.strerror or str(error)) from None
+    finally:
+        os.close(lock)
+    return True
+
+
+def _start_holding(
+    lock: int, place: SocketPlace, words: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    told, tells = os.pipe()
+    try:
+        begun = os.fstat(log).st_size
+        own = (sys.executable, "-P", "-m", "app_server", "--listen", place.listen)
+        command = (*own, "--startup", f"{LOCK_FD},{READY_FD}", *words)
+        _spawn(command, passed_on(environment), log, lock, tells)
+        os.close(tells)
+        tells = -1
+        answer = _answer(told)
+        if answer == READY:
+            return
+        what = "it ended" if answer == b"" else f"it is not ready within {STARTS_WITHIN:g} s"
+        raise StartFailed(_last_line(place.log, begun) or what)
+    finally:
+        for fd in (log, told, tells):
+            if fd >= 0:
+                os.close(fd)
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the starter that the server gets."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in PASSED or name.startswith(PASSED_BEGINNINGS)
+    }
+
+
+LOCK_FD, READY_FD = 3, 4
+"""The descriptors that a server inherits beside the standard ones."""
+
+MOST_DESCRIPTORS = 1 << 20
+
+
+def _spawn(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int, tells: int) -> None:
+    """Run a command as nobody's child, in a session of its own. Raises OSError if there is no process for it."""
+    child = os.fork()
+    if child:
+        status = os.waitpid(child, 0)[1]
+        if status:
+            raise OSError(os.waitstatus_to_exitcode(status), "no process could be started")
+        return
+    status = 1
+    try:
+        os.setsid()
+        if os.fork():
+            status = 0
+        else:
+            _become(command, environment, log, lock, tells)
+    finally:
+        os._exit(status)
+
+
+def _become(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int, tells: int) -> None:
+    os.chdir("/")
+    os.umask(0o077)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    # Copies above all numbers that are given anew, so that none of them is overwritten before it is copied.
+    high = [os.dup(fd) for fd in (nothing, nothing, log, lock, tells)]
+    while any(fd <= READY_FD for fd in high):
+        high = [os.dup(fd) for fd in high]
+    for number, fd in enumerate(high):
+        os.dup2(fd, number, inheritable=True)
+    os.closerange(READY_FD + 1, min(os.sysconf("SC_OPEN_MAX"), MOST_DESCRIPTORS))
+    os.execve(command[0], list(command), environment)
+
+
+def _answer(told: int) -> bytes | None:
+    """Return what the server says, nothing where it has ended; None where the time is over."""
+    deadline, heard = time.monotonic() + STARTS_WITHIN, b""
+    waiting = select.poll()
+    waiting.register(told, select.POLLIN)
+    while (left := deadline - time.monotonic()) > 0:
+        if waiting.poll(left * 1000):
+            some = os.read(told, len(READY))
+            heard += some
+            if not some or heard == READY:
+                return heard
+    return None
+
+
+def _last_line(path: str, begun: int) -> str:
+    """Return the last line that the server has written to its log, which was `begun` bytes long before."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        size = os.fstat(fd).st_size
+        tail = os.pread(fd, MOST_OF_LOG, max(begun, size - MOST_OF_LOG)) if size > begun else b""
+    finally:
+        os.close(fd)
+    lines = tail.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("app-server: ") if lines else ""

@@ -1,0 +1,150 @@
+"""How a proxy and a shared server meet: connect, or start one and connect; the preface, and its answer.
+
+A server that leaves at that moment closes without an answer, or is not there any more. Then the proxy begins anew, so
+that no client ever sees it. Fast to import.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import sys
+import time
+
+from app_server.places.socket_place import SocketPlace
+from app_server.proxy.preface import MOST_OF_ANSWER, Refused, accepted
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ANSWERS_WITHIN = 2.0
+"""Seconds for a server to answer the preface. Everything is loaded in one that listens."""
+
+ATTEMPTS = 4
+"""A server that closes is tried again three times."""
+
+PAUSE = 0.01
+"""Seconds between two tries where more connect than the system lets wait."""
+
+PEER_CREDENTIALS = 17  # SO_PEERCRED of Linux, which `_socket` does not name everywhere
+CREDENTIALS_BYTES = 12
+
+
+class NobodyListens(Exception):
+    """There is no server at the place."""
+
+
+class Left(Exception):
+    """The server closed before it answered."""
+
+
+def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _socket.socket:
+    """Return a connection on which the preface was accepted.
+
+    `start` is called where there is no server, and starts one or raises. Raises Refused and OSError.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            connection = connect(place)
+        except NobodyListens:
+            start()
+            continue
+        try:
+            accepted(ask(connection, preface))
+        except Left:
+            connection.close()
+            continue
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    raise Refused("the server there closes the connection")
+
+
+def is_there(place: SocketPlace) -> bool:
+    """Whether something listens at the place."""
+    try:
+        connect(place).close()
+    except NobodyListens:
+        return False
+    except (Refused, OSError):
+        return True
+    return True
+
+
+def connect(place: SocketPlace) -> _socket.socket:
+    """Connect without blocking. Raises NobodyListens, Refused where it is another user's, and OSError."""
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        _connect(connection, place.address())
+        if (other := _other_user(connection)) is not None:
+            raise Refused(f"what listens there belongs to user {other}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(connection: _socket.socket, address: str) -> None:
+    deadline = time.monotonic() + ANSWERS_WITHIN
+    while True:
+        try:
+            return connection.connect(os.fsencode(address))
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise NobodyListens from None
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Refused(f"the server there does not answer within {ANSWERS_WITHIN:g} s") from None
+        time.sleep(PAUSE)
+
+
+def _other_user(connection: _socket.socket) -> int | None:
+    """Return who listens, where it is not this user: the environment is told to nobody else."""
+    if sys.platform != "linux":
+        return None  # the folder of the socket is the user's alone
+    told = connection.getsockopt(_socket.SOL_SOCKET, PEER_CREDENTIALS, CREDENTIALS_BYTES)
+    user = int.from_bytes(told[4:8], sys.byteorder)
+    return None if user == os.geteuid() else user
+
+
+def ask(connection: _socket.socket, line: bytes) -> bytes:
+    """Send a line and return the server's, both without waiting for ever. Raises Left and Refused."""
+    deadline, rest, answer = time.monotonic() + ANSWERS_WITHIN, memoryview(line), b""
+    waiting = select.poll()
+    try:
+        while True:
+            waiting.register(connection, select.POLLIN | (select.POLLOUT if rest else 0))
+            left = deadline - time.monotonic()
+            if left <= 0 or len(answer) > MOST_OF_ANSWER:
+                raise Refused(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
+            for _, events in waiting.poll(left * 1000):
+                if events & select.POLLOUT:
+                    rest = rest[_sent(connection, rest) :]
+                if events & ~select.POLLOUT:
+                    answer += _received(connection)
+                if answer.endswith(b"\n"):
+                    return answer[:-1]
+    except ConnectionError:
+        raise Left from None
+
+
+def _sent(connection: _socket.socket, data: memoryview) -> int:
+    try:
+        return connection.send(data)
+    except BlockingIOError:
+        return 0
+
+
+def _received(connection: _socket.socket) -> bytes:
+    """Return more of the server's line, and leave what stands behind it."""
+    try:
+        some = connection.recv(MOST_OF_ANSWER, _socket.MSG_PEEK)
+        if not some:
+            raise Left
+        return connection.recv(some.find(b"\n") + 1 or len(some))
+    except BlockingIOError:
+        return b""

@@ -1,0 +1,134 @@
+"""`app-server proxy`: what an editor starts instead of a server. It has no engine, and passes bytes to one that has.
+
+Where no server can be had it becomes the server of its client, so that an editor works in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+from app_server.places.home import home_folder
+from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at
+from app_server.proxy.meeting import NobodyListens, is_there, meet
+from app_server.proxy.preface import MOST_BYTES, Refused, preface
+from app_server.proxy.relay import DIED, Relay
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    import _socket
+    import signal as _signal
+    from collections.abc import Mapping
+else:
+    import _signal  # `signal` makes enumerations first
+
+SETTINGS = ("config", "profile", "model", "sandbox", "ask_for_approval", "enable", "disable")
+"""Options that hold for what this client opens."""
+
+
+class Alone(Exception):
+    """The client has to be served by this process; the text is a clause that says why."""
+
+
+def run_proxy(options: Mapping[str, object], environment: Mapping[str, str]) -> int:
+    """Serve stdin and stdout by a shared server; return the exit status. `options` are the given ones, by name."""
+    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, lambda *_: os._exit(0))  # the system closes the socket
+    replace_closed()
+    may_start = not options.get("no_start")
+    try:
+        connection = _meet(options, environment, may_start=may_start)
+    except Alone as why:
+        if not may_start:
+            return _fail(str(why))
+        notice(f"this client is served alone: {why}")
+        return _serve_alone(options)
+    except NobodyListens:
+        return _fail("no shared server is running")
+    if Relay(connection, 0, 1).run() == DIED:
+        return _fail("the shared server ended; threads are stored and can be resumed")
+    return 0
+
+
+def _meet(
+    options: Mapping[str, object], environment: Mapping[str, str], *, may_start: bool
+) -> _socket.socket:
+    """Raises Alone, and NobodyListens where no server may be started."""
+    line = _preface(options, environment)
+    if len(line) > MOST_BYTES:
+        raise Alone(f"the environment has more than {MOST_BYTES:,} bytes")
+    try:
+        sock = options.get("sock")
+        place = place_at(home_folder(environment), None if sock is None else os.path.abspath(str(sock)))
+        return meet(place, line, lambda: _start(place, environment, may_start=may_start))
+    except (PlaceRefused, Refused) as error:
+        raise Alone(str(error)) from None
+    except OSError as error:
+        raise Alone(error.strerror or str(error)) from None
+
+
+def _start(place: SocketPlace, environment: Mapping[str, str], *, may_start: bool) -> None:
+    if not may_start:
+        raise NobodyListens
+    from app_server.places.starting import StartFailed, start_server  # noqa: PLC0415  one of a hundred needs it
+
+    try:
+        start_server(place, (), environment, lambda: is_there(place))
+    except StartFailed as error:
+        raise Alone(f"no shared server could be started: {error}") from None
+
+
+def _preface(options: Mapping[str, object], environment: Mapping[str, str]) -> bytes:
+    try:
+        cwd = os.getcwd()
+    except FileNotFoundError:  # it was deleted; threads name their own
+        cwd = "/"
+    more: dict[str, object] = {
+        "all_threads": bool(options.get("all_threads")),
+        "options": {name: options[name] for name in SETTINGS if name in options},
+    }
+    api = options.get("api")
+    return preface(os.getpid(), None if api is None else str(api), cwd, dict(environment), more)
+
+
+def _serve_alone(options: Mapping[str, object]) -> int:
+    """Become a server of its own, with the same interpreter."""
+    before = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
+    os.execv(sys.executable, [sys.executable, *before, *words_alone(options)])
+
+
+def words_alone(options: Mapping[str, object]) -> list[str]:
+    """Return the words of a command line that starts a server with the same options, and no proxy."""
+    words = ["acp"] if options.get("api") == "acp" else []
+    for name in SETTINGS:
+        given = options.get(name)
+        values = given if isinstance(given, list) else [] if given is None else [given]
+        words += [f"--{name.replace('_', '-')}={value}" for value in values]
+    return [*words, "--stdio"]
+
+
+def replace_closed() -> None:
+    """Give each standard descriptor that is closed a file, else the socket would take its number."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)  # the lowest number that is free
+
+
+def notice(text: str) -> None:
+    """Tell the user a line on stderr, if anybody reads it."""
+    waiting = select.poll()
+    waiting.register(2, select.POLLOUT)
+    try:
+        if waiting.poll(0):
+            os.write(2, f"app-server: {text}\n".encode(errors="backslashreplace"))
+    except OSError:
+        pass
+
+
+def _fail(text: str) -> int:
+    notice(text)
+    return 1

@@ -1,0 +1,196 @@
+"""Passes bytes between a client on stdin and stdout and a server behind a socket, until one of them ends.
+
+Nothing is parsed but line ends: what stands behind the last one waits for the rest, so that a server that is killed in
+the middle of a line costs no client half a message. Each way holds little and then stops reading, so that whoever does
+not read is felt at the other end, as over a pipe. Descriptors of the client keep their flags. Fast to import.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import stat
+
+MOST_HELD = 1 << 16
+"""Bytes of one way that are held, and so of a line that waits for its end."""
+
+ENDED, DIED = 0, 1
+"""How a relay ends: as the client or the server wished, or because the server was killed."""
+
+UPGRADE = b"G"
+"""The first byte of a client that begins with an HTTP request: then there are no lines."""
+
+NOTHING = memoryview(b"")
+
+
+class ClientGone(Exception):
+    """Nobody reads stdout."""
+
+
+class ClientOut:
+    """stdout, written without blocking and without changing its flags."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.at_any_time = True
+        """Whether a write never blocks; else one of a few bytes does not once the descriptor is ready."""
+        self._socket: _socket.socket | None = None
+        kind = os.fstat(fd).st_mode
+        if stat.S_ISSOCK(kind):
+            self._socket = _socket.socket(fileno=os.dup(fd))
+        elif stat.S_ISFIFO(kind):
+            try:  # with a description of its own
+                self.fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                self.at_any_time = False
+        else:
+            self.at_any_time = stat.S_ISREG(kind)
+
+    def write(self, data: memoryview) -> memoryview:
+        """Write some of it and return the rest. Raises ClientGone."""
+        try:
+            if self._socket is not None:
+                return data[self._socket.send(data, _socket.MSG_DONTWAIT) :]
+            return data[os.write(self.fd, data if self.at_any_time else data[: select.PIPE_BUF]) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            raise ClientGone from None
+
+
+class Relay:
+    """Two ways. Of each either something is held, which is then written, or more is read."""
+
+    def __init__(self, server: _socket.socket, stdin: int, stdout: int) -> None:
+        self._server, self._stdin = server, stdin
+        self._up = self._down = NOTHING
+        """What is on its way to the server, and to the client."""
+        self._tail = b""
+        """The beginning of a line of the server."""
+        self._in_lines: bool | None = None
+        """None until the client has said its first byte."""
+        self._client_speaks = True
+        self._poll = select.poll()
+        self._watched: dict[int, int] = {}
+        self._out = ClientOut(stdout)
+
+    def run(self) -> int:
+        """Return how it ended."""
+        server = self._server.fileno()
+        try:
+            while True:
+                for fd, events in self._ready(server):
+                    if fd == self._stdin:
+                        self._hear_client()
+                    elif fd == self._out.fd:
+                        self._tell_client(events)
+                    elif self._up and not events & select.POLLIN:
+                        self._tell_server()
+                    elif not self._down and (end := self._hear_server()) is not None:
+                        return end
+        except ClientGone:
+            return ENDED
+
+    def _ready(self, server: int) -> list[tuple[int, int]]:
+        """Wait until something can go on. An end is told of whatever is watched, so nothing is that has to wait."""
+        self._watch(self._stdin, select.POLLIN if self._client_speaks and not self._up else None)
+        reads, writes = 0 if self._down else select.POLLIN, select.POLLOUT if self._up else 0
+        self._watch(server, reads | writes or None)
+        self._watch(self._out.fd, select.POLLOUT if self._down else 0)
+        return self._poll.poll()
+
+    def _watch(self, fd: int, events: int | None) -> None:
+        if self._watched.get(fd) == events:
+            return
+        if events is None:
+            del self._watched[fd]
+            self._poll.unregister(fd)
+        else:
+            self._watched[fd] = events
+            self._poll.register(fd, events)
+
+    # --- to the server
+    def _hear_client(self) -> None:
+        try:
+            data = os.read(self._stdin, MOST_HELD)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if self._in_lines is None and data:
+            self._in_lines = not data.startswith(UPGRADE)
+        if data:
+            self._up = memoryview(data)
+            self._tell_server()
+        else:
+            self._client_ended()
+
+    def _tell_server(self) -> None:
+        try:
+            self._up = self._up[self._server.send(self._up) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # it no longer reads; what it still says comes, and then its end
+            self._up = NOTHING
+            self._client_ended()
+
+    def _client_ended(self) -> None:
+        self._client_speaks = False
+        try:
+            self._server.shutdown(_socket.SHUT_WR)
+        except OSError:
+            pass
+
+    # --- to the client
+    def _hear_server(self) -> int | None:
+        """Take what it says. Return how the relay ends with it, if it does."""
+        try:
+            data = self._server.recv(MOST_HELD)
+        except BlockingIOError:
+            return None
+        except OSError:
+            data = b""
+        if not data:
+            return self._last_words()
+        if self._in_lines is not False:
+            data = self._whole_lines(data)
+        self._down = memoryview(data)
+        if self._out.at_any_time and data:
+            self._down = self._out.write(self._down)
+        return None
+
+    def _whole_lines(self, data: bytes) -> bytes:
+        """Return what may go, and keep the rest. Of a long line the pieces go."""
+        end = data.rfind(b"\n") + 1
+        known, self._tail = (self._tail + data[:end], data[end:]) if end else (b"", self._tail + data)
+        if len(self._tail) > MOST_HELD:
+            known, self._tail = known + self._tail, b""
+        return known
+
+    def _tell_client(self, events: int) -> None:
+        if not events & select.POLLOUT:
+            raise ClientGone  # nothing else is told of it
+        self._down = self._out.write(self._down)
+
+    def _last_words(self) -> int:
+        """Return how the relay ends with the end of the server, after what was said whole."""
+        if self._has_died():
+            return DIED
+        rest = memoryview(self._tail)
+        while rest:
+            self._poll.register(self._out.fd, select.POLLOUT)
+            rest = self._out.write(rest) if self._poll.poll() else rest
+        return ENDED
+
+    def _has_died(self) -> bool:
+        """Whether the server was killed: one that ends in order ends its own direction, and leaves ours until we go."""
+        if not self._client_speaks:
+            return False  # our direction has ended, too, so there is no difference
+        try:
+            self._server.send(b"")
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return False

@@ -1,0 +1,88 @@
+"""The words of a command line, for the two commands that must not wait for argparse: the proxy and a plain server.
+
+Reads only what is beyond doubt. Everything else, help and mistakes too, is left to `command_line`, which knows the same
+options.
+"""
+
+from __future__ import annotations
+
+from app_server.places.home import home_folder
+from app_server.proxy.sharing import is_sharing_wanted
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Options = dict[str, object]
+
+ALIAS = "app-server"
+"""Clients pass it once or twice. Serving is the default anyway, and options may come before and after it."""
+
+VALUES = {"--profile": "profile", "-p": "profile", "--model": "model", "-m": "model", "--sock": "sock"}
+LISTS = {"--config": "config", "-c": "config", "--enable": "enable", "--disable": "disable"}
+FLAGS = {"--no-start": "no_start", "--all-threads": "all_threads"}
+OF_PROXY = frozenset(("sock", "no_start", "all_threads"))
+
+FORMS: tuple[list[str], ...] = ([], ["acp"], ["proxy"], ["proxy", "acp"])
+"""Commands, by the words that are no options."""
+
+
+def without_alias(argv: Sequence[str]) -> list[str]:
+    """Remove the subcommand that means nothing. What follows `--` is another program's."""
+    own = argv.index("--") if "--" in argv else len(argv)
+    return [word for word in argv[:own] if word != ALIAS] + [*argv[own:]]
+
+
+def proxy_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options | None:
+    """Return the options of a proxy: where the command is one, or a plain server that the user wants to be shared. None
+    where another command has to run.
+    """
+    options = quick_options(argv)
+    if options is None or (
+        options["command"] is None and not is_sharing_wanted(environment, home_folder(environment))
+    ):
+        return None
+    return options
+
+
+def quick_options(argv: Sequence[str]) -> Options | None:
+    """Return the options, by the names that argparse would give them; None where argparse has to look.
+
+    `command` is None for a server, `api` is "acp" for one that speaks the Agent Client Protocol.
+    """
+    found: Options = {}
+    lists: dict[str, list[str]] = {}
+    bare: list[str] = []
+    words = iter(without_alias(argv))
+    for word in words:
+        name, glued, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if name in VALUES or name in LISTS:
+            given = value if glued else next(words, None)
+            if (
+                given is None
+                or given.startswith("-")
+                or (LISTS.get(name) == "config" and not _is_setting(given))
+            ):
+                return None
+            if name in VALUES:
+                found[VALUES[name]] = given
+            else:
+                lists.setdefault(LISTS[name], []).append(given)
+        elif word in FLAGS:
+            found[FLAGS[word]] = True
+        elif word.startswith("-"):
+            return None
+        else:
+            bare.append(word)
+    if bare not in FORMS:
+        return None
+    proxy = bare[:1] == ["proxy"]
+    if not proxy and found.keys() & OF_PROXY:
+        return None
+    return {"command": "proxy" if proxy else None, "api": "acp" if "acp" in bare else None, **found}
+
+
+def _is_setting(text: str) -> bool:
+    key, equals, _ = text.partition("=")
+    return bool(equals and key.strip())

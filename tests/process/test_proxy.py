@@ -1,0 +1,447 @@
+"""`app-server proxy` over a server that says what the test wants: bytes, ends, and who is served by whom."""
+
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app_server.proxy.relay import MOST_HELD
+from tests.support.pipes import PATIENCE, Piped
+from tests.support.proxied import (
+    MODULES_COMMAND,
+    NO,
+    Listening,
+    environment_of,
+    listening,
+    memory,
+    proxy,
+    received,
+)
+from tests.support.waiting import wait_until
+from tests.support.world import SCRIPT
+
+DIED = b"app-server: the shared server ended; threads are stored and can be resumed\n"
+MOST_MEMORY = 10 << 20
+
+
+@pytest.fixture
+def home(short_folder: Path) -> Path:
+    folder = short_folder / "home"
+    folder.mkdir()
+    return folder
+
+
+# --- the preface
+def test_the_preface_says_who_asks_and_what_it_brings(home: Path) -> None:
+    environment = {**environment_of(home), "KEY": 'a "key"\n', "RAW": os.fsdecode(b"\xff\x80")}
+    words = ("acp", "-c", "a=1", "--enable", "x", "--all-threads")
+    with listening(home) as server, proxy(home, *words, environment=environment) as client:
+        _, said = server.greeted()
+        assert {key: said[key] for key in ("preface", "pid", "api", "cwd", "options", "all_threads")} == {
+            "preface": 1,
+            "pid": client.pid,
+            "api": "acp",
+            "cwd": str(home),
+            "options": {"config": ["a=1"], "enable": ["x"]},
+            "all_threads": True,
+        }
+        assert environment.items() <= said["env"].items()
+
+
+def test_a_server_that_leaves_before_it_answers_is_asked_again(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        for _ in range(3):
+            server.accept().close()
+        connection, _ = server.greeted()
+        connection.sendall(b"{}\n")
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"{}\n"
+
+
+def test_nothing_is_imported_that_takes_long(home: Path) -> None:
+    bare = subprocess.run(
+        [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"], stdout=subprocess.PIPE, check=True
+    )
+    with listening(home) as server, proxy(home, command=MODULES_COMMAND) as client:
+        connection, _ = server.greeted()
+        assert client.stdin is not None
+        assert client.stderr is not None
+        client.stdin.write(b"{}\n")
+        client.stdin.flush()
+        assert received(connection, 3) == b"{}\n"
+        connection.sendall(b"{}\n")
+        connection.shutdown(socket.SHUT_WR)
+        loaded = set(client.stderr.read().decode().split())
+    new = loaded - set(bare.stdout.decode().split())
+    assert {name for name in new if not name.startswith("app_server")} <= {"__future__", "_socket", "select"}
+    ours = {name for name in new if name.startswith("app_server")}
+    packages = {"app_server.places", "app_server.proxy"}
+    assert {name for name in ours if name.rpartition(".")[0] not in packages} == {
+        *packages,
+        *("app_server", "app_server.__main__"),
+    }
+
+
+def test_a_proxy_is_small(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        connection.sendall(b"{}\n")
+        assert client.stdout is not None
+        client.stdout.readline()
+        assert memory(client.pid) <= MOST_MEMORY
+        assert len(os.listdir(f"/proc/{client.pid}/task")) == 1
+
+
+# --- bytes
+def echo(server: Listening) -> threading.Thread:
+    connection, _ = server.greeted()
+
+    def run() -> None:
+        while data := connection.recv(1 << 20):
+            connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+        connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def send_all_and_end(connection: socket.socket, data: bytes) -> None:
+    connection.sendall(data)
+    connection.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"x" * (64 << 20) + b"\n",
+        b'{"text":"\x00\xff"}\n' * 1000,
+        b"no line end",
+        b"\n" * MOST_HELD * 2,
+        (b"y" * (MOST_HELD - 1) + b"\n") * 3 + (b"z" * (MOST_HELD + 1) + b"\n") * 3,
+    ],
+    ids=[
+        "64 MiB in a line",
+        "NUL bytes",
+        "no line end",
+        "empty lines",
+        "lines about as long as what is held",
+    ],
+)
+@pytest.mark.parametrize("way", ["pipes", "sockets", "files"])
+def test_the_same_bytes_arrive(home: Path, tmp_path: Path, data: bytes, way: str) -> None:
+    (tmp_path / "in").write_bytes(data)
+    with (
+        listening(home) as server,
+        (tmp_path / "in").open("rb") as given,
+        (tmp_path / "out").open("wb") as out,
+    ):
+        if way == "files":
+            with proxy(home, stdin=given, stdout=out) as client:
+                thread = echo(server)
+                assert client.wait(PATIENCE) == 0
+            heard = (tmp_path / "out").read_bytes()
+        elif way == "pipes":
+            with proxy(home) as client:
+                thread = echo(server)
+                heard, _ = client.communicate(data, PATIENCE)
+                assert client.returncode == 0
+        else:
+            ours, theirs = socket.socketpair()
+            with ours, proxy(home, stdin=theirs.fileno(), stdout=theirs.fileno()) as client:
+                theirs.close()
+                thread = echo(server)
+                writer = threading.Thread(target=send_all_and_end, args=(ours, data))
+                writer.start()
+                heard = received(ours, len(data))
+                assert client.wait(PATIENCE) == 0
+                writer.join()
+        thread.join()
+    assert hashlib.sha256(heard).digest() == hashlib.sha256(data).digest()
+
+
+def test_single_bytes_arrive_as_they_come(home: Path) -> None:
+    data = b'{"a":"\x00"}\nrest'
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        assert client.stdin is not None
+        assert client.stdout is not None
+        for byte in data:
+            client.stdin.write(bytes((byte,)))
+            client.stdin.flush()
+            assert received(connection, 1) == bytes((byte,))
+        for byte in data:
+            connection.sendall(bytes((byte,)))
+        assert client.stdout.readline() == b'{"a":"\x00"}\n'
+        connection.shutdown(socket.SHUT_WR)
+        assert client.stdout.read() == b"rest"
+
+
+def test_a_websocket_client_waits_for_no_line_end(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(b"GET / HTTP/1.1\r\n")
+        client.stdin.flush()
+        assert received(connection, 16) == b"GET / HTTP/1.1\r\n"
+        connection.sendall(b"\x81\x02")
+        assert client.stdout.read(2) == b"\x81\x02"
+
+
+def test_a_client_that_does_not_read_is_felt_by_the_server_and_loses_nothing(home: Path) -> None:
+    line = b"x" * 1023 + b"\n"
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        connection.setblocking(False)
+        sent = 0
+
+        def is_stuck() -> bool:
+            nonlocal sent
+            before = sent
+            try:
+                while True:
+                    sent += connection.send(line[sent % 1024 :])
+            except BlockingIOError:
+                return sent == before
+
+        wait_until(is_stuck, meanwhile=lambda: time.sleep(0.1))
+        assert sent < 4 << 20
+        assert memory(client.pid) <= MOST_MEMORY
+        connection.setblocking(True)
+        connection.sendall(line[sent % 1024 :] if sent % 1024 else b"")
+        connection.shutdown(socket.SHUT_WR)
+        assert client.stdout is not None
+        heard = client.stdout.read()
+        assert heard == line * -(-sent // 1024)
+        assert client.wait(PATIENCE) == 0
+
+
+def test_a_server_that_does_not_read_is_felt_by_the_client(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        assert client.stdin is not None
+        fd = client.stdin.fileno()
+        os.set_blocking(fd, False)
+        sent = 0
+
+        def is_stuck() -> bool:
+            nonlocal sent
+            before = sent
+            try:
+                while True:
+                    sent += os.write(fd, b"x" * 1024)
+            except BlockingIOError:
+                return sent == before
+
+        wait_until(is_stuck, meanwhile=lambda: time.sleep(0.1))
+        assert sent < 4 << 20
+        connection.sendall(b"{}\n")  # the other way goes on
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"{}\n"
+        client.stdin.close()
+        received(connection, sent)
+        assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "pty"])
+def test_descriptors_of_the_client_keep_their_flags(home: Path, kind: str) -> None:
+    if kind == "pipe":
+        (inner_in, outer_in), (outer_out, inner_out) = os.pipe(), os.pipe()
+    elif kind == "pty":
+        outer_in, inner_in = os.openpty()
+        outer_out, inner_out = outer_in, inner_in
+    else:
+        ours, theirs = socket.socketpair()
+        outer_in = outer_out = ours.detach()
+        inner_in = inner_out = theirs.detach()
+    ends = [outer_in, outer_out, inner_in, inner_out]
+    before = [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in ends]
+    try:
+        with listening(home) as server, proxy(home, stdin=inner_in, stdout=inner_out) as client:
+            connection, _ = server.greeted()
+            os.write(outer_in, b"{}\n")
+            assert received(connection, 3) == b"{}\n"
+            connection.sendall(b"[]\n")
+            shown = b""
+            while b"]" not in shown:  # a terminal echoes
+                shown += os.read(outer_out, 100)
+            assert [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in ends] == before
+            assert client.poll() is None
+    finally:
+        for fd in set(ends):
+            os.close(fd)
+
+
+# --- ends
+def said_by(client: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What a proxy that has ended has left in its pipes; its stdin is open still."""
+    assert client.stdout is not None
+    assert client.stderr is not None
+    return client.stdout.read(), client.stderr.read()
+
+
+def test_a_server_that_is_killed_in_the_middle_of_a_line_leaves_whole_lines_only(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        connection.sendall(b'{"a":1}\n{"b":')
+        connection.close()  # what the system does for a process that is killed
+        assert client.wait(PATIENCE) == 1
+        assert said_by(client) == (b'{"a":1}\n', DIED)
+
+
+def test_a_server_that_is_killed_with_unread_input_is_no_other_case(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        assert client.stdin is not None
+        client.stdin.write(b"x" * 1000)
+        client.stdin.flush()
+        received(connection, 1)
+        connection.sendall(b"{}\n")
+        connection.close()
+        assert client.wait(PATIENCE) == 1
+        assert said_by(client) == (b"{}\n", DIED)
+
+
+def test_what_a_server_says_before_it_ends_in_order_is_passed_on(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        connection.sendall(b'{"a":1}\nlast words')
+        connection.shutdown(socket.SHUT_WR)
+        assert client.wait(PATIENCE) == 0
+        assert said_by(client) == (b'{"a":1}\nlast words', b"")
+
+
+def test_what_a_server_says_after_its_client_has_ended_is_passed_on(home: Path) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        assert client.stdin is not None
+        client.stdin.write(b"bye\n")
+        client.stdin.close()
+        assert received(connection, 4) == b"bye\n"
+        assert connection.recv(1) == b""
+        connection.sendall(b"so long\n")
+        connection.close()
+        assert client.stdout is not None
+        assert client.stdout.read() == b"so long\n"
+        assert client.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_nobody_reads_any_more(home: Path, kind: str) -> None:
+    ours, theirs = socket.socketpair() if kind == "socket" else (None, None)
+    stdout = subprocess.PIPE if theirs is None else theirs.fileno()
+    with listening(home) as server, proxy(home, stdout=stdout) as client:
+        connection, _ = server.greeted()
+        if ours is None or theirs is None:
+            assert client.stdout is not None
+            client.stdout.close()
+        else:
+            theirs.close()
+            ours.close()
+        assert client.wait(PATIENCE) == 0  # told by the system, without a write
+        assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_a_proxy_that_is_ended_is_gone_for_the_server(home: Path, number: signal.Signals) -> None:
+    with listening(home) as server, proxy(home) as client:
+        connection, _ = server.greeted()
+        connection.sendall(b"{}\n")
+        assert client.stdout is not None
+        client.stdout.readline()
+        client.send_signal(number)
+        assert connection.recv(1) == b""
+        assert client.wait(PATIENCE) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_others(home: Path, closed: str) -> None:
+    command = ("bash", "-c", f'exec "$@" {closed}', "bash", SCRIPT, "proxy")
+    with listening(home) as server, proxy(home, command=command) as client:
+        connection, _ = server.greeted()
+        if "<" in closed:
+            assert connection.recv(1) == b""
+        if ">&- " in f"{closed} ".replace("2>&-", ""):
+            connection.sendall(b"{}\n")
+        connection.close() if "<" in closed else connection.shutdown(socket.SHUT_WR)
+        assert client.wait(PATIENCE) == 0
+
+
+# --- no server to be had
+def silent(connection: socket.socket) -> None:
+    """Nothing is answered."""
+
+
+def says(answer: bytes) -> Callable[[socket.socket], None]:
+    return lambda connection: connection.sendall(answer)
+
+
+@pytest.mark.parametrize(
+    ("behaves", "why"),
+    [
+        (silent, "the server there does not answer within 2 s"),
+        (socket.socket.close, "the server there closes the connection"),
+        (says(NO), "no place is left"),
+        (
+            says(b'{"preface":2,"ok":true}\n'),
+            "the server there is of a version that does not understand this one",
+        ),
+        (says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "what listens there is no server of this kind"),
+    ],
+    ids=["silent", "closes", "refuses", "another version", "another server"],
+)
+def test_where_no_server_serves_it_the_client_is_served_alone(
+    home: Path, behaves: Callable[[socket.socket], None], why: str
+) -> None:
+    accepted: list[socket.socket] = []
+    with listening(home) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    accepted.append(server.accept())
+                except OSError:
+                    return
+                behaves(accepted[-1])
+
+        threading.Thread(target=answer, daemon=True).start()
+        with Piped(home.parent, "proxy", "-c", 'model="mine"') as client:
+            client.initialize()
+            assert client.call("newConversation")["model"] == "mine"
+            assert client.log.read_text() == f"app-server: this client is served alone: {why}\n"
+            client.leave()
+            assert client.status() == 0
+        with proxy(home, "--no-start") as refused:
+            assert refused.communicate(b"", PATIENCE) == (b"", f"app-server: {why}\n".encode())
+            assert refused.returncode == 1
+        server.socket.shutdown(socket.SHUT_RDWR)
+    for each in accepted:
+        each.close()
+
+
+def test_without_a_server_none_is_started_against_the_wish_of_the_user(home: Path) -> None:
+    with proxy(home, "--no-start") as client:
+        assert client.communicate(b"", PATIENCE) == (b"", b"app-server: no shared server is running\n")
+        assert client.returncode == 1
+    assert list(home.iterdir()) == []
+
+
+def test_a_client_alone_speaks_the_same_api(home: Path) -> None:
+    with listening(home) as server, proxy(home, "acp") as client:
+        server.greeted(NO)
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+        heard, _ = client.communicate(json.dumps(ask).encode() + b"\n", PATIENCE)
+        assert json.loads(heard)["result"]["protocolVersion"] == 1

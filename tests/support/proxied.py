@@ -1,0 +1,121 @@
+"""`app-server proxy` as a process, and a server for it that says what a test wants."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from app_server.places.socket_place import place_of_home
+from protocol.structs import Json
+from tests.support.pipes import PATIENCE
+from tests.support.world import PATH, SCRIPT
+
+YES = b'{"preface":1,"version":"9","ok":true}\n'
+NO = b'{"preface":1,"ok":false,"reason":"no place is left"}\n'
+
+
+class Listening:
+    """A socket at the place of a home, behind which the test itself answers."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        place = place_of_home(str(home))
+        place.make_ready()
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(place.socket)
+        self.socket.listen()
+        self.socket.settimeout(PATIENCE)
+
+    def accept(self) -> socket.socket:
+        connection, _ = self.socket.accept()
+        connection.settimeout(PATIENCE)
+        return connection
+
+    def greeted(self, answer: bytes = YES) -> tuple[socket.socket, Json]:
+        """A connection whose preface was answered, and the preface."""
+        connection = self.accept()
+        line = b""
+        while not line.endswith(b"\n"):
+            some = connection.recv(1 << 16)
+            assert some, "the proxy left"
+            line += some
+        connection.sendall(answer)
+        return connection, json.loads(line)
+
+
+@contextmanager
+def listening(home: Path) -> Iterator[Listening]:
+    server = Listening(home)
+    with server.socket:
+        yield server
+
+
+def environment_of(home: Path, **more: str) -> dict[str, str]:
+    return {"PATH": PATH, "HOME": str(home.parent), "CODEX_HOME": str(home), "NO_PROXY": "127.0.0.1", **more}
+
+
+@contextmanager
+def proxy(
+    home: Path,
+    *words: str,
+    stdin: int | IO[bytes] = subprocess.PIPE,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    command: Sequence[str] = (SCRIPT, "proxy"),
+    environment: dict[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A proxy that is killed at the end if it has not ended by itself."""
+    process = subprocess.Popen(
+        (*command, *words),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=environment_of(home) if environment is None else environment,
+        cwd=home,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass
+
+
+def received(connection: socket.socket, count: int) -> bytes:
+    """Exactly so many bytes."""
+    out = bytearray()
+    while len(out) < count:
+        some = connection.recv(min(1 << 20, count - len(out)))
+        assert some, f"the proxy left after {len(out)} of {count} bytes"
+        out += some
+    return bytes(out)
+
+
+def memory(pid: int) -> int:
+    """Bytes of a process in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+SHOWS_MODULES = """
+import os, sys
+ends = os._exit
+def end(status):
+    os.write(2, " ".join(sys.modules).encode())
+    ends(status)
+os._exit = end
+sys.argv[0] = "app-server"
+from app_server.__main__ import main
+main()
+"""
+"""A proxy that tells on stderr what it has imported."""
+
+MODULES_COMMAND = (sys.executable, "-P", "-c", SHOWS_MODULES, "proxy")

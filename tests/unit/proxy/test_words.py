@@ -1,0 +1,126 @@
+"""What is read of a command line without argparse, and when a plain server is a proxy."""
+
+from pathlib import Path
+
+import pytest
+
+from app_server.proxy.proxy_command import words_alone
+from app_server.proxy.sharing import is_sharing_wanted
+from app_server.proxy.words import proxy_options, quick_options, without_alias
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("", {"command": None, "api": None}),
+        ("app-server", {"command": None, "api": None}),
+        ("acp", {"command": None, "api": "acp"}),
+        ("proxy", {"command": "proxy", "api": None}),
+        ("app-server proxy acp", {"command": "proxy", "api": "acp"}),
+        (
+            "-c a=1 proxy --sock /run/s -c b=2 --config=c=3 --no-start -p work --enable x --all-threads",
+            {
+                "command": "proxy",
+                "api": None,
+                "config": ["a=1", "b=2", "c=3"],
+                "sock": "/run/s",
+                "no_start": True,
+                "profile": "work",
+                "enable": ["x"],
+                "all_threads": True,
+            },
+        ),
+    ],
+)
+def test_plain_words_are_read(line: str, options: object) -> None:
+    assert quick_options(line.split()) == options
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("--stdio", "--listen unix://", "proxy --help", "proxy -h", "exec hello", "chat", "--version"),
+        *(
+            "proxy -c",
+            "proxy -c a",
+            "proxy -c =1",
+            "-c a=1 proxy -p",
+            "proxy --sock --no-start",
+            "proxy -ca=1",
+        ),
+        *(
+            "proxy extra",
+            "acp proxy",
+            "proxy acp acp",
+            "--sock /run/s",
+            "acp --no-start",
+            "proxy --no-start=1",
+        ),
+        *("proxy --conf a=1", "proxy -- acp", "proxy proxy"),
+    ],
+)
+def test_everything_else_is_left_to_argparse(line: str) -> None:
+    assert quick_options(line.split()) is None
+
+
+def test_what_follows_two_dashes_is_kept() -> None:
+    assert without_alias(["app-server", "inspect", "--", "app-server"]) == ["inspect", "--", "app-server"]
+
+
+def test_a_server_that_serves_alone_has_the_same_options() -> None:
+    given = {
+        "api": "acp",
+        "config": ["a=1", "b=2"],
+        "profile": "work",
+        "enable": ["x"],
+        "sandbox": "read-only",
+    }
+    assert words_alone(given) == [
+        *("acp", "--config=a=1", "--config=b=2", "--profile=work", "--sandbox=read-only", "--enable=x"),
+        "--stdio",
+    ]
+    assert words_alone({"api": None, "sock": "/run/s", "no_start": True}) == ["--stdio"]
+
+
+YES, NO = "[app_server]\nshared = true\n", "[app_server]\nshared = false\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "wanted"),
+    [
+        ("", {}, False),
+        (YES, {}, True),
+        ("app_server.shared = true", {}, True),
+        (NO, {}, False),
+        (YES, {"APP_SERVER_SHARED": "0"}, False),
+        (NO, {"APP_SERVER_SHARED": "1"}, True),
+        (YES, {"CI": "true"}, False),
+        (YES, {"APP_SERVER_SHARED": "1", "CI": "true"}, False),
+        (YES, {"CI": ""}, True),
+        (YES, {"APP_SERVER_SHARED": "maybe"}, True),
+        ('[app_server]\nshared = "true"\n', {}, False),
+        ("[other]\nshared = true\n", {}, False),
+        ("app_server = 1 # shared", {}, False),
+        ("[app_server\nshared = true\n", {}, False),
+    ],
+)
+def test_the_user_decides_whether_servers_are_shared(
+    config: str, environment: dict[str, str], wanted: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config.toml").write_text(config)
+    assert is_sharing_wanted(environment, str(tmp_path)) is wanted
+    plain = proxy_options([], {**environment, "CODEX_HOME": str(tmp_path)})
+    assert (plain is not None) is wanted
+
+
+def test_options_that_ask_for_a_server_of_its_own_get_one(tmp_path: Path) -> None:
+    environment = {"APP_SERVER_SHARED": "1", "CODEX_HOME": str(tmp_path)}
+    assert proxy_options(["--stdio"], environment) is None
+    assert proxy_options(["acp", "--listen", "stdio://"], environment) is None
+    assert proxy_options(["acp"], environment) == {"command": None, "api": "acp"}
+
+
+def test_no_file_and_no_readable_one_is_a_no(tmp_path: Path) -> None:
+    assert not is_sharing_wanted({}, str(tmp_path / "none"))
+    (tmp_path / "config.toml").mkdir()
+    assert not is_sharing_wanted({}, str(tmp_path))
