@@ -25,7 +25,7 @@ OUTER = (
     {"commands"},
     {"chat", "headless"},
     {"in_process"},
-    {"startup", "demo", "doctor", "inspector"},
+    {"startup", "demo", "doctor", "inspector", "proxy"},
     {"client", "diagnosis"},
     {"server"},
     {"assembly"},
@@ -34,7 +34,7 @@ OUTER = (
     {"logs", "machine", "standard_streams"},
     {"rpc", "transport", "core"},
     {"identity"},
-    {"beneath", "masking"},
+    {"beneath", "masking", "places"},
 )
 """Each level imports what is below it. Those that share a level do not import one another."""
 
@@ -145,6 +145,8 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
+    "app_server.places.starting": "where there is no server to be the proxy of",
+    "app_server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.commands": "argparse, which a server that is started as editors do does without",
     "app_server.core.auth.browser": "the same as the issuer",
     "app_server.core.auth.issuer": "only to log in, to refresh a login, to log out",
@@ -202,6 +204,10 @@ LATE_IMPORTS = {
     "ctypes": "takes as long as all that comes before the first answer",
     "app_server.core.process_memory": "imports it",
     "difflib": "only for mistakes in settings",
+    "gc": "nothing is collected in a proxy",
+    "json": "a proxy needs it only for bad news",
+    "signal": "makes enumerations first, for which a proxy has no time",
+    "tomli": "only where the settings may say that servers are shared",
     "hashlib": "OpenSSL, which the first lists do without",
     "protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
@@ -216,7 +222,13 @@ LATE_IMPORTS = {
 """What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""
 
 START = (
-    *("app_server.__main__", "app_server.cli", "app_server.commands", "app_server.startup"),
+    *(
+        "app_server.__main__",
+        "app_server.cli",
+        "app_server.commands",
+        "app_server.proxy",
+        "app_server.startup",
+    ),
     "app_server.server",
 )
 """Where the process starts: these decide themselves what is loaded when."""
@@ -298,6 +310,8 @@ OPENS_FILES = {
     "app_server.headless.output_schema": "named on the command line, read before there is a command",
     "app_server.headless.exec_options": "devices; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
+    "app_server.places": "locks and a log in a folder of the home that is the user's alone",
+    "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",
     "app_server.settings_reference": "a tool for building",
     "app_server.standard_streams": "/dev/null, stdout and stderr",
     "app_server.transport.claim": "stdout",

@@ -66,6 +66,18 @@ COMMANDS: Final = (
         (Example("app-server acp"), Example("app-server acp -m gpt-5", "with another model")),
     ),
     Subcommand(
+        "proxy",
+        SERVE,
+        "serve stdin and stdout by one server for all clients, which is started where there is none",
+        "[acp]",
+        "sharing",
+        (
+            Example("app-server proxy"),
+            Example("app-server proxy acp", "for editors that speak the Agent Client Protocol"),
+            Example("ssh HOST app-server proxy", "with the server of another machine"),
+        ),
+    ),
+    Subcommand(
         "chat",
         USE,
         "talk to it in the terminal",

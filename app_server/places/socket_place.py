@@ -70,7 +70,7 @@ class SocketPlace:
             raise PlaceRefused(f"others may write to the folder {self.folder}")
 
     def address(self) -> str:
-        """Return the path to connect to: the socket, or what a link leads to that stands for a path that is too long."""
+        """Return the path to connect to: the socket, or what a link leads to where its path is too long."""
         if fits(self.socket):
             return self.socket
         try:

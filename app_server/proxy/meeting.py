@@ -13,7 +13,7 @@ import sys
 import time
 
 from app_server.places.socket_place import SocketPlace
-from app_server.proxy.preface import MOST_OF_ANSWER, Refused, accepted
+from app_server.proxy.preface import MOST_OF_ANSWER, ProxyRefused, accepted
 
 TYPE_CHECKING = False
 
@@ -44,7 +44,7 @@ class Left(Exception):
 def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _socket.socket:
     """Return a connection on which the preface was accepted.
 
-    `start` is called where there is no server, and starts one or raises. Raises Refused and OSError.
+    `start` is called where there is no server, and starts one or raises. Raises ProxyRefused and OSError.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -61,7 +61,7 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
             connection.close()
             raise
         return connection
-    raise Refused("the server there closes the connection")
+    raise ProxyRefused("the server there closes the connection")
 
 
 def is_there(place: SocketPlace) -> bool:
@@ -70,19 +70,19 @@ def is_there(place: SocketPlace) -> bool:
         connect(place).close()
     except NobodyListens:
         return False
-    except (Refused, OSError):
+    except (ProxyRefused, OSError):
         return True
     return True
 
 
 def connect(place: SocketPlace) -> _socket.socket:
-    """Connect without blocking. Raises NobodyListens, Refused where it is another user's, and OSError."""
+    """Connect without blocking. Raises NobodyListens, ProxyRefused where it is another user's, and OSError."""
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
         _connect(connection, place.address())
         if (other := _other_user(connection)) is not None:
-            raise Refused(f"what listens there belongs to user {other}")
+            raise ProxyRefused(f"what listens there belongs to user {other}")
     except BaseException:
         connection.close()
         raise
@@ -98,7 +98,7 @@ def _connect(connection: _socket.socket, address: str) -> None:
             raise NobodyListens from None
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise Refused(f"the server there does not answer within {ANSWERS_WITHIN:g} s") from None
+                raise ProxyRefused(f"the server there does not answer within {ANSWERS_WITHIN:g} s") from None
         time.sleep(PAUSE)
 
 
@@ -112,7 +112,7 @@ def _other_user(connection: _socket.socket) -> int | None:
 
 
 def ask(connection: _socket.socket, line: bytes) -> bytes:
-    """Send a line and return the server's, both without waiting for ever. Raises Left and Refused."""
+    """Send a line and return the server's, both without waiting for ever. Raises Left and ProxyRefused."""
     deadline, rest, answer = time.monotonic() + ANSWERS_WITHIN, memoryview(line), b""
     waiting = select.poll()
     try:
@@ -120,7 +120,7 @@ def ask(connection: _socket.socket, line: bytes) -> bytes:
             waiting.register(connection, select.POLLIN | (select.POLLOUT if rest else 0))
             left = deadline - time.monotonic()
             if left <= 0 or len(answer) > MOST_OF_ANSWER:
-                raise Refused(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
+                raise ProxyRefused(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
             for _, events in waiting.poll(left * 1000):
                 if events & select.POLLOUT:
                     rest = rest[_sent(connection, rest) :]

@@ -31,7 +31,7 @@ ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\"} | {
 """What JSON does not take as it is, and the bytes that are no UTF-8, as Python keeps them in a string."""
 
 
-class Refused(Exception):
+class ProxyRefused(Exception):
     """The server does not serve this proxy; the text is a clause that says why."""
 
 
@@ -59,7 +59,7 @@ def as_json(value: object) -> str:
 
 
 def accepted(line: bytes) -> bool:
-    """Whether the server serves this proxy. Raises Refused with the server's reason, or because it is not ours."""
+    """Whether the server serves this proxy. Raises ProxyRefused with the server's reason, or because it is not ours."""
     if line.startswith(BEGINNING) and line.endswith(ACCEPTED):
         return True
     import json  # noqa: PLC0415  another server comes, and that takes longer
@@ -69,7 +69,7 @@ def accepted(line: bytes) -> bool:
     except ValueError:
         said = None
     if not isinstance(said, dict) or "preface" not in said:
-        raise Refused("what listens there is no server of this kind")
+        raise ProxyRefused("what listens there is no server of this kind")
     if said.get("preface") != NUMBER:
-        raise Refused("the server there is of a version that does not understand this one")
-    raise Refused(str(said.get("reason", "the server there gave no reason")))
+        raise ProxyRefused("the server there is of a version that does not understand this one")
+    raise ProxyRefused(str(said.get("reason", "the server there gave no reason")))

@@ -12,7 +12,7 @@ import sys
 from app_server.places.home import home_folder
 from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at
 from app_server.proxy.meeting import NobodyListens, is_there, meet
-from app_server.proxy.preface import MOST_BYTES, Refused, preface
+from app_server.proxy.preface import MOST_BYTES, ProxyRefused, preface
 from app_server.proxy.relay import DIED, Relay
 
 TYPE_CHECKING = False
@@ -63,7 +63,7 @@ def _meet(
         sock = options.get("sock")
         place = place_at(home_folder(environment), None if sock is None else os.path.abspath(str(sock)))
         return meet(place, line, lambda: _start(place, environment, may_start=may_start))
-    except (PlaceRefused, Refused) as error:
+    except (PlaceRefused, ProxyRefused) as error:
         raise Alone(str(error)) from None
     except OSError as error:
         raise Alone(error.strerror or str(error)) from None

@@ -1,6 +1,6 @@
-"""The words of a command line, for the two commands that must not wait for argparse: the proxy and a plain server.
+"""The words of a command line, for the two commands that are not to wait for argparse: the proxy and a plain server.
 
-Reads only what is beyond doubt. Everything else, help and mistakes too, is left to `command_line`, which knows the same
+Reads only what is beyond doubt. Everything else, help and mistakes too, is left to `commands`, which knows the same
 options.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Options = dict[str, object]
 
 ALIAS = "app-server"
-"""Clients pass it once or twice. Serving is the default anyway, and options may come before and after it."""
+"""Clients pass it once or twice. It means the same as no command."""
 
 VALUES = {"--profile": "profile", "-p": "profile", "--model": "model", "-m": "model", "--sock": "sock"}
 LISTS = {"--config": "config", "-c": "config", "--enable": "enable", "--disable": "disable"}
@@ -26,12 +26,6 @@ OF_PROXY = frozenset(("sock", "no_start", "all_threads"))
 
 FORMS: tuple[list[str], ...] = ([], ["acp"], ["proxy"], ["proxy", "acp"])
 """Commands, by the words that are no options."""
-
-
-def without_alias(argv: Sequence[str]) -> list[str]:
-    """Remove the subcommand that means nothing. What follows `--` is another program's."""
-    own = argv.index("--") if "--" in argv else len(argv)
-    return [word for word in argv[:own] if word != ALIAS] + [*argv[own:]]
 
 
 def proxy_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options | None:
@@ -54,7 +48,7 @@ def quick_options(argv: Sequence[str]) -> Options | None:
     found: Options = {}
     lists: dict[str, list[str]] = {}
     bare: list[str] = []
-    words = iter(without_alias(argv))
+    words = iter(argv)
     for word in words:
         name, glued, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if name in VALUES or name in LISTS:
@@ -73,14 +67,14 @@ def quick_options(argv: Sequence[str]) -> Options | None:
             found[FLAGS[word]] = True
         elif word.startswith("-"):
             return None
-        else:
+        elif word != ALIAS:
             bare.append(word)
     if bare not in FORMS:
         return None
     proxy = bare[:1] == ["proxy"]
     if not proxy and found.keys() & OF_PROXY:
         return None
-    return {"command": "proxy" if proxy else None, "api": "acp" if "acp" in bare else None, **found}
+    return {"command": "proxy" if proxy else None, "api": "acp" if "acp" in bare else None, **found, **lists}
 
 
 def _is_setting(text: str) -> bool:

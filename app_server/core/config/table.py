@@ -262,6 +262,13 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             "`false`: a client gets at most what the rest of the configuration gives; no request changes it",
         ),
         "editor_files": Setting(FLAG, "`false`: patches take no unsaved text of the editor into account"),
+        "shared": Setting(
+            FLAG,
+            "`true`: `app-server` and `app-server acp` are proxies of one server for all clients; a project's file"
+            " cannot say so",
+            None,
+            default=False,
+        ),
     },
     SettingsPart("Login", "", types.LoginSettings): {
         "forced_login_method": Setting(one_of(("chatgpt", "api")), "the only way to log in", "forced_method"),

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server import __version__
-from app_server.proxy.preface import Refused, accepted, as_json, preface
+from app_server.proxy.preface import ProxyRefused, accepted, as_json, preface
 
 TEXTS = st.binary().map(os.fsdecode) | st.text()
 VALUES = st.recursive(
@@ -54,5 +54,5 @@ def test_an_answer_is_a_yes_or_says_why_not() -> None:
         (b"\xff\x00", "no server of this kind"),
         (b"[]", "no server of this kind"),
     ):
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(ProxyRefused, match=why):
             accepted(line)

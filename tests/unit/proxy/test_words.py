@@ -6,7 +6,7 @@ import pytest
 
 from app_server.proxy.proxy_command import words_alone
 from app_server.proxy.sharing import is_sharing_wanted
-from app_server.proxy.words import proxy_options, quick_options, without_alias
+from app_server.proxy.words import proxy_options, quick_options
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,6 @@ def test_plain_words_are_read(line: str, options: object) -> None:
 )
 def test_everything_else_is_left_to_argparse(line: str) -> None:
     assert quick_options(line.split()) is None
-
-
-def test_what_follows_two_dashes_is_kept() -> None:
-    assert without_alias(["app-server", "inspect", "--", "app-server"]) == ["inspect", "--", "app-server"]
 
 
 def test_a_server_that_serves_alone_has_the_same_options() -> None:
