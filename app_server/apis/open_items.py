@@ -14,12 +14,16 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine.items import AgentMessage, Item, Plan
+from protocol.engine.items import AgentMessage, CommandExecution, Item, Plan, Reasoning
 from protocol.events.commands import ExecOutputStream
 from protocol.structs import replace
 
 Shown = TypeVar("Shown")
 """What an API keeps beside the item: how it has shown it so far."""
+
+
+MOST_PRINTED = 1 << 20
+"""Characters of a running command's output that are kept for clients that join."""
 
 
 class OpenItem(Struct, Generic[Shown]):
@@ -30,7 +34,10 @@ class OpenItem(Struct, Generic[Shown]):
     started_ms: int
     shown: Shown
     deltas: list[str] = msgspec.field(default_factory=list)
-    """Deltas of a message."""
+    """Deltas of a message; of a command what it has printed, as long as `MOST_PRINTED` characters hold it."""
+    thoughts: dict[tuple[bool, int], list[str]] = msgspec.field(default_factory=dict)
+    """Deltas of reasoning, by whether they are of its summary, and by their part."""
+    _printed: int = 0
     _outputs: dict[ExecOutputStream, codecs.IncrementalDecoder] = msgspec.field(default_factory=dict)
 
     def output(self, stream: ExecOutputStream, chunk: bytes) -> str:
@@ -38,7 +45,14 @@ class OpenItem(Struct, Generic[Shown]):
         decoder = self._outputs.get(stream)
         if decoder is None:
             decoder = self._outputs[stream] = codecs.getincrementaldecoder("utf-8")("replace")
-        return decoder.decode(chunk)
+        text = decoder.decode(chunk)
+        if self._printed < MOST_PRINTED:
+            self._printed += len(text)
+            self.deltas.append(text)
+        return text
+
+    def think(self, delta: str, index: int, *, summary: bool) -> None:
+        self.thoughts.setdefault((summary, index), []).append(delta)
 
     def rest_of_output(self) -> Iterator[str]:
         """What is left of a character whose end never came."""
@@ -46,14 +60,23 @@ class OpenItem(Struct, Generic[Shown]):
             yield decoder.decode(b"", final=True)
 
     def so_far(self) -> Item:
+        """Return the item with what has come of it."""
         text = "".join(self.deltas)
         match self.item:
             case AgentMessage() if text:
                 return replace(self.item, content=(text,))
             case Plan() if text:
                 return replace(self.item, text=text)
+            case CommandExecution() if text:
+                return replace(self.item, output=text)
+            case Reasoning() if self.thoughts:
+                return replace(self.item, summary=self._thought(True), content=self._thought(False))
             case _:
                 return self.item
+
+    def _thought(self, summary: bool) -> tuple[str, ...]:
+        parts = sorted((index, texts) for (of, index), texts in self.thoughts.items() if of is summary)
+        return tuple("".join(texts) for _, texts in parts)
 
 
 class OpenItems(Struct, Generic[Shown]):

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus, QuestionKind
+from app_server.conversations.adapter import (
+    Activity,
+    AdapterFactory,
+    ClientLine,
+    ConversationStatus,
+    QuestionKind,
+)
 from app_server.conversations.client import Client
 from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Subscriptions
@@ -87,6 +93,23 @@ class Pump:
             self._subscriptions.send_status(status)
 
 
+class Joining:
+    """A client on its way into a conversation."""
+
+    def __init__(
+        self, live: LiveConversation, client: Client, make_adapter: AdapterFactory, begun: set[str] | None
+    ) -> None:
+        self._live, self._client, self._make_adapter = live, client, make_adapter
+        self.begun = begun
+        """The turns that have begun since; None: the client was in it before, and is told nothing again."""
+
+    def enter(self, lines: Sequence[ClientLine]) -> None:
+        """Send what the client joins, then what has happened since; then ask it what is open."""
+        subscriptions = self._live.subscriptions
+        subscriptions.release(self._client, self._make_adapter, lines)
+        self._live.questions.joined(self._client, subscriptions.adapter(self._make_adapter, self._client))
+
+
 class LiveConversation:
     """Alive from opening to shutdown."""
 
@@ -121,14 +144,32 @@ class LiveConversation:
     def status(self) -> ConversationStatus:
         return self._pump.status
 
+    @property
+    def questions(self) -> Questions:
+        return self._pump.questions
+
     def subscribe(self, client: Client, id: str, make_adapter: AdapterFactory, *, raw: bool) -> None:
         """Send what happens from here on in the words of that API, after what waited; open questions are sent, too."""
-        self._pump.questions.joined(client, self.subscriptions.add(client, id, make_adapter, raw=raw))
+        self.questions.joined(client, self.subscriptions.add(client, id, make_adapter, raw=raw))
+
+    @contextmanager
+    def joining(self, client: Client, id: str, make_adapter: AdapterFactory) -> Iterator[Joining]:
+        """Subscribe a client from this moment on; it is sent nothing until `enter`, which comes behind the picture of
+        the conversation that is made of this moment. Without `enter` the subscription ends with the block.
+        """
+        joining = Joining(self, client, make_adapter, self.subscriptions.hold(client, id, make_adapter))
+        entered = False
+        try:
+            yield joining
+            entered = True
+        finally:
+            if not entered and joining.begun is not None:
+                self.subscriptions.remove(client, id)
 
     def leave(self, client: Client) -> None:
         """Forget a client that has left; what runs goes on."""
         self.subscriptions.leave(client)
-        self._pump.questions.leave(client)
+        self.questions.leave(client)
 
     # --- how long it stays
     @property
@@ -171,7 +212,7 @@ class LiveConversation:
                 if not self.subscriptions.followed.is_set():
                     group.cancel_scope.cancel()
         finally:
-            self._pump.questions.close_all()
+            self.questions.close_all()
             self.gone.set()
 
     async def shut_down(self) -> None:

@@ -8,17 +8,17 @@ without subscribers, and what the others would have been sent waits here, up to 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ConversationStatus
+from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientLine, ConversationStatus
 from app_server.conversations.client import Client
 from app_server.rpc.outgoing import Outgoing
-from protocol.engine.events import SessionEvent
+from protocol.engine.events import SessionEvent, TurnStarted
 from protocol.events.turn import RawResponseItemEvent
 
 if TYPE_CHECKING:
@@ -33,6 +33,16 @@ class Seat(Struct):
 
     subscriptions: dict[str, bool] = msgspec.field(default_factory=dict)
     """By their ids, whether one wants the model's items as they came, too."""
+    held: list[ClientLine] | None = None
+    """Lines for a client that joins and is told first what it joins; None: it is sent every line at once."""
+    begun: set[str] = msgspec.field(default_factory=set)
+    """The turns that have begun while lines were held."""
+
+    def send(self, client: Client, lines: Sequence[ClientLine]) -> None:
+        if self.held is None:
+            client.send(lines)
+        else:
+            self.held.extend(lines)
 
     @property
     def raw(self) -> bool:
@@ -84,11 +94,30 @@ class Subscriptions:
         self._follow()
         return api.adapter
 
+    def hold(self, client: Client, id: str, make_adapter: AdapterFactory) -> set[str] | None:
+        """Subscribe a client to an API, and hold its lines until `release`. Return what will have the turns that begin
+        meanwhile; None where it was subscribed before, and nothing is held.
+        """
+        seat = self._api(make_adapter).seats.setdefault(client, Seat())
+        if seat.subscriptions:
+            return None
+        seat.held, seat.begun = [], set()
+        self.add(client, id, make_adapter, raw=False)
+        return seat.begun
+
+    def release(self, client: Client, make_adapter: AdapterFactory, before: Sequence[ClientLine]) -> None:
+        """Send these lines, then those that were held."""
+        api = self._apis.get(make_adapter)
+        seat = None if api is None else api.seats.get(client)
+        if seat is not None and seat.held is not None:
+            held, seat.held = seat.held, None
+            seat.send(client, (*before, *held))
+
     def remove(self, client: Client, id: str) -> None:
         """End a subscription, if there is one of that id."""
         for api in self._apis.values():
-            if client in api.seats:
-                api.seats[client].subscriptions.pop(id, None)
+            if client in api.seats and api.seats[client].subscriptions.pop(id, None) is not None:
+                api.seats[client].held = None
         self._follow()
 
     def leave(self, client: Client) -> None:
@@ -137,7 +166,7 @@ class Subscriptions:
         for make_adapter, api in self._apis.items():
             lines = api.adapter.status_changed(status)
             for client in self.audience(make_adapter):
-                client.send(lines)
+                api.seats.get(client, Seat()).send(client, lines)
 
     async def wait_for_capacity(self) -> None:
         """Wait while everybody who is subscribed is behind; where nobody is, return at once."""
@@ -171,6 +200,8 @@ class Subscriptions:
         found = dict[Client, list[ApiAdapter]]()
         for make_adapter, api in reversed(self._apis.items()):
             for client in api.subscribers():
+                if api.seats[client].held is not None:
+                    continue  # it is asked once it knows what it joins
                 adapters = found.setdefault(client, [])
                 adapters.insert(
                     0 if self._preferred.get(client) == make_adapter else len(adapters), api.adapter
@@ -209,4 +240,7 @@ class Subscriptions:
         lines = api.adapter.lines(event, subscribed=bool(subscribers), raw=bool(raw))
         only_raw = raw and isinstance(event.event, RawResponseItemEvent)
         for client in (raw if only_raw else subscribers) if lines else ():
-            client.send(lines)
+            seat = api.seats[client]
+            seat.send(client, lines)
+            if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
+                seat.begun.add(event.turn_id)

@@ -253,7 +253,7 @@ class Client:
 
     # --- conversations
     async def initialize(self, **more: Json) -> Json:
-        return await self.call("initialize", {"clientInfo": {"name": "tests", "version": "1.0"}, **more})
+        return await self.call("initialize", {"clientInfo": {"name": "tests", "version": "1.0"}} | more)
 
     async def open(self, *, raw: bool = False, **params: Json) -> str:
         """A new conversation that is listened to."""

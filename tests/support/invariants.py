@@ -15,7 +15,11 @@ from protocol.structs import Json
 from tests.support.client import ENDS, Client, Logged
 from tests.support.published import departures
 from tests.support.scripted_model import ModelRequest
-from tests.support.thread_invariants import stored_otherwise, violated_thread_invariants
+from tests.support.thread_invariants import (
+    stored_otherwise,
+    violated_session_invariants,
+    violated_thread_invariants,
+)
 
 OPENS_EARLY = ("raw_response_item", "entered_review_mode", "user_message")
 """May come before the `task_started` of their turn: what the history had to be told first."""
@@ -65,6 +69,21 @@ def violated_invariants(
     broken += [problem for _, problems in stored for problem in problems]
     broken += unstored(received, dict(zip(map(str, rollouts), (lines for lines, _ in stored), strict=True)))
     return broken
+
+
+def violated_by_client(client: Client, *, acp: bool = False) -> list[str]:
+    """What holds for each of several clients: whole messages of the schema, each request answered once, the order of
+    what it hears.
+    """
+    if acp:
+        return violated_session_invariants(client)
+    log = client.log
+    broken = [f"a line is no message: {line[:100]!r}" for line in client.garbage]
+    broken += [
+        f"{problem}: {json.dumps(m.message)[:300]}" for m in log for problem in departures(m.message, log)
+    ]
+    broken += [] if client.left_early else unanswered(log)
+    return broken + violated_thread_invariants(log, left_early=True)
 
 
 def conversations(received: Sequence[Json]) -> list[str]:

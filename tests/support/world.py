@@ -22,11 +22,11 @@ import anyio.to_thread
 import pytest
 from anyio.abc import TaskGroup
 
-from app_server.server import ServerSettings, serve
+from app_server.server import ClientPlace, Server, ServerSettings, open_server
 from app_server.transport.memory import memory_pair
 from protocol.structs import Json
 from tests.support.client import Client, MemoryWire, ProcessWire
-from tests.support.invariants import violated_invariants
+from tests.support.invariants import violated_by_client, violated_invariants
 from tests.support.leftovers import leaks, look
 from tests.support.scripted_model import Reply, ScriptedModel
 from tests.support.thread_invariants import violated_session_invariants
@@ -51,6 +51,10 @@ class World:
     model: ScriptedModel
     client: Client
     environment: Mapping[str, str] = field(default_factory=dict)
+    in_process: Server | None = None
+    """Where it runs in this process."""
+    others: list[Client] = field(default_factory=list)
+    """The clients besides the first one."""
 
     @property
     def workspace(self) -> Path:
@@ -77,6 +81,52 @@ class World:
             "summary": "auto",
             **over,
         }
+
+    @asynccontextmanager
+    async def another(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        acp: bool = False,
+        brings_environment: bool = True,
+        hears_all: bool = False,
+        initialize: bool = True,
+        name: str = "tests",
+        capabilities: Json = None,
+    ) -> AsyncIterator[Client]:
+        """Connect another client to the server, until the block ends. `environment` adds to that of the first."""
+        assert self.in_process is not None
+        server_end, client_end = memory_pair()
+        client = Client(MemoryWire(client_end))
+        self.others.append(client)
+        place = ClientPlace(
+            home=self.home,
+            cwd=cwd or self.workspace,
+            environment={**self.environment, **(environment or {})},
+            acp=acp,
+            brings_environment=brings_environment,
+            hears_all=hears_all,
+        )
+        served = anyio.Event()
+        server = self.in_process
+
+        async def run() -> None:
+            await server.serve(server_end, place)
+            server_end.close()
+            served.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, name="a connection")
+            group.start_soon(client.read, name="a client")
+            if initialize and not acp:
+                can = {} if capabilities is None else {"capabilities": capabilities}
+                await client.initialize(clientInfo={"name": name, "version": "1.0"}, **can)
+            yield client
+            await client.wire.close()
+            with anyio.fail_after(LEAVES_WITHIN):
+                await served.wait()
+            group.cancel_scope.cancel()
 
     def write(self, files: Mapping[str, str | bytes], under: Path | None = None) -> None:
         write_files(under or self.workspace, files)
@@ -250,6 +300,8 @@ async def _lived(root: Path, model: ScriptedModel, options: WorldOptions) -> Asy
         if acp
         else violated_invariants(world.client, model.requests, world.rollouts())
     )
+    for each in world.others:
+        broken += violated_by_client(each, acp="session/" in str(each.log[:8]))
     broken += await leaks(seen, f"{MARK}={root}")
     assert not broken, "\n".join([*broken, *world.client_saw()])
 
@@ -259,10 +311,12 @@ async def _in_memory(world: World, group: TaskGroup, *, acp: bool) -> AsyncItera
     server_end, client_end = memory_pair()
     settings = ServerSettings(home=world.home, cwd=world.workspace, environment=world.environment, acp=acp)
     world.client.wire = MemoryWire(client_end)
-    ended = anyio.Event()
+    serving, ended = anyio.Event(), anyio.Event()
 
     async def run() -> None:
-        await serve(server_end, settings)
+        async with open_server(settings) as world.in_process:
+            serving.set()
+            await world.in_process.serve(server_end, settings)
         server_end.close()
 
     async def read() -> None:
@@ -271,6 +325,7 @@ async def _in_memory(world: World, group: TaskGroup, *, acp: bool) -> AsyncItera
 
     group.start_soon(run, name="the server")
     group.start_soon(read, name="the client")
+    await serving.wait()
     yield
     await world.client.wire.close()
     with anyio.fail_after(LEAVES_WITHIN):

@@ -90,11 +90,11 @@ class ItemLines:
             case events.AgentMessageDelta():
                 self._message_delta(turn_id, event)
             case events.ReasoningSummaryDelta():
-                method, index = SUMMARY_DELTA, b',"summaryIndex":%d' % event.index
-                self._delta(self._open.get(turn_id, event.item_id), method, event.delta, index)
+                index = b',"summaryIndex":%d' % event.index
+                self._thought(turn_id, event, SUMMARY_DELTA, index, summary=True)
             case events.ReasoningTextDelta():
-                method, index = TEXT_DELTA, b',"contentIndex":%d' % event.index
-                self._delta(self._open.get(turn_id, event.item_id), method, event.delta, index)
+                index = b',"contentIndex":%d' % event.index
+                self._thought(turn_id, event, TEXT_DELTA, index, summary=False)
             case events.CommandOutput():
                 if (opened := self._open.get(turn_id, event.item_id)) is not None:
                     self._output(opened, opened.output(event.stream, event.chunk))
@@ -131,14 +131,18 @@ class ItemLines:
 
     def _begin(self, turn_id: str, item: items.Item, at_ms: int) -> ShownItem:
         opened = self._open.begin(turn_id, item, at_ms, lambda _: {})
+        self.begun(opened)
+        return opened
+
+    def begun(self, opened: ShownItem) -> None:
+        """Say that an item has begun, with what it has so far."""
         self._lines.add(
             wire.ITEM_STARTED,
-            item=thread_item(kept_item(opened.item), at_ms, None),
+            item=thread_item(kept_item(opened.so_far()), opened.started_ms, None),
             thread_id=self._thread_id,
-            turn_id=turn_id,
-            started_at_ms=at_ms,
+            turn_id=opened.turn_id,
+            started_at_ms=opened.started_ms,
         )
-        return opened
 
     def _end(self, opened: ShownItem, event: events.ItemCompleted) -> events.ItemCompleted:
         for text in opened.rest_of_output():
@@ -162,6 +166,20 @@ class ItemLines:
             plan = isinstance(opened.item, items.Plan)
             row = wire.ITEM_PLAN_DELTA if plan else wire.ITEM_AGENT_MESSAGE_DELTA
             self._delta(opened, row.method, event.delta)
+
+    def _thought(
+        self,
+        turn_id: str,
+        event: events.ReasoningSummaryDelta | events.ReasoningTextDelta,
+        method: str,
+        index: bytes,
+        *,
+        summary: bool,
+    ) -> None:
+        opened = self._open.get(turn_id, event.item_id)
+        if opened is not None:
+            opened.think(event.delta, event.index, summary=summary)
+            self._delta(opened, method, event.delta, index)
 
     def _output(self, opened: ShownItem, text: str) -> None:
         if isinstance(opened.item, items.FileChange):

@@ -191,6 +191,7 @@ def review_text(output: ReviewOutputEvent | None) -> str:
 
 def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.CommandExecutionThreadItem:
     ran = item.status not in (ItemStatus.IN_PROGRESS, ItemStatus.DECLINED)
+    printed = item.output if item.status is not ItemStatus.DECLINED else None
     return wire.CommandExecutionThreadItem(
         **at,
         command=command_line(item.command),
@@ -199,7 +200,7 @@ def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.Comm
         source=_SOURCES[item.source],
         status=parts.CommandExecutionStatus[item.status.name],
         command_actions=command_actions(item.parsed, item.command, item.cwd),
-        aggregated_output=item.output or None if ran else None,
+        aggregated_output=printed or None,
         exit_code=item.exit_code,
         duration_ms=_ms(item.seconds) if ran else None,
     )

@@ -84,6 +84,15 @@ class ThreadAdapter:
         ]
         return shown_turn(record, turn.TurnItemsView.FULL, going_on)
 
+    def joined(self) -> Sequence[ClientLine]:
+        """Return what a client that joins is told: the turn that runs, and each item that goes on, as it is now."""
+        if (record := self.running) is not None:
+            shown = shown_turn(record, turn.TurnItemsView.NOT_LOADED)
+            self._lines.add(turn.TURN_STARTED, thread_id=self._thread_id, turn=shown)
+        for each in self._open.all():
+            self._items.begun(each)
+        return self._lines.take()
+
     def item_id(self, turn_id: str, engine_id: str) -> str:
         """Return the id under which clients know an item that goes on."""
         opened = self._open.latest(turn_id, engine_id)

@@ -48,17 +48,21 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
     running: dict[str, str] = {}
     started: set[tuple[str, str]] = set()
     ended: set[tuple[str, str]] = set()
+    told_again: set[tuple[str, str]] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
         method, params = wire.method, wire.params
         thread = wire.thread
-        if method in ("turn/started", "turn/completed"):
+        if wire.joined:
+            told_again.update(key for key in started if key[0] == wire.joined["id"])
+        elif method in ("turn/started", "turn/completed"):
             running[thread] = params["turn"]["id"] if method == "turn/started" else ""
         elif method == "item/started":
             key = (thread, params["item"]["id"])
-            if key in started:
+            if key in started - told_again:
                 yield f"{key[1]} starts twice"
-            if running.get(thread) != params["turnId"]:
+            told_again.discard(key)
+            if not is_background(params["item"]) and running.get(thread) != params["turnId"]:
                 yield f"{key[1]} starts outside of its turn"
             started.add(key)
         elif method == "item/completed":

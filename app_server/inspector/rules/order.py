@@ -41,6 +41,11 @@ class WireMessage(Struct, frozen=True):
         """Return the id of the thread that the parameters name."""
         return str(self.params.get("threadId"))
 
+    @property
+    def joined(self) -> Json:
+        """Return the thread that the client joins by this answer, as it is then; None for any other message."""
+        return self.result["thread"] if self.result is not None and self.answers == "thread/resume" else None
+
 
 EVENT_PREFIX = "codex/event/"
 Check = Callable[[WireMessage], Iterator[str]]
@@ -104,12 +109,12 @@ class OrderChecker:
 
 
 def of_threads(rule: Rule) -> Rule:
-    """Apply a rule only to what the server says of threads by itself."""
+    """Apply a rule only to what the server says of threads by itself, and to answers by which a client joins one."""
 
     @wraps(rule)
     def narrowed() -> Check:
         check = rule()
-        return lambda wire: check(wire) if wire.of_threads else iter(())
+        return lambda wire: check(wire) if wire.of_threads or wire.joined else iter(())
 
     return narrowed
 

@@ -77,11 +77,13 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
     def check(wire: WireMessage) -> Iterator[str]:
         id = _opened(wire)
         if id is not None:
+            if id in announced:
+                yield f"thread/started for {id} before the answer that opened it"
             opened.add(id)
         elif wire.of_threads and wire.method == "thread/started":
-            id = wire.params["thread"]["id"]
-            if id in announced or id not in opened:
-                yield f"thread/started for {id}, which no answer opened"
+            id = wire.params["thread"]["id"]  # another client may have opened it
+            if id in announced:
+                yield f"thread/started for {id} comes twice"
             announced.add(id)
         elif wire.of_threads:
             thread = wire.params.get("threadId")
@@ -100,7 +102,9 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
 
     def check(wire: WireMessage) -> Iterator[str]:
         method, params = wire.method, wire.params
-        if method == "thread/status/changed":
+        if wire.joined:
+            active[wire.joined["id"]] = wire.joined["status"]["type"] == "active"
+        elif method == "thread/status/changed":
             active[wire.thread] = params["status"]["type"] == "active"
         elif method == "turn/started":
             if not active.get(wire.thread, False):
@@ -124,12 +128,16 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
 @of_threads
 def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
     running: dict[str, str] = {}
+    joined: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if wire.method == "turn/started":
-            if wire.thread in running:
+        if wire.joined:
+            joined.add(wire.joined["id"])  # whoever joins is told what runs
+        elif wire.method == "turn/started":
+            if wire.thread in running and wire.thread not in joined:
                 yield f"{wire.params['turn']['id']} starts while {running[wire.thread]} runs"
             running[wire.thread] = wire.params["turn"]["id"]
+            joined.discard(wire.thread)
         elif wire.method == "turn/completed" and running.pop(wire.thread, None) != wire.params["turn"]["id"]:
             yield f"{wire.params['turn']['id']} ends and does not run"
 
@@ -143,7 +151,9 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
 
     def check(wire: WireMessage) -> Iterator[str]:
         thread = wire.thread
-        if wire.method == "thread/status/changed":
+        if wire.joined:
+            flags[wire.joined["id"]] = wire.joined["status"].get("activeFlags") or []
+        elif wire.method == "thread/status/changed":
             flags[thread] = wire.params["status"].get("activeFlags") or []
         elif wire.method.endswith("/requestApproval") and "waitingOnApproval" not in flags.get(thread, []):
             yield f"{wire.method} is asked in {thread}, which does not wait"

@@ -359,7 +359,7 @@ def test_a_command_of_the_user_may_precede_the_words_that_begin_a_turn() -> None
         ("rule_01", moved("turn", "words")),
         ("rule_01", moved("thread", "begin")),
         ("rule_02", moved("announced", "words")),
-        ("rule_02", without("thread")),
+        ("rule_02", moved("announced", "thread")),
         ("rule_02", put(good()["announced"], "idle")),
         ("rule_03", moved("active", "words")),
         ("rule_03", moved("message", "words end")),

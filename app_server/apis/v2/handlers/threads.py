@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -62,8 +62,13 @@ async def thread_resume(
         live, stored = await _reopen(context, id, params)
     else:
         _require_joinable(context, live, params)
-    with live.kept():
+    joins = live.joining(context.client, SUBSCRIPTION, context.make_adapter)
+    with live.kept(), joins as joining:
+        adapter = context.reading.live.adapter(live)
+        running, told = adapter.running_turn(), () if joining.begun is None else adapter.joined()
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
+        if joining.begun is not None and not params.exclude_turns:
+            turns = _as_joined(turns, running, joining.begun)
         response = thread_open.ThreadResumeResponse(
             thread=await shown_thread(context, live, turns),
             collaboration_mode=collaboration_mode(live.session.facts.settings),
@@ -72,7 +77,7 @@ async def thread_resume(
         tell_usage = await usage_so_far(context, live, stored)
         yield response
         # What is open is asked again, and whatever happens from here on is sent.
-        context.subscribe(live)
+        joining.enter(told)
     tell_usage()
     if (goal := live.session.facts.goal) is not None:
         context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
@@ -200,6 +205,14 @@ async def all_turns(
     if running is None:
         return turns
     return (*(turn for turn in turns if turn.id != running.id), running)
+
+
+def _as_joined(turns: tuple[Turn, ...], running: Turn | None, begun: Collection[str]) -> tuple[Turn, ...]:
+    """Return the turns as they were when the client joined; of what has happened since it is told."""
+    before = tuple(
+        turn for turn in turns if turn.id not in begun and (running is None or turn.id != running.id)
+    )
+    return before if running is None else (*before, running)
 
 
 async def _named_path(context: ThreadContext, thread_id: ConversationId, named: str) -> Path:
