@@ -120,11 +120,13 @@ def ended_in_order(name: str, run: Callable[[], int]) -> int:
         return 1
 
 
-def complain(program: str, what: str, advice: str = "") -> None:
-    """Say on stderr what went wrong in a command, and in a second line what to do. The one form of such messages."""
-    print(f"{program}: {what}", file=sys.stderr)  # noqa: T201
+def complain(program: str, what: str, advice: str = "", *, file: TextIO | None = None) -> None:
+    """Say on stderr, or in `file`, what went wrong in a command, and in a second line what to do. The one form of such
+    messages.
+    """
+    print(f"{program}: {what}", file=file or sys.stderr)  # noqa: T201
     if advice:
-        print(f"→ {advice}", file=sys.stderr)  # noqa: T201
+        print(f"→ {advice}", file=file or sys.stderr)  # noqa: T201
 
 
 def _first(error: BaseException) -> BaseException:

@@ -252,6 +252,7 @@ MOST_FIELDS = 12
 
 LARGE = {
     "Config": "every setting",
+    "Launch": "all that the command line and the environment say",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
 }
@@ -308,7 +309,8 @@ OPENS_FILES = {
     "app_server.core.tools.patching": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
     "app_server.headless.output_schema": "named on the command line, read before there is a command",
-    "app_server.headless.exec_options": "devices; a file goes by the opener",
+    "app_server.headless.exec_options": "prices, named on the command line or in the home, before there is a command",
+    "app_server.headless.message_file": "devices; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
     "app_server.places": "locks and a log in a folder of the home that is the user's alone",
     "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",

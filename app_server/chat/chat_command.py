@@ -90,7 +90,12 @@ async def _server_and_home(
 def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
     """Return the command of this installation's server with the settings that were `given` as arguments."""
     arguments: list[str] = [*OWN_COMMAND]
-    for name, option in (("config", "-c"), ("enable", "--enable"), ("disable", "--disable")):
+    for name, option in (
+        ("config", "-c"),
+        ("enable", "--enable"),
+        ("disable", "--disable"),
+        ("add_dir", "--add-dir"),
+    ):
         for value in given.get(name, ()):
             arguments += [option, value]
     for name, option in (("profile", "-p"), ("model", "-m"), ("sandbox", "-s"), ("ask_for_approval", "-a")):

@@ -17,7 +17,7 @@ from app_server.client.events import ServerEvent
 from app_server.client.failures import ServerEnded
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
-from app_server.client.options import ListOptions, OpenOptions, StartOptions, parameters
+from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.thread_handle import ThreadHandle
 from protocol.base import WireModel
 from protocol.names import INITIALIZED
@@ -134,6 +134,14 @@ class AppServer:
         known = {"thread_id": thread_id, "exclude_turns": not turns}
         params = parameters(thread_open.ThreadResumeParams, OpenOptions, options, **known)
         return await self._open(thread_open.THREAD_RESUME, params, on_approval)
+
+    async def fork_thread(
+        self, thread_id: str, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
+    ) -> ThreadHandle:
+        """Open a thread that begins as a copy of another one, stored or open."""
+        known = {"thread_id": thread_id, "exclude_turns": True}
+        params = parameters(thread_open.ThreadForkParams, ForkOptions, options, **known)
+        return await self._open(thread_open.THREAD_FORK, params, on_approval)
 
     async def _open(
         self, row: ClientRequest[P, Opened], params: P, on_approval: ApprovalHandler | None

@@ -14,7 +14,11 @@ from anyio.abc import TaskStatus
 
 
 class InvalidCommandLine(Exception):
-    """The command line cannot be used; the text says what was expected."""
+    """The command line cannot be used; the text says what was expected, and `advice` what to do."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(what)
+        self.advice = advice
 
 
 def working_folder(named: str | None) -> Path:

@@ -14,6 +14,9 @@ SANDBOXES: Final = ("read-only", "workspace-write", "danger-full-access")
 APPROVALS: Final = ("untrusted", "on-failure", "on-request", "never")
 
 
+UNITS: Final = {"s": 1, "m": 60, "h": 3600}
+
+
 class CommandCode(NamedTuple):
     """What a module of this package has for one command."""
 
@@ -50,7 +53,39 @@ def add_turn_settings(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("conversations", argument_default=argparse.SUPPRESS)
     group.add_argument("-m", "--model", metavar="MODEL", help="the model of new conversations")
     add_choice(group, "--sandbox", "MODE", "what commands may do", SANDBOXES, "-s")
+    group.add_argument(
+        "--add-dir",
+        action="append",
+        type=_folder,
+        metavar="DIR",
+        help="another folder that commands may write",
+    )
     add_choice(group, "--ask-for-approval", "WHEN", "when to ask", APPROVALS, "-a")
+
+
+def positive(text: str) -> int:
+    """Parse a number of things."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    """Parse a time: seconds, or a number with its unit."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    try:
+        seconds = float(number) * UNITS[unit]
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected seconds, or a time as in 90s, 30m or 2h, got {text!r}")
+    return seconds
+
+
+def _folder(text: str) -> str:
+    if not os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return os.path.realpath(text)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

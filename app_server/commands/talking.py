@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app_server.commands.options import CommandCode, add_turn_settings, log_errors_only
+from app_server.commands.options import CommandCode, add_turn_settings, duration, log_errors_only, positive
 
 
 def _add_chat_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,15 @@ def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     stored = parser.add_mutually_exclusive_group()
     stored.add_argument("--resume", metavar="ID", help="go on with a stored thread")
     stored.add_argument("--resume-last", action="store_true", help="go on with the newest thread here")
-    stored.add_argument("--ephemeral", action="store_true", help="store nothing of the thread")
+    stored.add_argument("--fork", metavar="ID", help="go on with a copy of a stored thread")
+    parser.add_argument("--ephemeral", action="store_true", help="store nothing of the thread")
+    limits = parser.add_argument_group("limits, which end the turn with exit status 3")
+    limits.add_argument("--max-turns", type=positive, metavar="N", help="requests to the model")
+    limits.add_argument("--budget-tokens", type=positive, metavar="N", help="tokens, of input and output")
+    limits.add_argument("--timeout", type=duration, metavar="TIME", help="seconds, or as in 90s, 30m, 2h")
+    limits.add_argument(
+        "--prices", metavar="FILE", help="what tokens cost, for the last line (else prices.json in the home)"
+    )
     add_turn_settings(parser)
 
 

@@ -20,7 +20,8 @@ class Problem(Struct, frozen=True):
 
 
 NOBODY_LOGGED_IN = Problem(
-    "Nobody is logged in", "set OPENAI_API_KEY where the server is started, or log in from your editor"
+    "Nobody is logged in",
+    "set OPENAI_API_KEY where the server is started, or log in: `app-server login`, or from your editor",
 )
 
 

@@ -1,29 +1,24 @@
-"""The command line of `app-server exec`: its arguments, what of them the server gets, and the file that gets the final
-message (`-o`).
-
-The folder of that file is opened before the turn, and the file is replaced after it. So what cannot be written is told
-before anything is paid for, and commands of the turn cannot lead the message anywhere else: neither by a link in the
-place of the file, nor by one in the place of a folder on the way to it.
-"""
+"""The command line of `app-server exec`: its arguments, checked, and what of them the server gets."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import select
-import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from msgspec import Struct
 
-from app_server.beneath import Beneath
 from app_server.client.command_line import InvalidCommandLine, is_utf8, working_folder
 from app_server.client.failures import InvalidArgument
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions, image
+from app_server.client.prices import PRICES_FILE, ModelPrice, parse_prices
 from app_server.core.config.types import CliOverrides
 from app_server.core.lazy import Lazy
+from app_server.headless.exec_limits import ExecLimits
+from app_server.headless.message_file import MessageFile, message_file
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides
 from protocol.v2.item_parts import UserInput
@@ -31,61 +26,21 @@ from protocol.v2.item_parts import UserInput
 if TYPE_CHECKING:
     from app_server.headless.output_schema import OutputSchema
 
-DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
-"""What is in there is written to as it is: `/dev/stdout`, or what a shell makes of `>(command)`."""
-
-
-class MessageFile:
-    """A place that can be written, as far as that is known before."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises OSError."""
-        self.path = path
-        self._device: int | None = None
-        self._mode = 0o666 & ~_umask()
-        if path.parent in DEVICES:
-            self._device = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            os.write(self._device, b"")  # a device may refuse it
-            return
-        self._folder = Beneath.named_by_user(path.parent)
-        try:
-            present = self._folder.stat(path.name).st_mode
-        except FileNotFoundError:
-            present = stat.S_IFREG | self._mode
-        if stat.S_ISREG(present):
-            self._mode = stat.S_IMODE(present)
-        elif not stat.S_ISLNK(present):
-            raise OSError("not a regular file")
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise PermissionError(f"files cannot be made in {path.parent}")
-
-    def write(self, text: str) -> None:
-        """Write the message, in one step where it is a file. A link in its place is replaced. Raises OSError."""
-        content = text.encode("utf-8", "backslashreplace")
-        if self._device is None:
-            self._folder.replace(self.path.name, content, self._mode)
-            return
-        with open(self._device, "wb") as file:
-            file.write(content)
-
-
-def message_file(named: str) -> MessageFile:
-    """Open the file that `-o` names. Raises InvalidCommandLine where it cannot be written."""
-    try:
-        return MessageFile(Path(named))
-    except OSError as error:
-        raise InvalidCommandLine(f"--output-last-message: {named}: {error.strerror or error}") from None
-
-
-def _umask() -> int:
-    now = os.umask(0o077)
-    os.umask(now)
-    return now
-
-
 FROM_STDIN = "-"
 MOST_PIPED = 4 << 20
 """Bytes; a server takes fewer characters in a turn than this can be."""
+
+
+class ThreadOrigin(Struct, frozen=True, kw_only=True):
+    """The thread that the turn belongs to: a new one, where no field says otherwise."""
+
+    resume: str | None = None
+    """The id of a stored thread to go on with."""
+    resume_last: bool = False
+    fork: str | None = None
+    """The id of a stored thread to go on with in a copy."""
+    ephemeral: bool = False
+    """Nothing of it is stored."""
 
 
 class ExecOptions(Struct, frozen=True, kw_only=True):
@@ -97,10 +52,9 @@ class ExecOptions(Struct, frozen=True, kw_only=True):
     last_message: MessageFile | None = None
     """What gets the final message."""
     output_schema: OutputSchema | None = None
-    resume: str | None = None
-    """The id of a stored thread."""
-    resume_last: bool = False
-    ephemeral: bool = False
+    origin: ThreadOrigin = ThreadOrigin()
+    limits: ExecLimits = ExecLimits()
+    prices: Mapping[str, ModelPrice] = {}
     approval: ApprovalWord = "never"
     sandbox: SandboxWord | None = None
     model: str | None = None
@@ -143,13 +97,38 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
         json=args.json,
         last_message=last_message,
         output_schema=schema,
-        resume=args.resume,
-        resume_last=args.resume_last,
-        ephemeral=args.ephemeral,
+        origin=_origin(args),
+        limits=ExecLimits(requests=args.max_turns, tokens=args.budget_tokens, seconds=args.timeout),
+        prices=_prices(args.prices, launch.home),
         approval=approval,
         sandbox=given.get("sandbox"),
         model=given.get("model"),
     )
+
+
+def _origin(args: argparse.Namespace) -> ThreadOrigin:
+    if args.ephemeral and (args.resume or args.resume_last):
+        raise InvalidCommandLine(
+            "--ephemeral: a thread that is resumed goes on being stored; --fork ID copies it"
+        )
+    return ThreadOrigin(
+        resume=args.resume, resume_last=args.resume_last, fork=args.fork, ephemeral=args.ephemeral
+    )
+
+
+def _prices(named: str | None, home: Path) -> Mapping[str, ModelPrice]:
+    """Read the prices from the file that is named, or else from that of the home, which need not be there."""
+    path = Path(named) if named is not None else home / PRICES_FILE
+    try:
+        return parse_prices(path.read_bytes())
+    except FileNotFoundError as error:
+        if named is None:
+            return {}
+        raise InvalidCommandLine(f"--prices: {path}: {error.strerror}") from None
+    except OSError as error:
+        raise InvalidCommandLine(f"prices: {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidCommandLine(f"prices: {path}: {error}") from None
 
 
 def _words(prompt: Sequence[str], stdin: TextIO, stderr: TextIO) -> str:

@@ -1,24 +1,41 @@
 """What `app-server exec` prints: the final message alone on stdout and what happens on stderr, or all notifications as
 lines of JSON.
+
+On a terminal the message is shown as it comes. A command has one line: it begins with the command and is ended with its
+exit status and its time, unless something else was printed meanwhile; then it is printed whole.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TextIO, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TextIO, TypeAlias
 
 from app_server.client.command_line import printable
 from app_server.client.events import RawNotification, ServerEvent, method_of
+from app_server.client.prices import ModelPrice
 from app_server.client.turn_handle import TurnResult
 from protocol.policy import kebab
 from protocol.structs import Json, Struct
 from protocol.v2 import items as wire
-from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
+from protocol.v2.item_events import (
+    AgentMessageDeltaNotification,
+    ItemCompletedNotification,
+    ItemStartedNotification,
+)
 from protocol.v2.server import ErrorNotification
+from protocol.v2.thread import TokenUsageBreakdown
 from protocol.v2.thread_open import OpenedThread
+from protocol.v2.turn import TurnPlanStepStatus, TurnPlanUpdatedNotification
 
 OUTPUT_LINES = 10
 """Of a command's output so many lines are shown; the model has all of them."""
+
+STEP_MARKS: Final = {
+    TurnPlanStepStatus.PENDING: "[ ]",
+    TurnPlanStepStatus.IN_PROGRESS: "[>]",
+    TurnPlanStepStatus.COMPLETED: "[x]",
+}
 
 
 class JsonReport:
@@ -42,6 +59,9 @@ class JsonReport:
     def warning(self, text: str, event: ServerEvent) -> None:
         self.event(event)
 
+    def retrying(self, why: str) -> None:
+        self._write("error", {"error": {"message": why}, "willRetry": True})
+
     def ended(self, result: TurnResult[None]) -> None:
         """Print nothing: `turn/completed` was the last line."""
 
@@ -54,63 +74,149 @@ class JsonReport:
 
 
 class TextReport:
-    def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
-        self._stdout, self._stderr = stdout, stderr
+    """Lines for people and for the logs of CI."""
+
+    def __init__(
+        self, stdout: TextIO, stderr: TextIO, prices: Mapping[str, ModelPrice] | None = None
+    ) -> None:
+        self._stdout, self._stderr, self._prices = stdout, stderr, prices or {}
+        self._live = next((stream for stream in (stderr, stdout) if stream.isatty()), None)
+        self._model = ""
+        self._unfinished: str | None = None
+        """The id of the item whose line has no end yet."""
+        self._message: wire.AgentMessageThreadItem | None = None
+        """The last message, of which is not known yet whether it is the final one."""
+        self._streamed: set[str] = set()
+        """The ids of messages that were shown as they came."""
 
     def opened(self, thread: OpenedThread) -> None:
+        self._model = thread.model
         rights = f"sandbox {kebab(thread.sandbox.type)}, approvals {thread.approval_policy}"
-        self._print_line(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}, {rights}")
+        self._line(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}, {rights}")
 
     def event(self, event: ServerEvent) -> None:
         match event:
+            case AgentMessageDeltaNotification(item_id=id, delta=delta):
+                self._stream(id, delta)
             case ItemStartedNotification(item=wire.CommandExecutionThreadItem() as item):
-                self._print_line(f"$ {item.command}")
+                self._begin_line(item.id, f"$ {item.command}")
             case ItemCompletedNotification(item=item):
                 self._item(item)
+            case TurnPlanUpdatedNotification(plan=plan):
+                self._line("plan:")
+                for step in plan:
+                    self._line(f"  {STEP_MARKS[step.status]} {step.step}")
             case ErrorNotification(error=error, will_retry=True):
-                self._print_line(f"retrying: {error.message}")
+                self.retrying(error.message)
             case _:
                 pass
 
     def warning(self, text: str, event: ServerEvent) -> None:
-        self._print_line(f"warning: {text}")
+        self._line(f"warning: {text}")
+
+    def retrying(self, why: str) -> None:
+        self._line(f"retrying: {why}")
 
     def ended(self, result: TurnResult[None]) -> None:
+        final = result.final_message
+        if self._message is not None and self._message.text == final:
+            shown = self._message.id in self._streamed and self._stdout.isatty()
+            self._message = None
+        else:
+            shown = False
         if result.error is not None:
-            self._print_line(f"error: {result.error.message}")
+            self._line(f"error: {result.error.message}")
         elif not result.completed:
-            self._print_line(f"the turn was {result.status}")
+            self._line(f"the turn was {result.status}")
         if result.usage is not None:
-            self._print_line(f"{result.usage.total_tokens} tokens")
-        if result.final_message is not None:
-            message = printable(result.final_message) if self._stdout.isatty() else result.final_message
+            self._line(self._spent(result.usage))
+        if final is not None and not shown:
+            self._end_line()
+            message = printable(final) if self._stdout.isatty() else final
             self._stdout.write(message.rstrip("\n") + "\n")
             self._stdout.flush()
 
     def problem(self, text: str) -> None:
-        self._print_line(f"error: {text}")
+        self._line(f"error: {text}")
 
     def _item(self, item: wire.ThreadItem) -> None:
         match item:
             case wire.CommandExecutionThreadItem():
-                lines = (item.aggregated_output or "").splitlines()
-                for line in lines[-OUTPUT_LINES:]:
-                    self._print_line(f"  {line}")
-                self._print_line(
-                    f"  {item.status}" + ("" if item.exit_code is None else f", exit {item.exit_code}")
-                )
+                self._command(item)
             case wire.FileChangeThreadItem():
                 for change in item.changes:
-                    self._print_line(f"{change.kind.type} {change.path}: {item.status}")
+                    self._line(f"{change.kind.type} {change.path}: {item.status}")
             case wire.McpToolCallThreadItem():
-                self._print_line(f"{item.server}.{item.tool}: {item.status}")
-            case wire.AgentMessageThreadItem() if item.phase is not None:
-                self._print_line(item.text)
+                self._line(f"{item.server}.{item.tool}: {item.status}{_took(item.duration_ms)}")
+            case wire.AgentMessageThreadItem():
+                self._earlier_message()
+                self._message = item
             case _:
                 pass
 
-    def _print_line(self, line: str) -> None:
-        print(printable(line), file=self._stderr)
+    def _command(self, item: wire.CommandExecutionThreadItem) -> None:
+        """End the line of a command, and show the last lines of its output below it."""
+        ended = item.status if item.exit_code is None else f"exit {item.exit_code}"
+        rest = f" -> {ended}{_took(item.duration_ms)}"
+        if self._unfinished == item.id:
+            self._stderr.write(rest)
+            self._end_line()
+        else:
+            self._line(f"$ {item.command}{rest}")
+        for line in (item.aggregated_output or "").splitlines()[-OUTPUT_LINES:]:
+            self._line(f"  {line}")
+
+    def _spent(self, usage: TokenUsageBreakdown) -> str:
+        cached = f" ({usage.cached_input_tokens} cached)" if usage.cached_input_tokens else ""
+        price = self._prices.get(self._model)
+        cost = "" if price is None else f", cost {price.cost(usage):.4f}"
+        return (
+            f"{usage.total_tokens} tokens: {usage.input_tokens} in{cached}, {usage.output_tokens} out{cost}"
+        )
+
+    # --- lines
+    def _stream(self, item_id: str, delta: str) -> None:
+        """Show a piece of a message on the terminal."""
+        if self._live is None:
+            return
+        if self._unfinished != item_id:
+            self._end_line()
+            self._earlier_message()
+        self._live.write(printable(delta))
+        self._live.flush()
+        self._streamed.add(item_id)
+        self._unfinished = item_id
+
+    def _earlier_message(self) -> None:
+        """Print the message that was the last one so far, and is not the final one, unless it was shown as it came."""
+        message, self._message = self._message, None
+        if message is not None and message.id not in self._streamed:
+            self._line(message.text.strip("\n"))
+
+    def _begin_line(self, item_id: str, text: str) -> None:
+        self._end_line()
+        self._earlier_message()
+        self._stderr.write(printable(text))
+        self._stderr.flush()
+        self._unfinished = item_id
+
+    def _end_line(self) -> None:
+        if self._unfinished is not None:
+            stream = self._live if self._unfinished in self._streamed else self._stderr
+            print(file=stream, flush=True)
+            self._unfinished = None
+
+    def _line(self, text: str) -> None:
+        self._end_line()
+        self._earlier_message()
+        print(printable(text), file=self._stderr)
+
+
+def _took(milliseconds: int | None) -> str:
+    """Write how long something took, as far as that is known."""
+    if milliseconds is None:
+        return ""
+    return f" in {milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f" in {milliseconds} ms"
 
 
 TurnReport: TypeAlias = JsonReport | TextReport

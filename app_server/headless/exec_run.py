@@ -1,7 +1,8 @@
 """Runs `app-server exec`: one turn, its report, and the exit status.
 
 Nobody is there to be asked: the approval policy is `never` unless the command line names another one, and then every
-question is declined. The exit status is 0 only if the turn completed, and its message matches the schema.
+question is declined. The exit status is 0 only if the turn completed, and its message matches the schema; it is 3 where
+a limit of the command line ended the turn.
 """
 
 from __future__ import annotations
@@ -18,20 +19,26 @@ import anyio
 
 from app_server.client import command_line
 from app_server.client.app_server import AppServer
+from app_server.client.event_stream import TurnStream
 from app_server.client.failures import AppServerError
 from app_server.client.link import Connector
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.core.lazy import Lazy
+from app_server.headless.exec_limits import LimitGate
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.in_process import InProcessConnector
-from app_server.standard_streams import check_stdout, take_stdout
+from app_server.standard_streams import check_stdout, complain, take_stdout
 from app_server.startup.process import end_loading
 from protocol.structs import replace
+from protocol.v2.settings import ReadOnlySandboxPolicy
 
 if TYPE_CHECKING:
     from app_server.demo.workspace import DemoWorkspace
+
+LIMITED: Final = 3
+"""The exit status where a limit of the command line was reached."""
 
 LEAVES_WITHIN: Final = 20.0
 """Seconds after a signal for the turn to end and the server to store everything, each of which is bounded, too."""
@@ -45,10 +52,12 @@ def run_exec(args: argparse.Namespace) -> int:
     try:
         options = exec_options(args, sys.stdin, sys.stderr)
     except command_line.InvalidCommandLine as error:
-        print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
+        complain("app-server exec", str(error), error.advice)
         return command_line.USAGE
     stdout = take_stdout()
-    report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr)
+    report: TurnReport = (
+        JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr, options.prices)
+    )
     turn = _demonstrated if args.demo else reported_status
     status = anyio.run(command_line.until_signal, lambda: turn(options, report, sys.stderr), leave_soon)
     return command_line.INTERRUPTED if status is None else status
@@ -68,7 +77,7 @@ async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO
             options = replace(options, cwd=workspace.repository)
             return await reported_status(options, report, stderr, workspace.environment)
     except AppServerError as error:
-        print(f"app-server exec: {error}", file=stderr)
+        complain("app-server exec", str(error), file=stderr)
         return command_line.FAILED
 
 
@@ -85,33 +94,53 @@ async def reported_status(
     options: ExecOptions, report: TurnReport, stderr: TextIO, environment: Mapping[str, str] | None = None
 ) -> int:
     """Run a whole turn and return the exit status. Why there was no turn is written to stderr."""
+    gate = LimitGate(options.limits, report.retrying)
     connector = InProcessConnector(
         cwd=options.cwd,
         environment=environment,
         overrides=options.overrides,
+        gate=gate if options.limits.of_requests else None,
     )
     try:
-        return await _run_turn(options, report, connector)
+        return await _run_turn(options, report, connector, gate)
+    except command_line.InvalidCommandLine as error:
+        complain("app-server exec", str(error), error.advice, file=stderr)
+        return command_line.USAGE
     except AppServerError as error:
-        print(f"app-server exec: {command_line.printable(str(error))}", file=stderr)
+        complain("app-server exec", command_line.printable(str(error)), file=stderr)
         return command_line.FAILED
 
 
-async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connector) -> int:
-    """Raises AppServerError."""
+async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connector, gate: LimitGate) -> int:
+    """Raises AppServerError, and InvalidCommandLine for what only the thread's settings show to be wrong."""
     async with AppServer.connect(connector, on_warning=report.warning) as server:
         thread = await _thread(server, options)
+        if options.overrides.writable_folders and isinstance(thread.opened.sandbox, ReadOnlySandboxPolicy):
+            raise command_line.InvalidCommandLine(
+                "--add-dir: the sandbox is read-only", "add -s workspace-write"
+            )
         report.opened(thread.opened)
         async with thread.stream(options.prompt, **options.turn) as stream:
             end_loading()
-            async for event in stream:
-                report.event(event)
+            gate.turn = stream.turn
+            with anyio.move_on_after(options.limits.seconds) as in_time:
+                await _report_events(stream, report)
+            if in_time.cancelled_caught:
+                gate.timed_out()
+                await _report_events(stream, report)  # what is left of them, to the end of the turn
             result = await stream.result()
-    problems = [_unwritten(options, result), _mismatch(options, result)]
+    problems = [gate.reached, _unwritten(options, result), _mismatch(options, result)]
     report.ended(result)
     for problem in filter(None, problems):
         report.problem(problem)
+    if gate.reached is not None:
+        return LIMITED
     return 0 if result.completed and not any(problems) else command_line.FAILED
+
+
+async def _report_events(stream: TurnStream, report: TurnReport) -> None:
+    async for event in stream:
+        report.event(event)
 
 
 def _mismatch(options: ExecOptions, result: TurnResult[None]) -> str | None:
@@ -133,9 +162,9 @@ def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:
 
 
 async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
-    settings = options.thread
-    wanted = options.resume
-    if options.resume_last:
+    settings, origin = options.thread, options.origin
+    wanted = origin.resume
+    if origin.resume_last:
         async for stored in server.threads(cwd=options.cwd, page_size=1):
             wanted = stored.id
             break
@@ -143,4 +172,6 @@ async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
             raise AppServerError(f"no stored thread of {options.cwd}")
     if wanted is not None:
         return await server.resume_thread(wanted, **settings)
-    return await server.start_thread(ephemeral=options.ephemeral, **settings)
+    if origin.fork is not None:
+        return await server.fork_thread(origin.fork, ephemeral=origin.ephemeral, **settings)
+    return await server.start_thread(ephemeral=origin.ephemeral, **settings)

@@ -22,6 +22,7 @@ class Launch:
     model: str | None = None
     approval_policy: str | None = None
     sandbox_mode: str | None = None
+    writable_folders: tuple[str, ...] = ()
     enable: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
     limits: Limits = Limits()
@@ -45,6 +46,7 @@ def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> La
         model=given.get("model"),
         approval_policy=given.get("ask_for_approval"),
         sandbox_mode=given.get("sandbox"),
+        writable_folders=tuple(given.get("add_dir", ())),
         enable=tuple(given.get("enable", ())),
         disable=tuple(given.get("disable", ())),
         limits=limits_of(environment),

@@ -22,6 +22,7 @@ def cli_overrides(launch: Launch) -> CliOverrides:
         model=launch.model,
         approval_policy=AskForApproval(policy) if policy else None,
         sandbox_mode=launch.sandbox_mode,
+        writable_folders=launch.writable_folders,
         enable=launch.enable,
         disable=launch.disable,
     )

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -27,13 +28,6 @@ from protocol.v2.turn import TurnStatus
 from tests.support.library import connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says, script
 from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    for folder in ("home", "workspace", "user"):
-        (tmp_path / folder).mkdir()
-    return tmp_path
 
 
 @dataclass(slots=True)
@@ -63,7 +57,7 @@ async def run(
     """The command with its server in this process."""
     stdout, stderr = io.StringIO(), io.StringIO()
     options = options_of(root, *arguments, stdin=stdin)
-    report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, stderr)
+    report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, stderr, options.prices)
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(list(replies))
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(model, root, config, tables) as environment:
@@ -78,7 +72,7 @@ def test_the_final_message_alone_is_on_stdout(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     message = "That did not work. Say `repair`, and I propose a patch."
     assert (done.returncode, done.stdout) == (0, f"{message}\n"), done.stderr
-    assert "$ sh check.sh\n  failed: expected" in done.stderr
+    assert re.search(r"\$ sh check.sh -> exit 1 in \d+ ms\n  failed: expected", done.stderr)
     assert (tmp_path / "last.txt").read_text() == message
 
 

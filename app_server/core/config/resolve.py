@@ -215,7 +215,7 @@ def _sandbox(settings: SettingsTable, place: types.SettingsPlace, trusted: bool 
     """Return the sandbox. By default, the workspace is writable if the user trusts it, and read-only otherwise."""
     table = settings.table("sandbox_workspace_write")
     workspace = table.build(WorkspaceWrite)
-    roots = workspace.writable_roots
+    roots = (*workspace.writable_roots, *place.cli.writable_folders)
     try:
         writable = tuple(sound_path(os.path.normpath(_expanded(root, place.environment))) for root in roots)
     except ValueError as error:

@@ -318,6 +318,8 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
     model: str | None = None
     approval_policy: AskForApproval | None = None
     sandbox_mode: str | None = None
+    writable_folders: tuple[str, ...] = ()
+    """Commands may write there as in the workspace, beside what the settings name."""
     enable: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
 

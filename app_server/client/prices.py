@@ -1,0 +1,43 @@
+"""What tokens cost, by a file of the user's: no price is known to this program.
+
+The file is JSON, by the names of models, for a million tokens each and in whatever currency the user thinks in:
+`{"gpt-5": {"input": 1.25, "cachedInput": 0.125, "output": 10}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from protocol.v2.thread import TokenUsageBreakdown
+
+PRICES_FILE: Final = "prices.json"
+"""In the home."""
+
+Amount = Annotated[float, Meta(ge=0)]
+
+
+class ModelPrice(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a million tokens of a model cost."""
+
+    input: Amount
+    output: Amount
+    cached_input: Amount | None = None
+    """None: as other input."""
+
+    def cost(self, usage: TokenUsageBreakdown) -> float:
+        cached = self.input if self.cached_input is None else self.cached_input
+        fresh = usage.input_tokens - usage.cached_input_tokens
+        spent = fresh * self.input + usage.cached_input_tokens * cached + usage.output_tokens * self.output
+        return spent / 1e6
+
+
+def parse_prices(data: bytes) -> Mapping[str, ModelPrice]:
+    """Parse a file of prices. Raises ValueError, which says what was expected where."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, ModelPrice])
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
