@@ -116,7 +116,7 @@ def ended_in_order(name: str, run: Callable[[], int]) -> int:
         elif error.filename:
             why = f"{os.fsdecode(error.filename)}: {why}"
         if not isinstance(error.__cause__, BrokenPipeError):  # whoever reads has seen enough
-            print(f"{name}: {why}", file=sys.stderr)  # noqa: T201
+            complain(name, why)
         return 1
 
 
@@ -124,9 +124,9 @@ def complain(program: str, what: str, advice: str = "", *, file: TextIO | None =
     """Say on stderr, or in `file`, what went wrong in a command, and in a second line what to do. The one form of such
     messages.
     """
-    print(f"{program}: {what}", file=file or sys.stderr)  # noqa: T201
+    print(f"{program}: {what}", file=file or sys.stderr)
     if advice:
-        print(f"→ {advice}", file=file or sys.stderr)  # noqa: T201
+        print(f"→ {advice}", file=file or sys.stderr)
 
 
 def _first(error: BaseException) -> BaseException:
