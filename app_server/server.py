@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.apis.router import FindRoute, MethodRouter
 from app_server.apis.services import Handshake, ServerServices, Shared
 from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
+from app_server.conversations.unattended import Unattended
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, CurrentCaller, env_api_key
@@ -136,10 +138,19 @@ class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
     """Whether it is told of conversations that others opened."""
 
 
+class UnattendedLimits(Struct, frozen=True):
+    """Seconds."""
+
+    turn: float
+    question: float
+
+
 class ServerSettings(ClientPlace, frozen=True, kw_only=True):
     """The settings from the command line and the environment."""
 
     limits: Limits = Limits()
+    unattended: UnattendedLimits | None = None
+    """How long things go on without anybody, in a server that outlives its clients; None in one that does not."""
     threads: Path | None = None
     """The home in which new conversations are stored; None: that of the settings."""
     machine: Machine = Machine()
@@ -217,6 +228,15 @@ class Server:
         self.conversations = ConversationManager(
             self.engine.open, background, settings.limits.conversations, machine.wall_clock
         )
+        if (limits := settings.unattended) is not None:
+            self.conversations.follows_goals = False
+            unattended = Unattended(
+                self.conversations,
+                machine.monotonic,
+                turn_seconds=limits.turn,
+                question_seconds=limits.question,
+            )
+            background.start_soon(unattended.run, anyio.sleep, name="unattended")
 
     async def serve(
         self, transport: Transport, place: ClientPlace, early: EarlyInitialize | None = None
@@ -264,7 +284,7 @@ class Server:
         return ServerServices(
             config=config,
             conversations=self.conversations,
-            client=Client(outgoing, profile, caller, place.hears_all),
+            client=Client(outgoing, profile, caller, place.hears_all, place.brings_environment),
             handshake=Handshake(profile, user_agent),
             accounts=Accounts(
                 self._auth.with_key(env_api_key(place.environment, caller.key_variables)),
@@ -333,7 +353,8 @@ def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize
 
     if early is not None:
         services.handshake.accept(early.name, early.version, early.capabilities)
-    return MethodRouter(conversations, threads, IN_BOTH_APIS, services.handshake.client)
+    client = services.handshake.client
+    return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running)
 
 
 async def _write(outgoing: Outgoing, connection: TaskGroup) -> None:

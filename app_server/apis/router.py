@@ -144,13 +144,14 @@ class MethodRouter:
         threads: Callable[[], FindRoute],
         in_both: Collection[str],
         client: ClientProfile,
+        require_running: Callable[[str], None] = lambda method: None,
     ) -> None:
         """The routes of an API are loaded when the client first speaks it. Clients that name capabilities are served
-        methods `in_both` by the thread API.
+        methods `in_both` by the thread API. `require_running` raises RpcError for methods that are not served any more.
         """
         self._conversations, self._threads = Lazy(conversations), Lazy(threads)
         self._in_both = in_both
-        self._client = client
+        self._client, self._require_running = client, require_running
 
     def lane(self, request: Request) -> str | None:
         """Return the queue of a request: that of its conversation, whatever an API calls it."""
@@ -169,6 +170,7 @@ class MethodRouter:
             raise invalid_request(
                 f"{request.method} requires experimentalApi capability", "experimental_api_required"
             )
+        self._require_running(request.method)
         return await route.handle(params)
 
     def _route(self, method: str) -> Route | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
 from msgspec import Struct
@@ -21,7 +21,8 @@ from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import RpcError, invalid_params, invalid_request
+from protocol.jsonrpc import INVALID_REQUEST
 from protocol.structs import Json
 from protocol.table import Fields, S, ServerNotification
 
@@ -31,6 +32,22 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+BEGINS_WORK: Final = frozenset(
+    {
+        *("newConversation", "resumeConversation", "sendUserMessage", "sendUserTurn"),
+        *(
+            "thread/start",
+            "thread/resume",
+            "thread/fork",
+            "turn/start",
+            "review/start",
+            "thread/compact/start",
+        ),
+        *("session/new", "session/load", "session/resume", "session/prompt"),
+    }
+)
+"""Requests that open a conversation or begin a turn, in any API."""
 
 
 class Handshake(Struct, frozen=True):
@@ -87,8 +104,20 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     """For tasks that last until the client has left."""
     machine: Machine
 
+    def require_running(self, method: str) -> None:
+        """Raises RpcError where a request would begin something in a server that is about to end."""
+        if self.conversations.draining and method in BEGINS_WORK:
+            text = "Server is draining; retry after reconnecting"
+            raise RpcError(INVALID_REQUEST, text, {"kind": "draining", "reason": "serverShuttingDown"})
+
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         self.client.outgoing.notify(row.method, row.make(*args, **fields).to_json())
+
+
+def require_folder(client: Client, cwd: str | None) -> None:
+    """Raises RpcError where neither the request nor its client's connection has a working directory."""
+    if not client.has_folder and (cwd is None or not cwd.startswith("/")):
+        raise invalid_params("this connection has no working directory: `cwd` needs an absolute path", "cwd")
 
 
 def require_client_rights(config: UserSettings, method: str) -> None:

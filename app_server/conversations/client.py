@@ -22,6 +22,8 @@ class Client(Struct, eq=False):
     """What the engine takes from it."""
     hears_all: bool = True
     """Whether it is told of conversations that others opened."""
+    has_folder: bool = True
+    """Whether it has a working directory; else its requests name one."""
     speaks: set[AdapterFactory] = msgspec.field(default_factory=set)
     """The APIs in whose words it can be told of them."""
     subscriptions: dict[str, str] = msgspec.field(default_factory=dict)

@@ -23,7 +23,7 @@ from app_server.conversations.client import Client
 from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Subscriptions
 from app_server.core.errors import CoreError
-from app_server.core.session.commands import Close
+from app_server.core.session.commands import Close, Interrupt
 from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from protocol.structs import replace
 
@@ -179,7 +179,19 @@ class LiveConversation:
         """
         if self.ending or self._kept or self.subscriptions.any:
             return False
-        return self.status.activity is not Activity.ACTIVE and not self.session.busy
+        return not self.busy
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs or is about to, or a command of it goes on."""
+        return self.status.activity is Activity.ACTIVE or self.session.busy
+
+    def interrupt(self) -> None:
+        """End what runs."""
+        try:
+            self.session.do(Interrupt())
+        except CoreError:
+            pass  # it ends already
 
     @contextmanager
     def kept(self) -> Iterator[None]:

@@ -39,6 +39,10 @@ class ConversationManager:
         self._open, self._group, self._most = open, group, most
         self.clients: set[Client] = set()
         """Those that are connected."""
+        self.draining = False
+        """Whether nothing new is begun: the server ends once what runs has ended."""
+        self.follows_goals = True
+        """Whether turns begin for a goal also while nobody is subscribed."""
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
         """Awaited before one is opened: others may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
@@ -61,6 +65,9 @@ class ConversationManager:
         live = self._live[id] = LiveConversation(
             id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from
         )
+        if not self.follows_goals:
+            live.subscriptions.on_watched = opened.session.watch_goal
+            opened.session.watch_goal(False)
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 
@@ -71,6 +78,16 @@ class ConversationManager:
     def hear_all(self, make_adapter: AdapterFactory) -> list[Client]:
         """Return the clients that are told of every conversation in the words of that API."""
         return [each for each in self.clients if each.hears_all and make_adapter in each.speaks]
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or is about to, or waits for an answer."""
+        return any(live.busy for live in self._live.values())
+
+    def interrupt_all(self) -> None:
+        """End what runs, in every conversation; it is told and stored."""
+        for live in self._live.values():
+            live.interrupt()
 
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)

@@ -120,6 +120,15 @@ class Questions:
             else:
                 self._ask(opened)
 
+    def decline_all(self) -> None:
+        """Answer what is open with no."""
+        for opened in list(self.open):
+            words = (opened.said(adapter) for adapter in self._subscriptions.adapters())
+            question = next((said for said in words if said is not None), None)
+            self._close(opened)
+            if question is not None:
+                self._do(question.to_command(None))
+
     def close_all(self) -> None:
         """Close what is open: the turn ends, and nobody waits for an answer any more."""
         for opened in list(self.open):

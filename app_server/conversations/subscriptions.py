@@ -8,7 +8,7 @@ without subscribers, and what the others would have been sent waits here, up to 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -69,6 +69,8 @@ class Subscriptions:
         self._id, self._session, self._clients = conversation_id, session, clients
         self._apis: dict[AdapterFactory, FollowedApi] = {}
         self._elsewhere = self._left = False
+        self.on_watched: Callable[[bool], None] = lambda watched: None
+        """Told whenever somebody may have come or gone, whether anybody is subscribed."""
         self.followed = anyio.Event()
         """Set while events are taken: somebody is subscribed, or an API follows without subscribers."""
         self._preferred: dict[Client, AdapterFactory] = {}
@@ -227,6 +229,7 @@ class Subscriptions:
         return api
 
     def _follow(self) -> None:
+        self.on_watched(self.any)
         follows = self._left or any(
             api.adapter.needs_identity or api.subscribers() for api in self._apis.values()
         )

@@ -29,6 +29,9 @@ class ClientReply(Struct, frozen=True):
     """The client has left: that is no answer."""
 
 
+GONE = ClientReply(error="the connection was closed", gone=True)
+
+
 class Waiter(Struct):
     """One pending request; `wait` returns at its response or at the end of the connection."""
 
@@ -136,6 +139,8 @@ class Outgoing:
 
     def send_request(self, waiter: Waiter, method: str, params: bytes) -> None:
         """Sends a registered request; again, under the same id, where it was sent before."""
+        if self._closed:
+            waiter.settle(GONE)
         self.send(dump_request(waiter.id, method, params))
 
     def send(self, line: bytes) -> None:
@@ -236,7 +241,7 @@ class Outgoing:
         if self._writing is not None:
             self._writing.set()
         self._notify_drained()
-        self.pending.settle_all(ClientReply(error="the connection was closed", gone=True))
+        self.pending.settle_all(GONE)
 
     async def finish(self) -> None:
         """Close, and wait until the writer has written the queue or failed."""

@@ -1,15 +1,18 @@
 """Several clients of one server, over the thread API: what belongs to each of them, and what of a thread to all."""
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
+from app_server.conversations.unattended import Unattended
 from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, says, script, word
 from tests.support.thread_client import ended, say, start, turn
+from tests.support.waiting import until
 from tests.support.world import MakeWorld, World
 
 ASKS: Json = {"approvalPolicy": "untrusted"}
@@ -388,3 +391,123 @@ async def test_who_joins_in_the_middle_of_an_item_has_its_whole_text(world: Make
             theirs = followed(client)
             assert list(theirs) == list(whole)[min(number, 2) + 1 :]
             assert all(by_deltas == by_end for by_deltas, by_end in theirs.values())
+
+
+async def test_a_client_without_a_folder_names_one(world: MakeWorld) -> None:
+    async with world(reply(says("a"))) as w, w.another(brings_environment=False) as other:
+        for method, params in (
+            ("thread/start", {}),
+            ("thread/start", {"cwd": "relative"}),
+            ("newConversation", {}),
+            ("command/exec", {"command": ["true"]}),
+        ):
+            answer = await other.ask(method, params)
+            assert (answer["error"]["code"], answer["error"]["data"]["field"]) == (-32602, "cwd")
+        await say(other, await start(other, cwd=str(w.workspace)))
+
+
+async def test_commands_of_a_client_run_in_its_environment_and_end_with_it(world: MakeWorld) -> None:
+    async with world(environment={"WHO": "first"}) as w:
+        w.fifo("gate")
+        async with w.another(environment={"WHO": "second"}, capabilities={"experimentalApi": True}) as other:
+            for client, name in ((w.client, "first"), (other, "second")):
+                ran = await client.call("command/exec", {"command": ["sh", "-c", "echo $WHO"]})
+                assert ran["stdout"] == f"{name}\n"
+            long: Json = {"command": ["sh", "-c", "echo $$ > pid; read line < gate"], "timeoutMs": 60_000}
+            await other.send("command/exec", long)
+            await until(lambda: (w.workspace / "pid").exists() and (w.workspace / "pid").read_text() != "")
+            other.left_early = True
+        pid = int((w.workspace / "pid").read_text())
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+        assert (await w.client.call("command/exec", {"command": ["echo", "on"]}))["stdout"] == "on\n"
+
+
+async def test_a_login_of_one_is_told_to_all_who_speak_the_api(world: MakeWorld) -> None:
+    async with world() as w, w.another() as other, w.another() as older:
+        await other.call("account/read", {})
+        await older.call("getAuthStatus", {})
+        await w.client.call("account/login/start", {"type": "apiKey", "apiKey": "sk-test"})
+        for client in (w.client, other):
+            assert (await client.expect("account/updated"))["params"]["authMode"] == "apikey"
+        assert heard(other, "account/login/completed") == []
+        await older.call("getAuthStatus", {})
+        assert [m for m in older.received() if "method" in m] == []
+
+
+async def test_a_server_that_drains_ends_what_runs_and_begins_nothing(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(begins_to_say(), word("a"), hold, says("ab"))) as w, w.another() as other:
+        thread = await start(w.client)
+        begun = await turn(w.client, thread)
+        await hold.reached.wait()
+        assert w.in_process is not None
+        w.in_process.conversations.draining = True
+        for method, params in (
+            ("thread/start", {}),
+            ("turn/start", {"threadId": thread, "input": []}),
+            ("newConversation", {}),
+        ):
+            error = (await other.ask(method, params))["error"]
+            assert (error["code"], error["data"]["reason"]) == (-32600, "serverShuttingDown")
+        await other.call("thread/read", {"threadId": thread})
+        assert w.in_process.conversations.busy
+        w.in_process.conversations.interrupt_all()
+        assert (await ended(w.client, begun))["status"] == "interrupted"
+        await until(lambda: w.in_process is not None and not w.in_process.conversations.busy)
+
+
+@asynccontextmanager
+async def alone(w: World, clock: list[float]) -> AsyncIterator[Unattended]:
+    assert w.in_process is not None
+    yield Unattended(w.in_process.conversations, lambda: clock[0], turn_seconds=60, question_seconds=3600)
+
+
+async def test_a_turn_that_nobody_follows_for_long_is_interrupted(world: MakeWorld) -> None:
+    clock = [0.0]
+    async with world(reply(begins_to_say(), word("a"), Hold())) as w, alone(w, clock) as unattended:
+        async with w.another() as leaving:
+            thread = await start(leaving)
+            await turn(leaving, thread)
+            await leaving.expect("item/agentMessage/delta")
+            unattended.look()
+            clock[0] = 100
+            unattended.look()  # somebody follows it
+        unattended.look()
+        clock[0] = 159
+        unattended.look()
+        assert await status_of(w.client, thread) == "active"
+        clock[0] = 160
+        unattended.look()
+        await until(lambda: w.in_process is not None and not w.in_process.conversations.busy)
+        shown = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        assert [each["status"] for each in shown["thread"]["turns"]] == ["interrupted"]
+
+
+async def status_of(client: Client, thread: str) -> str:
+    kind: str = (await client.call("thread/read", {"threadId": thread}))["thread"]["status"]["type"]
+    return kind
+
+
+async def test_a_question_that_nobody_answers_for_long_is_a_no_and_the_turn_goes_on(world: MakeWorld) -> None:
+    clock = [0.0]
+    replies = (reply(runs("touch", "ran")), reply(says("done")))
+    async with world(*replies) as w, alone(w, clock) as unattended:
+        async with w.another() as leaving:
+            thread = await start(leaving, **ASKS)
+            await turn(leaving, thread)
+            await question(leaving)
+        unattended.look()
+        clock[0] = 3599
+        unattended.look()
+        assert await status_of(w.client, thread) == "active"
+        async with w.another() as visiting:
+            await join(visiting, thread)
+            unattended.look()
+        unattended.look()
+        clock[0] = 3600 + 3599
+        unattended.look()
+        await until(lambda: w.in_process is not None and not w.in_process.conversations.busy)
+        shown = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        [last] = shown["thread"]["turns"]
+        assert (last["status"], last["items"][-1]["text"]) == ("completed", "done")
+        assert not (w.workspace / "ran").exists()

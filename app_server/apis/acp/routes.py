@@ -50,11 +50,17 @@ class AcpRouter:
     """Serves one connection."""
 
     def __init__(
-        self, find: FindRoute, initialized: Callable[[], bool], cancel: Callable[[str], None]
+        self,
+        find: FindRoute,
+        initialized: Callable[[], bool],
+        cancel: Callable[[str], None],
+        require_running: Callable[[str], None],
     ) -> None:
-        """`cancel` ends the turn that runs in a session."""
+        """`cancel` ends the turn that runs in a session; `require_running` raises RpcError for methods that are not
+        served any more.
+        """
         self._find = find
-        self._initialized, self._cancel = initialized, cancel
+        self._initialized, self._cancel, self._require_running = initialized, cancel, require_running
         self._running: dict[RequestId, RunningRequest] = {}
 
     def lane(self, request: Request) -> str | None:
@@ -68,6 +74,7 @@ class AcpRouter:
         params = _parse(route, request.params)
         if not self._initialized() and request.method != INITIALIZE:
             raise not_initialized()
+        self._require_running(request.method)
         session = params.session_id if request.method == PROMPT.method else None
         running = RunningRequest(anyio.CancelScope(), session)
         self._running[request.id] = running
@@ -134,4 +141,4 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
 
     families = RouteFamilies(lambda method: PROMPTS if method in BEFORE_TURNS else "others", make)
     client = services.handshake.client
-    return AcpRouter(families.find, lambda: client.initialized, cancel)
+    return AcpRouter(families.find, lambda: client.initialized, cancel, services.require_running)

@@ -11,6 +11,7 @@ from app_server.apis.router import FindRoute, HandlerModules, Route, RouteFamili
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.services import (
     NewsFilter,
+    ThreadClients,
     ThreadContext,
     ThreadNotifier,
     ThreadServices,
@@ -81,6 +82,7 @@ def find_route(services: ServerServices) -> FindRoute:
     notifier = ThreadNotifier((services.client,), services.machine.wall_clock)
     known = NewsFilter(services.client)
     services.client.wants = known.wants
+    services.shared.get(ThreadClients, ThreadClients).add(services.client)
     known.warnings = warn_of_settings(services.config, notifier)
 
     def load_threads() -> ThreadContext:

@@ -4,7 +4,7 @@ their notifications, of threads and of what the user should know about the setti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -98,6 +98,26 @@ class ThreadNotifier(Struct, frozen=True):
         line = ClientLine(dump_notification(row.method, params, int(self.now() * 1000)), row.method)
         for client in self.clients:
             client.send((line,))
+
+
+def to_everybody(server: ServerServices, notifier: ThreadNotifier) -> ThreadNotifier:
+    """Return what tells all clients of the server that speak this API."""
+    return notifier.to(server.shared.get(ThreadClients, ThreadClients).among(server.conversations.clients))
+
+
+class ThreadClients:
+    """The clients of a server that speak this API."""
+
+    def __init__(self) -> None:
+        self._known: set[Client] = set()
+
+    def add(self, client: Client) -> None:
+        self._known.add(client)
+
+    def among(self, connected: Collection[Client]) -> list[Client]:
+        """Return those that are still connected; forget the others."""
+        self._known.intersection_update(connected)
+        return list(self._known)
 
 
 class NewsFilter:

@@ -211,7 +211,15 @@ class SessionHandle:
         """Kill those of these numbers, or all of them; False where there are none."""
         return self._services.commands.terminals.kill(numbers)
 
+    def warn(self, message: str) -> None:
+        """Tell who follows the conversation something about it."""
+        self._session.warn("", message)
+
     # --- the goal
+    def watch_goal(self, watched: bool) -> None:
+        """Let turns begin for the goal only while somebody watches."""
+        self._session.goal.watch(watched)
+
     def set_goal(self, change: GoalChange) -> Goal:
         """Change the goal; where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
         return self._session.goal.set(change)

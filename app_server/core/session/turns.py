@@ -126,7 +126,12 @@ class SessionGoal:
     def __init__(self, queue: OperationQueue, tasks: TaskRunner) -> None:
         self._queue, self._tasks = queue, tasks
         self._services, self._goals = tasks.services, tasks.services.state.goals
-        self._turns = 0
+        self._turns, self._watched = 0, True
+
+    def watch(self, watched: bool) -> None:
+        """Let turns begin for the goal only while somebody watches; one begins now where it had to wait for that."""
+        self._watched = watched
+        self.request_turn()
 
     def set(self, change: GoalChange) -> Goal:
         """Change the goal; where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
@@ -144,6 +149,6 @@ class SessionGoal:
 
     def request_turn(self) -> None:
         """Ask for a turn where nothing runs; it begins once everything that was submitted before is done."""
-        if self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
+        if self._watched and self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
             self._turns += 1
             self._queue.submit(f"{GOAL_OPERATION}{self._turns}", commands.ContinueGoal())

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import ServerServices
+from app_server.apis.services import ServerServices, require_folder
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import RequestOverrides
@@ -32,6 +32,7 @@ LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
 async def new_conversation(
     services: ServerServices, params: wire.NewConversationParams
 ) -> wire.NewConversationResponse:
+    require_folder(services.client, params.cwd)
     config = services.config.load(overrides(params))
     live, opened = await services.conversations.open(services.client, config, NewConversation())
     return wire.NewConversationResponse(

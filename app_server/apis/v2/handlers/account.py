@@ -17,7 +17,7 @@ from msgspec import Struct
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import login_required
 from app_server.apis.v2.news import AccountLimits
-from app_server.apis.v2.services import ThreadNotifier, ThreadServices
+from app_server.apis.v2.services import ThreadNotifier, ThreadServices, to_everybody
 from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.credentials import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
@@ -80,6 +80,8 @@ MODES: Final[Mapping[AuthMethod, wire.AuthMode]] = {
 class LoginContext(Struct, frozen=True):
     accounts: Accounts
     notifier: ThreadNotifier
+    everybody: Callable[[], ThreadNotifier]
+    """Tells all clients of this API."""
 
     def completed(self, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None) -> None:
         self.notifier.notify(
@@ -95,9 +97,9 @@ class LoginContext(Struct, frozen=True):
         )
 
     def updated(self, method: AuthMethod | None) -> None:
-        """Send how the user is logged in now."""
+        """Tell everybody how the user is logged in now."""
         claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
-        self.notifier.notify(
+        self.everybody().notify(
             wire.ACCOUNT_UPDATED,
             auth_mode=None if method is None else MODES[method],
             plan_type=None if claims is None else plan_type(claims.plan_type),
@@ -182,7 +184,9 @@ def _refusing(method: str, purpose: str | None, accounts: Accounts) -> Route:
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     accounts = services.server.accounts
-    login = LoginContext(accounts, services.notifier)
+    login = LoginContext(
+        accounts, services.notifier, lambda: to_everybody(services.server, services.notifier)
+    )
     return (
         route(wire.ACCOUNT_READ, account_read, services),
         route(wire.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, services),

@@ -20,8 +20,10 @@ import msgspec
 from msgspec import Struct
 
 from app_server.apis.router import Route, route
+from app_server.apis.services import require_folder
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
+from app_server.conversations.client import Client
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, InputClosed, InputFull, LaunchError
 from app_server.core.exec.process import Process
@@ -169,6 +171,7 @@ NO_PROGRAM = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EN
 
 
 class ClientCommandContext(Struct, frozen=True):
+    client: Client
     host: Host
     notifier: ThreadNotifier
     processes: ClientProcesses
@@ -179,6 +182,7 @@ async def command_exec(
 ) -> wire.CommandExecResponse:
     """Take the name before anything is awaited, so that requests that follow find the command."""
     _check(params)
+    require_folder(context.client, params.cwd)
     process = ClientProcess(stdin=params.stream_stdin or params.tty, terminal=params.tty)
     with context.processes.counted(params.process_id, process):
         try:
@@ -313,7 +317,8 @@ def _not_spawned(error: LaunchError) -> RpcError:
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
-    commands = ClientCommandContext(services.server.host, services.notifier, ClientProcesses())
+    server = services.server
+    commands = ClientCommandContext(server.client, server.host, services.notifier, ClientProcesses())
     return (
         route(wire.COMMAND_EXEC, command_exec, commands),
         route(wire.COMMAND_EXEC_WRITE, command_exec_write, commands),

@@ -12,7 +12,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import ServerServices
+from app_server.apis.services import ServerServices, require_folder
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
@@ -41,6 +41,7 @@ from protocol.v2.turn import Turn
 async def thread_start(
     context: ThreadContext, params: thread_open.ThreadStartParams
 ) -> AsyncIterator[thread_open.ThreadStartResponse]:
+    require_folder(context.client, params.cwd)
     with settings_errors():
         config = context.config.load(overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
