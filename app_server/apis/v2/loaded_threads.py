@@ -131,8 +131,8 @@ class ReadingContext(Struct, frozen=True):
         return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
 
     async def shown(self, thread: FoundThread, turns: tuple[Turn, ...] = ()) -> Thread:
-        status = thread_status(self.live.status(thread.id))
-        return thread_view(await self.summary(thread), status, turns)
+        summary = await self.summary(thread)
+        return thread_view(summary, thread_status(self.live.status(thread.id)), turns)
 
     async def summary(self, thread: FoundThread) -> ThreadSummary:
         """Summarise the stored thread; a loaded one shows its current model and directory."""

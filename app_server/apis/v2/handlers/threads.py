@@ -70,13 +70,14 @@ async def thread_resume(
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
         if joining.begun is not None and not params.exclude_turns:
             turns = _as_joined(turns, running, joining.begun)
-        response = thread_open.ThreadResumeResponse(
-            thread=await shown_thread(context, live, turns),
+        tell_usage = await usage_so_far(context, live, stored)
+        # Last, so that its status is that of the moment.
+        thread = await shown_thread(context, live, turns)
+        yield thread_open.ThreadResumeResponse(
+            thread=thread,
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **in_force(live.session.facts),
         )
-        tell_usage = await usage_so_far(context, live, stored)
-        yield response
         # What is open is asked again, and whatever happens from here on is sent.
         joining.enter(told)
     tell_usage()
