@@ -20,8 +20,10 @@ from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Self
 
-SECRET_FILES = ("auth.json", ".credentials.json", ".locks")
-"""Names in the server's home that no command, model or client is given: credentials, and the locks of transcripts."""
+SECRET_FILES = ("auth.json", ".credentials.json", ".locks", "app-server-control")
+"""Names in the server's home that no command, model or client is given: credentials, the locks of transcripts, and the
+folder with the socket, the locks and the token of a shared server."""
+SECRETS_IN_FOLDERS = ("app-server-control/ws-token",)
 
 MAX_DEPTH = 256
 """Folders between the root and a file: each takes a descriptor while it is open."""
@@ -291,7 +293,7 @@ def may_hold_secrets(descriptor: int, status: os.stat_result, home: str | None) 
 
 def holds_credentials(status: os.stat_result, home: str) -> bool:
     """Tell whether a file is one of the credentials in the server's `home`, by whatever name it was opened."""
-    for name in SECRET_FILES:
+    for name in (*SECRET_FILES, *SECRETS_IN_FOLDERS):
         try:
             secret = os.stat(os.path.join(home, name))
         except OSError:

@@ -25,6 +25,7 @@ OUTER = (
     {"commands"},
     {"chat", "headless"},
     {"in_process"},
+    {"shared"},
     {"startup", "demo", "doctor", "inspector", "proxy"},
     {"client", "diagnosis"},
     {"server"},

@@ -1,5 +1,5 @@
-"""Lines on the wire: splitting bytes into them, without I/O, and the interface of a transport, which `stdio` and
-`memory` implement.
+"""Lines on the wire: splitting bytes into them, without I/O, and the interface of a transport, which `stdio`,
+`memory` and `websocket` implement.
 """
 
 from __future__ import annotations

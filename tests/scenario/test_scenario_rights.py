@@ -331,7 +331,7 @@ async def test_the_environment_of_commands_has_no_keys(world: MakeWorld) -> None
 
 
 CANARY = "sk-canary-0123456789"
-CREDENTIALS = ("auth.json", ".credentials.json")
+CREDENTIALS = ("auth.json", ".credentials.json", "app-server-control/ws-token")
 API = ("v1", "v2", "acp")
 CONFINED = {"sandbox_mode": "workspace-write", "approval_policy": "never"}
 
@@ -339,6 +339,7 @@ CONFINED = {"sandbox_mode": "workspace-write", "approval_policy": "never"}
 def plant(w: World) -> None:
     if (w.workspace / "link").is_symlink():
         return
+    (w.home / "app-server-control").mkdir()
     for name in CREDENTIALS:
         (w.home / name).write_text(f'{{"OPENAI_API_KEY": "{CANARY}"}}\n')
     (w.workspace / "link").symlink_to(w.home / "auth.json")
@@ -374,6 +375,7 @@ def told(w: World) -> str:
     [
         "*** Delete File: {home}/auth.json",
         "*** Delete File: {home}/.credentials.json",
+        "*** Delete File: {home}/app-server-control/ws-token",
         "*** Delete File: link",
         "*** Delete File: folder/auth.json",
         "*** Delete File: hard",

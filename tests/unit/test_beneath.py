@@ -91,11 +91,12 @@ def test_the_root_itself_may_not_be_reached_by_a_link(root: Path) -> None:
         assert opened.list() == []
 
 
-def test_credentials_are_refused_by_whatever_name(root: Path) -> None:
+@pytest.mark.parametrize("name", ["auth.json", "app-server-control/ws-token"])
+def test_credentials_are_refused_by_whatever_name(root: Path, name: str) -> None:
     home = root.parent / "home"
-    home.mkdir()
-    (home / "auth.json").write_text("key")
-    os.link(home / "auth.json", root / "plain")
+    (home / name).parent.mkdir(parents=True)
+    (home / name).write_text("key")
+    os.link(home / name, root / "plain")
     with Beneath(root, home) as opened, pytest.raises(RefusedName):
         opened.read("plain", 100)
 

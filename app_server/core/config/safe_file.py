@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,8 +23,11 @@ class UnreadableFileError(Exception):
     """The path exists but is not readable. The text is a clause: `it is a FIFO`."""
 
 
-def read_regular_file(path: Path, limit: int) -> bytes | None:
-    """Return the content of a regular file of at most `limit` bytes; None if it does not exist."""
+def read_regular_file(path: Path, limit: int, *, private: bool = False) -> bytes | None:
+    """Return the content of a regular file of at most `limit` bytes; None if it does not exist.
+
+    A `private` file has to be the user's own, and nobody else may have rights to it.
+    """
     try:
         # With O_NONBLOCK, opening a FIFO without a writer does not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -34,9 +38,13 @@ def read_regular_file(path: Path, limit: int) -> bytes | None:
     except OSError as error:
         raise UnreadableFileError((error.strerror or "it cannot be opened").lower()) from error
     try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise UnreadableFileError(f"it is {_kind(mode)}, not a regular file")
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise UnreadableFileError(f"it is {_kind(found.st_mode)}, not a regular file")
+        if private and found.st_uid != os.geteuid():
+            raise UnreadableFileError("it belongs to another user")
+        if private and (others := found.st_mode & 0o077):
+            raise UnreadableFileError(f"others have rights to it ({others:03o}; expected mode 600)")
         return read_up_to(descriptor, limit, str(path))
     except TooLarge:
         raise UnreadableFileError(f"it is larger than {limit:,} bytes") from None
@@ -51,6 +59,18 @@ def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
 
     A symbolic link at `path` is replaced, not followed. If it raises OSError, nothing has changed.
     """
+    _publish(path, data, mode, os.replace)
+
+
+def create_file_atomically(path: Path, data: bytes, mode: int) -> None:
+    """Make a file with this content and mode; a reader sees none or all of it. Raises FileExistsError where something
+    is at `path`, and OSError.
+    """
+    _publish(path, data, mode, os.link)
+
+
+def _publish(path: Path, data: bytes, mode: int, put: Callable[[Path, Path], None]) -> None:
+    """Write a file of a temporary name, and put it at `path`."""
     prefix = f".{path.name}{STAGED}"
     _remove_leftovers(path.parent, prefix)
     descriptor, temporary = _new_file(path.parent, prefix)
@@ -60,11 +80,10 @@ def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            os.replace(temporary, path)  # while it is locked
-    except BaseException:
-        with suppress(OSError):
+            put(temporary, path)  # while it is locked
+    finally:
+        with suppress(OSError):  # it was renamed
             temporary.unlink()
-        raise
     sync_folder(path.parent)
 
 

@@ -255,7 +255,7 @@ def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
     for place in plan.pinned:
         text.append(f"(deny file-write-unlink (literal {name('PINNED', place)}))\n")  # nor renamed
     secrets = [name("SECRET", f"{plan.home}/{secret}") for secret in plan.secrets]
-    text += [f"(deny file-read* file-write* (literal {key}))\n" for key in secrets]
+    text += [f"(deny file-read* file-write* (literal {key}) (subpath {key}))\n" for key in secrets]
     return "".join(text), parameters
 
 

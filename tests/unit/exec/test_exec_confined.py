@@ -95,6 +95,23 @@ async def test_secrets_of_the_home_cannot_be_read_and_the_rest_can(bench: Bench)
     assert b"auth.json" not in result.stdout
 
 
+@pytest.mark.parametrize("policy", [RO, WW], ids=["read-only", "workspace-write"])
+async def test_the_folder_of_a_shared_server_is_out_of_reach(
+    bench: Bench, policy: ReadOnly | WorkspaceWrite
+) -> None:
+    """Its token opens the server, and its locks decide who serves."""
+    control = Path(bench.runner.home, "app-server-control")
+    control.mkdir(mode=0o700)
+    for name in ("ws-token", "server.lock"):
+        (control / name).write_text("sentinel")
+    script = f"cat {control}/ws-token; mv {control} {control}2; echo x >> {control}/server.lock; ls {control}"
+    result = await bench.sh(script, policy)
+    assert result.stdout == b""
+    assert {each.name: each.read_text() for each in control.iterdir()} == dict.fromkeys(
+        ("ws-token", "server.lock"), "sentinel"
+    )
+
+
 @pytest.mark.parametrize("pause", [0.0, 0.1], ids=["at once", "settled"])
 async def test_a_home_that_changes_is_shown_as_it_is_and_never_its_secrets(
     bench: Bench, pause: float

@@ -39,6 +39,7 @@ def test_paths_are_parameters_and_never_text() -> None:
         "/home/u/.codex/auth.json",
         "/home/u/.codex/.credentials.json",
         "/home/u/.codex/.locks",
+        "/home/u/.codex/app-server-control",
     }
 
 

@@ -1,0 +1,210 @@
+"""A WebSocket as a transport: each text message is a line, each line a text message.
+
+`websockets` parses and builds frames, without I/O. This module joins fragments, closes with a code and a reason where
+it cannot accept a message, and asks a silent client whether it is still there. There is no compression: it costs time
+and memory, and a small message could unpack to an endless one. The opening handshake is not here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import anyio
+from anyio.abc import ByteStream
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.protocol import SEND_EOF, State
+from websockets.server import ServerProtocol
+
+from app_server.transport.framing import Oversized, TransportClosed
+
+log = logging.getLogger(__name__)
+
+UNFRAGMENTED = 16 << 20
+"""Bytes of the largest frame that is sent: clients of codex accept no larger one."""
+BATCH = 1 << 20
+"""Bytes of messages in one write."""
+READ_SIZE = 1 << 16
+
+PING_SECONDS = 30
+"""With nothing sent, until the client is asked whether it is there."""
+PONG_SECONDS = 60
+"""With nothing received after that, until it is taken for gone."""
+CLOSING_SECONDS = 5
+"""For the client to close its end after a close frame. What it sends until then is read: a socket that is closed with
+unread input may lose the close frame."""
+MOST_PONGS = 1000
+"""Answers to pings that may wait for a client that does not read; then its input waits, too."""
+
+
+def server_protocol(line_limit: int) -> ServerProtocol:
+    """Return the protocol of a new connection: without extensions, and without the library's own log, to which it
+    would write tokens and messages.
+    """
+    quiet = logging.getLogger(f"{__name__}.protocol")
+    quiet.setLevel(logging.WARNING)
+    return ServerProtocol(max_size=line_limit, logger=quiet)
+
+
+class MessageDecoder:
+    """Joins the frames of a client into messages, without I/O. Where it refuses one, the protocol holds a close frame
+    to send, and ignores what follows.
+    """
+
+    def __init__(self, protocol: ServerProtocol) -> None:
+        self._protocol = protocol
+        self._held = bytearray()
+        """Fragments of a message, whose order and size the protocol checks."""
+        self.pings = 0
+        """Received so far; the protocol holds a pong for each."""
+
+    def feed(self, data: bytes) -> list[bytes | Oversized]:
+        """Return the messages that `data` completes, in order. One that is too large closes the connection, and is none
+        of them.
+        """
+        self._protocol.receive_data(data)
+        out: list[bytes | Oversized] = []
+        for event in self._protocol.events_received():
+            assert isinstance(event, Frame), "the handshake is over"
+            if event.opcode is Opcode.PING:
+                self.pings += 1
+            elif event.opcode is Opcode.BINARY:
+                self._refuse(CloseCode.UNSUPPORTED_DATA, "expected text messages, got a binary one")
+                break
+            elif event.opcode in (Opcode.TEXT, Opcode.CONT):
+                if not event.fin:
+                    self._held += event.data
+                    continue
+                message = bytes(self._held + event.data) if self._held else bytes(event.data)
+                self._held.clear()
+                if not _is_utf8(message):
+                    self._refuse(CloseCode.INVALID_DATA, "expected UTF-8 in a text message")
+                    break
+                out.append(message)
+        return out
+
+    def _refuse(self, code: CloseCode, reason: str) -> None:
+        self._held.clear()
+        self._protocol.fail(code, reason)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class WebSocketTransport:
+    """The server's end of an open WebSocket."""
+
+    def __init__(self, stream: ByteStream, protocol: ServerProtocol, *, unread: bytes = b"") -> None:
+        """`unread` are bytes that came with the handshake. Closing `stream` is left to the caller."""
+        self._stream, self._protocol, self._unread = stream, protocol, unread
+        self._sending = anyio.Lock(fast_acquire=True)
+        self._sent_at = anyio.current_time()
+        self._torn = False
+        """A write was given up, perhaps in the middle of a frame: nothing can follow it."""
+
+    # --- reading
+    async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        """Yield batches of messages as they arrive; end when the client closes, is refused or is gone."""
+        decoder = MessageDecoder(self._protocol)
+        data = self._unread or await self._receive()
+        answered = 0
+        while data:
+            messages = decoder.feed(data)
+            # A client that does not read what is being sent is still heard: its pongs go out behind that.
+            if not self._sending.locked() or decoder.pings - answered > MOST_PONGS:
+                await self._send_or_give_up()
+                answered = decoder.pings
+            if messages:
+                yield messages
+            if self._protocol.state is not State.OPEN:
+                break
+            data = await self._receive()
+        await self._leave()
+
+    async def _receive(self) -> bytes:
+        """Return more bytes, or none where nobody is there to send more. Any bytes show that the client is there: it
+        cannot send a pong in the middle of a large frame.
+        """
+        asked = False
+        while True:
+            patience = PONG_SECONDS if asked else self._sent_at + PING_SECONDS - anyio.current_time()
+            if patience > 0:
+                with anyio.move_on_after(patience):
+                    return await self._receive_some()
+            if asked:
+                log.info("a client has answered no ping for %d seconds", PONG_SECONDS)
+                self._protocol.fail(CloseCode.INTERNAL_ERROR, f"no pong for {PONG_SECONDS} seconds")
+                return b""
+            if self._sending.locked():  # the client has not read what it was sent
+                self._sent_at = anyio.current_time()
+            elif anyio.current_time() >= self._sent_at + PING_SECONDS:
+                asked = True
+                self._protocol.send_ping(b"")
+                await self._send_or_give_up()
+
+    async def _receive_some(self) -> bytes:
+        try:
+            return await self._stream.receive(READ_SIZE)
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._protocol.receive_eof()
+            return b""
+
+    # --- writing
+    async def write(self, data: bytes) -> None:
+        """Send lines as messages. What comes after a close frame is dropped: the client was told that it ends."""
+        queued = 0
+        for line in data.removesuffix(b"\n").split(b"\n"):
+            for start in range(0, max(len(line), 1), UNFRAGMENTED):
+                if self._protocol.state is not State.OPEN:
+                    return
+                fragment, last = line[start : start + UNFRAGMENTED], start + UNFRAGMENTED >= len(line)
+                send = self._protocol.send_continuation if start else self._protocol.send_text
+                send(fragment, fin=last)
+                queued += len(fragment)
+                if queued >= BATCH:
+                    await self._send_queued()
+                    queued = 0
+        await self._send_queued()
+
+    async def _send_queued(self) -> None:
+        """Send what the protocol holds; while that waits for the client, what others have queued meanwhile, too."""
+        async with self._sending:
+            while chunks := self._protocol.data_to_send():
+                if self._torn:
+                    raise TransportClosed
+                self._torn = True
+                try:
+                    if data := b"".join(chunks):
+                        await self._stream.send(data)
+                    if chunks[-1] == SEND_EOF:
+                        await self._stream.send_eof()
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
+                    raise TransportClosed from error
+                self._torn = False
+                self._sent_at = anyio.current_time()
+
+    async def _send_or_give_up(self) -> None:
+        with suppress(TransportClosed):  # the next read finds the end
+            await self._send_queued()
+
+    # --- the end
+    async def close(self, code: int, reason: str) -> None:
+        """Send a close frame and wait until the client has left, for a bounded time. For when nobody reads `lines`."""
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(code, reason)
+        await self._leave()
+
+    async def _leave(self) -> None:
+        with anyio.move_on_after(CLOSING_SECONDS):
+            await self._send_or_give_up()
+            while self._protocol.state is not State.CLOSED:
+                if data := await self._receive_some():
+                    self._protocol.receive_data(data)
+                    self._protocol.events_received()  # which nobody waits for
+                await self._send_or_give_up()
