@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 
-COMMANDS_AFTER = 0.5
-"""Seconds from the first conversation until commands are prepared: its first turn goes first, and by then the model is
-asked, as a rule. A command that comes earlier does not wait for that.
+PREPARED_AFTER = 0.5
+"""Seconds from the first conversation until turns and commands are prepared: a turn that comes at once goes first, and
+by then its model is asked, as a rule. What comes earlier does not wait for that.
 """
 
 
@@ -82,8 +82,7 @@ class LazyEngine:
         opened = await self._ready().engine.open(config, origin, caller)
         if not self._opened:
             self._opened = True
-            self._background.start_soon(self._prepare_commands, name="launcher and sandbox probe")
-            self._background.start_soon(self._load_turns, caller, name="loading of turns")
+            self._background.start_soon(self._prepare, caller, name="turns, launcher and sandbox probe")
         return opened
 
     async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
@@ -98,19 +97,19 @@ class LazyEngine:
             await self._assembled.models.networks.aclose()
             await self._assembled.adapters.close()
 
-    async def _prepare_commands(self) -> None:
-        """Start the launcher and probe the sandbox. An error occurs again, and is reported, at the first command."""
-        await anyio.sleep(COMMANDS_AFTER)
+    async def _prepare(self, caller: Caller) -> None:
+        """Load turns, start the launcher and probe the sandbox. An error of commands occurs again, and is reported, at
+        the first one.
+        """
+        await anyio.sleep(PREPARED_AFTER)
+        await run_in_thread(self._ready().engine.load_turns)
+        network = CurrentCaller(caller, self._environment).environment
+        await self._ready().models.networks.of(network).warm_up()
         try:
             self._runner.warm_up()
             await self._runner.sandbox.state()
         except (CoreError, OSError) as error:
             log.warning("the sandbox probe failed ahead of the first command: %s", error)
-
-    async def _load_turns(self, caller: Caller) -> None:
-        await run_in_thread(self._ready().engine.load_turns)
-        network = CurrentCaller(caller, self._environment).environment
-        await self._ready().models.networks.of(network).warm_up()
 
     def _ready(self) -> Assembled:
         if self._assembled is None:

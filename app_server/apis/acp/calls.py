@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping, Sequence
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from msgspec import Struct
 
+import protocol
 from app_server.apis.acp.shown import CALL_TITLE, changed_places, diffs_of, fenced, one_line, plain_output
 from app_server.core.rollout.stored_events import capped
 from app_server.core.shell import quote
@@ -28,8 +29,10 @@ from protocol.events.commands import (
     SearchCommand,
     UpdateFileChange,
 )
-from protocol.mcp import ErrResult, OkResult
 from protocol.structs import Json
+
+if TYPE_CHECKING:
+    import protocol.mcp
 
 Item = (
     engine.CommandExecution
@@ -223,17 +226,17 @@ def _read_places(parsed: Sequence[ParsedCommand], cwd: str) -> tuple[ToolCallLoc
 
 def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[ContentOfCall, ...], Json]:
     match item.result:
-        case OkResult(ok=result):
+        case None:
+            return (), None
+        case protocol.mcp.OkResult(ok=result):
             blocks = tuple(block.to_value() for block in result.content)
             known = [block for block in blocks if _is_known_block(block)]
             raw: Json = {"content": list(blocks)}
             if result.structured_content is not None:
                 raw["structuredContent"] = result.structured_content
             return tuple(ContentOfCall(content=block) for block in known), _raw(raw)
-        case ErrResult(err=text):
+        case protocol.mcp.ErrResult(err=text):
             return (text_content(capped(text, WHOLE_MESSAGE)),), None
-        case None:
-            return (), None
         case _:
             assert_never(item.result)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from pydantic import ValidationError
 
+import protocol
 from app_server.core.session.review_texts import findings_block
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
@@ -22,12 +23,14 @@ from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.events import commands
 from protocol.events.review import ReviewOutputEvent
-from protocol.mcp import ErrResult, McpResult, OkResult
 from protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
 from protocol.structs import Json
 from protocol.v2 import item_parts as parts
 from protocol.v2 import items as wire
 from protocol.validation import PREFIX, describe_validation_error
+
+if TYPE_CHECKING:
+    import protocol.mcp
 
 
 def user_inputs(items: Sequence[parts.UserInput]) -> tuple[inputs.SentInput, ...]:
@@ -257,14 +260,14 @@ def _mcp_call(item: engine.McpToolCall, at: Mapping[str, Json]) -> wire.McpToolC
 
 
 def _mcp_result(
-    result: McpResult | None,
+    result: protocol.mcp.McpResult | None,
 ) -> tuple[parts.McpToolCallResult | None, parts.McpToolCallError | None]:
     match result:
         case None:
             return None, None
-        case ErrResult(err=message):
+        case protocol.mcp.ErrResult(err=message):
             return None, parts.McpToolCallError(message=message)
-        case OkResult(ok=ok):
+        case protocol.mcp.OkResult(ok=ok):
             shown = parts.McpToolCallResult(
                 content=tuple(block.to_value() for block in ok.content),
                 structured_content=ok.structured_content,

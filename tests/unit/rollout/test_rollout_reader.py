@@ -2,13 +2,12 @@ import gc
 import os
 import tempfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout import conversation as reader
@@ -28,9 +27,8 @@ from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import open_history
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.reading import read
-from protocol.responses import MessageItem
+from protocol.responses import KnownItem, MessageItem
 from protocol.rollout import CompactedItem, TurnContextItem
-from protocol.structs import Json
 from tests.unit.rollout.stored import assistant, conversation, meta, raw_line, store, texts, user
 
 
@@ -194,13 +192,13 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 def test_lines_are_validated_in_batches_in_their_order(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "BATCH", 3)
     validated: list[int] = []
-    all_of = reader._all_of
+    all_items = reader._all_items
 
-    def counted(adapter: TypeAdapter[list[Json]], records: list[StoredRecord]) -> list[Json] | None:
+    def counted(records: Sequence[StoredRecord]) -> list[KnownItem] | None:
         validated.append(len(records))
-        return all_of(adapter, records)
+        return all_items(records)
 
-    monkeypatch.setattr(reader, "_all_of", counted)
+    monkeypatch.setattr(reader, "_all_items", counted)
     found = read_rollout(stored, messages=True)
     assert texts(found.items) == ALL
     assert [type(event) for event in found.messages] == [UserMessageEvent, AgentMessageEvent] * 2
