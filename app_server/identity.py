@@ -109,6 +109,7 @@ SMALLEST = {
     "line_bytes": 1 << 16,
     "unread_bytes": 1 << 12,
     "output_bytes": 1 << 10,
+    "clients": 1,
 }
 """The smallest values with which a server works: a first line may have 64 KiB."""
 
@@ -117,8 +118,8 @@ SMALLEST = {
 class Limits:
     """Each field is the variable `APP_SERVER_MAX_…` of that name."""
 
-    requests: int = 20_000
-    """Concurrent requests. codex 0.58 accepts 10,000 at once; a client that sends twice as many is broken."""
+    requests: int | None = None
+    """Concurrent requests of one client; None: what suits the connection."""
     conversations: int = 10_000
     """Open conversations. Each holds its history in memory; a client that needs more has forgotten to archive."""
     line_bytes: int = 64 << 20
@@ -127,6 +128,14 @@ class Limits:
     """Queued for the client; above that, producers wait. A pipe takes 64 KiB at a time."""
     output_bytes: int = 1 << 20
     """Kept of each stream of a command, and of both together: half from the start, half from the end."""
+    clients: int = 256
+    """Connected at once."""
+
+    def requests_of(self, *, shared: bool) -> int:
+        """Return how many requests of one client are served at once. codex 0.58 accepts 10,000; a client that sends
+        twice as many is broken. One that shares the server with others has to leave something to them.
+        """
+        return self.requests or (1_000 if shared else 20_000)
 
 
 def limits_of(environment: Mapping[str, str]) -> Limits:

@@ -40,8 +40,11 @@ from app_server.core.threads import run_in_thread
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.machine import Machine
 from app_server.rpc.connection import Connection, Router
+from app_server.rpc.errors import overloaded
+from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
+from protocol.jsonrpc import dump_error
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
@@ -135,6 +138,8 @@ class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
     """Whether the environment is the client's own; else it is the server's."""
     hears_all: bool = True
     """Whether it is told of conversations that others opened."""
+    shared: bool = False
+    """Whether it comes over a connection to a server that others use, too; else the server is its own."""
 
 
 class UnattendedLimits(Struct, frozen=True):
@@ -221,6 +226,7 @@ class Server:
 
             return FileSearch(machine.time_ns)
 
+        self._lanes = ServerLanes()
         self._skills, self._mcp_logins = Lazy(load_skills), Lazy(load_mcp_logins)
         self._stored, self._search = Lazy(load_stored), Lazy(load_search)
         self.engine = LazyEngine(Lazy(load), runner, environment, background)
@@ -237,10 +243,20 @@ class Server:
             )
             background.start_soon(unattended.run, anyio.sleep, name="unattended")
 
+    @property
+    def full(self) -> bool:
+        """Whether so many clients are connected that no other one is served."""
+        return len(self.conversations.clients) >= self._settings.limits.clients
+
     async def serve(
         self, transport: Transport, place: ClientPlace, early: EarlyInitialize | None = None
     ) -> None:
-        """Serve one client until it closes the connection; what runs of its conversations goes on."""
+        """Serve one client until it closes the connection; what runs of its conversations goes on. One too many is
+        told so, and not served.
+        """
+        if place.shared and self.full:
+            await _refuse(transport, f"{self._settings.limits.clients} clients are connected; try again")
+            return
         outgoing = Outgoing(
             transport.write,
             self._settings.limits.unread_bytes,
@@ -264,7 +280,8 @@ class Server:
             self.conversations.clients.add(services.client)
             try:
                 router = _router(services, place, early)
-                await Connection(transport, outgoing, router, self._settings.limits.requests).serve()
+                most = self._settings.limits.requests_of(shared=place.shared)
+                await Connection(transport, outgoing, router, most, self._lanes).serve()
             finally:
                 self.conversations.leave(services.client)
                 background.cancel_scope.cancel()
@@ -354,6 +371,14 @@ def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize
         services.handshake.accept(early.name, early.version, early.capabilities)
     client = services.handshake.client
     return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running)
+
+
+async def _refuse(transport: Transport, why: str) -> None:
+    error = overloaded(f"Server overloaded: {why}")
+    try:
+        await transport.write(dump_error(None, error.code, error.message, error.data) + b"\n")
+    except TransportClosed:
+        pass  # it has left again
 
 
 async def _write(outgoing: Outgoing, connection: TaskGroup) -> None:

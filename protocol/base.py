@@ -46,6 +46,8 @@ class WireModel(Model):
 
     ordered_by: ClassVar[str | None] = None
     """Of parameters: the field, as it is spelled on the wire, by whose value requests are served in order."""
+    ordered_for_all: ClassVar[bool] = False
+    """Whether that order holds over all connections of a server: it is a conversation that the field names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 

@@ -57,6 +57,10 @@ class ClientRequest(Struct, Generic[P, R], frozen=True):
     def ordered_by(self) -> str | None:
         return self.params.ordered_by
 
+    @property
+    def ordered_for_all(self) -> bool:
+        return self.params.ordered_for_all
+
     def parse(self, raw: Json) -> P:
         """Return the parameters as a model; absent and null ones count as `{}`. Raises pydantic's `ValidationError`."""
         return self.params.model_validate({} if raw is None or self.params is NoParams else raw)

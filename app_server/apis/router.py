@@ -19,6 +19,7 @@ from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
+from app_server.rpc.lanes import LaneName
 from protocol.base import WireModel
 from protocol.jsonrpc import Request
 from protocol.names import INITIALIZE
@@ -50,12 +51,12 @@ class Route(Struct, frozen=True):
     def method(self) -> str:
         return self.row.method
 
-    def lane(self, params: Json) -> str | None:
-        """Return the id of the conversation whose requests are served in order with this one."""
+    def lane(self, params: Json) -> LaneName | None:
+        """Return the lane of the conversation whose requests are served in order with this one."""
         if self.row.ordered_by is None or not isinstance(params, dict):
             return None
         id = params.get(self.row.ordered_by)
-        return id.lower() if isinstance(id, str) else None
+        return LaneName(id.lower(), self.row.ordered_for_all) if isinstance(id, str) else None
 
 
 @overload
@@ -153,8 +154,8 @@ class MethodRouter:
         self._in_both = in_both
         self._client, self._require_running = client, require_running
 
-    def lane(self, request: Request) -> str | None:
-        """Return the queue of a request: that of its conversation, whatever an API calls it."""
+    def lane(self, request: Request) -> LaneName | None:
+        """Return the lane of a request: that of its conversation, whatever an API calls it."""
         route = self._route(request.method)
         return None if route is None else route.lane(request.params)
 

@@ -1,70 +1,37 @@
 """Serves one client: lines become requests, results become responses.
 
-Requests of one conversation run one after another, in a lane: a queue with one task, which exists from its first job to
-the end of its last one. All others run concurrently.
+Where several clients are connected, a turn of the event loop takes one line of each, so no flood of requests delays the
+answers of others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Protocol, assert_never
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.rpc.errors import RpcError, overloaded
+from app_server.rpc.lanes import LaneName, Lanes, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
 from protocol import jsonrpc
 from protocol.structs import Json
-
-Job = Callable[[], Awaitable[None]]
-
-
-class Lanes:
-    """Starts jobs in a task group. Jobs must not raise."""
-
-    def __init__(self, group: TaskGroup) -> None:
-        self._group = group
-        self._lanes: dict[str, deque[Job]] = {}
-        self.running = 0
-        """Jobs started or waiting in a lane."""
-
-    def start(self, job: Job, lane: str | None = None) -> None:
-        self.running += 1
-        if lane is None:
-            self._group.start_soon(self._run_one, job)
-        elif lane in self._lanes:
-            self._lanes[lane].append(job)
-        else:
-            self._lanes[lane] = deque([job])
-            self._group.start_soon(self._run_lane, lane)
-
-    async def _run_one(self, job: Job) -> None:
-        try:
-            await job()
-        finally:
-            self.running -= 1
-
-    async def _run_lane(self, lane: str) -> None:
-        jobs = self._lanes[lane]
-        try:
-            while jobs:
-                await self._run_one(jobs[0])
-                jobs.popleft()
-        finally:
-            del self._lanes[lane]
-
 
 log = logging.getLogger(__name__)
 
 
 LINES_AT_ONCE = 256
 """Lines handled before other tasks run: one read may contain a hundred thousand empty ones."""
+
+WRITTEN_SECONDS = 5.0
+"""What follows from a request waits so long until its response was written: a client that reads has it by then, and
+what one that does not read would be sent must not pile up behind it.
+"""
 
 
 class RpcReply(Struct, frozen=True):
@@ -93,8 +60,8 @@ class Incoming(Protocol):
 class Router(Protocol):
     """Serves requests by method."""
 
-    def lane(self, request: jsonrpc.Request) -> str | None:
-        """Return the queue of this request; None: it runs at once."""
+    def lane(self, request: jsonrpc.Request) -> LaneName | None:
+        """Return the lane of this request; None: it runs at once."""
         ...
 
     async def call(self, request: jsonrpc.Request) -> RpcReply:
@@ -111,21 +78,36 @@ class Router(Protocol):
 class Connection:
     """Serves one transport until the client closes it."""
 
-    def __init__(self, incoming: Incoming, outgoing: Outgoing, router: Router, max_in_flight: int) -> None:
+    def __init__(
+        self,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        router: Router,
+        max_in_flight: int,
+        lanes: ServerLanes | None = None,
+    ) -> None:
+        """`lanes` are those of the server."""
         self._incoming, self._outgoing, self._router = incoming, outgoing, router
         self._max_in_flight = max_in_flight
+        self._server = ServerLanes() if lanes is None else lanes
 
     async def serve(self) -> None:
         """Returns when the client has closed its end; running requests are then cancelled."""
         async with anyio.create_task_group() as requests:
-            lanes = Lanes(requests)
-            async for lines in self._incoming.lines():
-                for number, line in enumerate(lines, 1):
-                    self._receive(line, lanes)
-                    if number % LINES_AT_ONCE == 0:
-                        await anyio.lowlevel.checkpoint()
-                await self._outgoing.wait_for_capacity()
+            lanes = self._server.connect(requests)
+            try:
+                async for lines in self._incoming.lines():
+                    await self._receive_all(lines, lanes)
+                    await self._outgoing.wait_for_capacity()
+            finally:
+                self._server.disconnect(lanes)
             requests.cancel_scope.cancel()
+
+    async def _receive_all(self, lines: Sequence[bytes | Dropped], lanes: Lanes) -> None:
+        for number, line in enumerate(lines, 1):
+            self._receive(line, lanes)
+            if self._server.crowded or number % LINES_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
 
     def _receive(self, line: bytes | Dropped, lanes: Lanes) -> None:
         if not isinstance(line, bytes):
@@ -155,7 +137,7 @@ class Connection:
             case jsonrpc.Request():
                 self._start_request(message, lanes)
             case jsonrpc.Notification():
-                lanes.start(lambda: self._receive_notification(message))
+                lanes.start(lambda _: self._receive_notification(message))
             case jsonrpc.Response():
                 self._receive_reply(message.id, ClientReply(result=message.result))
             case jsonrpc.ErrorAnswer():
@@ -175,9 +157,9 @@ class Connection:
         except RpcError as error:
             self._outgoing.fail(request.id, error)
             return
-        lanes.start(lambda: self._call(request), lane)
+        lanes.start(partial(self._call, request), lane)
 
-    async def _call(self, request: jsonrpc.Request) -> None:
+    async def _call(self, request: jsonrpc.Request, answered: Callable[[], None]) -> None:
         try:
             reply = await self._router.call(request)
         except Exception as error:
@@ -185,9 +167,11 @@ class Connection:
             return
         self._outgoing.respond(request.id, reply.result)
         if reply.effects is not None:
+            answered()
             async with aclosing(reply.effects) as effects:
                 # Clients learn ids from the response, so it must be written, in a write of its own, before any event.
-                await self._outgoing.written()
+                with anyio.move_on_after(WRITTEN_SECONDS):
+                    await self._outgoing.written()
                 try:
                     await anext(effects, None)
                 except Exception as error:

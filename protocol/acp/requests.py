@@ -58,6 +58,7 @@ class OfSession(WireModel):
     """Requests about the same session are served one after another, but for prompts: a later one joins the first."""
 
     ordered_by = "sessionId"
+    ordered_for_all = True
     session_id: str
 
 

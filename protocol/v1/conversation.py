@@ -19,6 +19,7 @@ class InConversation(WireModel):
     """Parameters of a method that waits for those before it about the same conversation."""
 
     ordered_by = "conversationId"
+    ordered_for_all = True
     conversation_id: KnownId
 
 

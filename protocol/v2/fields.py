@@ -82,6 +82,7 @@ class InThread(AboutThread):
     """Parameters of a method that waits for those before it about the same thread."""
 
     ordered_by = "threadId"
+    ordered_for_all = True
 
 
 class ByPages(WireModel):

@@ -28,10 +28,20 @@ class Wire(Protocol):
 class MemoryWire:
     def __init__(self, end: MemoryTransport) -> None:
         self._end = end
+        self._reads = anyio.Event()
+        self._reads.set()
+
+    def stop_reading(self) -> None:
+        """Read nothing more until `read_on`."""
+        self._reads = anyio.Event()
+
+    def read_on(self) -> None:
+        self._reads.set()
 
     async def lines(self) -> AsyncIterator[bytes]:
         async for batch in self._end.lines():
             for line in batch:
+                await self._reads.wait()
                 assert isinstance(line, bytes), "the server wrote a line over the limit"
                 yield line
 

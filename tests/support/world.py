@@ -8,6 +8,7 @@ happened is held against the invariants of every conversation.
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import anyio.to_thread
 import pytest
 from anyio.abc import TaskGroup
 
+from app_server.identity import limits_of
 from app_server.server import ClientPlace, Server, ServerSettings, open_server
 from app_server.transport.memory import memory_pair
 from protocol.structs import Json
@@ -91,13 +93,15 @@ class World:
         acp: bool = False,
         brings_environment: bool = True,
         hears_all: bool = False,
+        buffered: float = math.inf,
         initialize: bool = True,
         name: str = "tests",
         capabilities: Json = None,
     ) -> AsyncIterator[Client]:
-        """Connect another client to the server, until the block ends. `environment` adds to that of the first."""
+        """Connect another client to the server, until the block ends. `environment` adds to that of the first;
+        `buffered`: so many writes of the server wait for the client to read."""
         assert self.in_process is not None
-        server_end, client_end = memory_pair()
+        server_end, client_end = memory_pair(buffered=buffered)
         client = Client(MemoryWire(client_end))
         self.others.append(client)
         place = ClientPlace(
@@ -107,6 +111,7 @@ class World:
             acp=acp,
             brings_environment=brings_environment,
             hears_all=hears_all,
+            shared=True,
         )
         served = anyio.Event()
         server = self.in_process
@@ -309,7 +314,13 @@ async def _lived(root: Path, model: ScriptedModel, options: WorldOptions) -> Asy
 @asynccontextmanager
 async def _in_memory(world: World, group: TaskGroup, *, acp: bool) -> AsyncIterator[None]:
     server_end, client_end = memory_pair()
-    settings = ServerSettings(home=world.home, cwd=world.workspace, environment=world.environment, acp=acp)
+    settings = ServerSettings(
+        home=world.home,
+        cwd=world.workspace,
+        environment=world.environment,
+        limits=limits_of(world.environment),
+        acp=acp,
+    )
     world.client.wire = MemoryWire(client_end)
     serving, ended = anyio.Event(), anyio.Event()
 

@@ -38,6 +38,12 @@ def test_each_can_be_set() -> None:
     assert limits == Limits(*(smallest + n for n, smallest in enumerate(SMALLEST.values())))
 
 
+def test_a_client_that_shares_its_server_may_ask_less_at_once_unless_it_is_set() -> None:
+    assert [Limits().requests_of(shared=shared) for shared in (False, True)] == [20_000, 1_000]
+    given = limits_of({"APP_SERVER_MAX_REQUESTS": "7"})
+    assert [given.requests_of(shared=shared) for shared in (False, True)] == [7, 7]
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1e9", "٣", "9" * 40, "1.5"])
 def test_what_is_no_limit_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match=r"APP_SERVER_MAX_CONVERSATIONS expects a number of at least 1"):

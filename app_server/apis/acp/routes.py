@@ -25,6 +25,7 @@ from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_params
+from app_server.rpc.lanes import LaneName
 from protocol.acp.prompt import CANCEL, CANCEL_REQUEST, PROMPT, STEERING
 from protocol.acp.session import NEW_SESSION
 from protocol.jsonrpc import Request, RequestId
@@ -63,7 +64,7 @@ class AcpRouter:
         self._initialized, self._cancel, self._require_running = initialized, cancel, require_running
         self._running: dict[RequestId, RunningRequest] = {}
 
-    def lane(self, request: Request) -> str | None:
+    def lane(self, request: Request) -> LaneName | None:
         route = self._find(request.method)
         return None if route is None else route.lane(request.params)
 

@@ -19,6 +19,7 @@ from app_server.conversations.adapter import ClientLine
 from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
+from app_server.rpc.lanes import LaneName
 from protocol.acp import methods as agent
 from protocol.base import WireModel
 from protocol.jsonrpc import ParseError, Request, parse_message
@@ -38,6 +39,7 @@ class Params(WireModel):
 
 class ParamsOfThread(Params):
     ordered_by = "threadId"
+    ordered_for_all = True
 
 
 class ParamsOfConversation(Params):
@@ -119,9 +121,9 @@ def test_two_routes_for_a_method_are_one_too_many() -> None:
 @pytest.mark.parametrize(
     ("method", "params", "lane"),
     [
-        ("byThread", {"threadId": "AB"}, "ab"),
+        ("byThread", {"threadId": "AB"}, LaneName("ab", for_all=True)),
         ("byThread", {"conversationId": "ab"}, None),
-        ("byConversation", {"conversationId": "ab"}, "ab"),
+        ("byConversation", {"conversationId": "ab"}, LaneName("ab", for_all=False)),
         ("byConversation", {"conversationId": 7}, None),
         ("byConversation", ["ab"], None),
         ("plain", {"threadId": "ab", "conversationId": "ab"}, None),
@@ -129,7 +131,7 @@ def test_two_routes_for_a_method_are_one_too_many() -> None:
     ],
 )
 def test_requests_wait_for_those_whose_ordering_parameter_is_the_same(
-    method: str, params: object, lane: str | None
+    method: str, params: object, lane: LaneName | None
 ) -> None:
     """Whatever an API calls a conversation: two APIs that name the same one share its order."""
     routes = route(PLAIN, serve, []), route(BY_THREAD, serve, []), route(BY_CONVERSATION, serve, [])

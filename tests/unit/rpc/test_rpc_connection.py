@@ -8,8 +8,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.rpc.connection import LINES_AT_ONCE, Connection, Lanes, RpcReply
+from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, not_found, overloaded
+from app_server.rpc.lanes import LaneName, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.jsonrpc import Request
@@ -17,7 +18,7 @@ from protocol.structs import Json
 
 
 class Echo:
-    """Methods: `echo`, `wait` (until let go), `fail`, `refuse`; lanes by the parameter `lane`."""
+    """Methods: `echo`, `wait` (until let go), `fail`, `refuse`; lanes by the parameter `lane`, upper case for all."""
 
     def __init__(self) -> None:
         self.go = anyio.Event()
@@ -26,10 +27,11 @@ class Echo:
         self.received: list[Json] = []
         """Parameters of notifications."""
 
-    def lane(self, request: Request) -> str | None:
+    def lane(self, request: Request) -> LaneName | None:
         if request.method == "unordered":
             raise invalid_request("no lane", "unordered")
-        return (request.params or {}).get("lane")
+        name = (request.params or {}).get("lane")
+        return None if name is None else LaneName(name, for_all=name.isupper())
 
     async def call(self, request: Request) -> RpcReply:
         if request.method == "wait":
@@ -230,6 +232,39 @@ async def test_others_run_while_very_many_lines_are_taken_in() -> None:
         assert len(batches) >= 8
 
 
+async def test_a_flood_of_one_client_keeps_others_waiting_for_one_request_at_a_time() -> None:
+    """A turn of the event loop serves each connection once."""
+    lanes, echo = ServerLanes(), Echo()
+    answered: list[int] = []
+
+    async def write(data: bytes) -> None:
+        if b'"other"' in data:
+            answered.append(len(echo.order))
+
+    class Lines:
+        def __init__(self, *messages: Json, after: int = 0) -> None:
+            self._messages, self._after = messages, after
+
+        async def lines(self) -> AsyncIterator[list[bytes]]:
+            while len(echo.order) < self._after:
+                await anyio.lowlevel.checkpoint()
+            yield [json.dumps(message).encode() for message in self._messages]
+
+    async def serve(lines: Lines) -> None:
+        outgoing = Outgoing(write, 1 << 20)
+        async with anyio.create_task_group() as writing:
+            writing.start_soon(outgoing.write_queued)
+            await Connection(lines, outgoing, echo, 10_000, lanes).serve()
+            await outgoing.finish()
+
+    flood = [{"id": n, "method": "echo", "params": {}} for n in range(5_000)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve, Lines({"id": "other", "method": "echo", "params": {}}, after=100))
+        group.start_soon(serve, Lines(*flood))
+    (served,) = answered
+    assert 100 <= served < 120
+
+
 async def test_responses_of_the_client_resolve_its_requests() -> None:
     replies: dict[str, ClientReply] = {}
 
@@ -260,21 +295,6 @@ def test_an_error_has_a_code_and_a_kind_and_names_what_was_not_found() -> None:
     assert internal_error("m", "k").args == (-32603, "m", {"kind": "k"})
     assert overloaded("m").args == (-32001, "m", {"kind": "overloaded", "retryable": True})
     assert not_found("file", "x").args == (-32600, "file not found: x", {"kind": "file_not_found"})
-
-
-async def test_jobs_count_until_they_end_also_those_that_wait_in_a_lane() -> None:
-    go = [anyio.Event() for _ in range(3)]
-    async with anyio.create_task_group() as group:
-        lanes = Lanes(group)
-        lanes.start(go[0].wait)
-        lanes.start(go[1].wait, "lane")
-        lanes.start(go[2].wait, "lane")
-        for event, left in zip(go, (2, 1, 0), strict=True):
-            await anyio.wait_all_tasks_blocked()
-            assert lanes.running == left + 1
-            event.set()
-            await anyio.wait_all_tasks_blocked()
-            assert lanes.running == left
 
 
 async def test_ids_count_from_zero() -> None:
