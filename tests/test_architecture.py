@@ -61,7 +61,7 @@ CORE = (
         "real_path",
         "threads",
     },
-    {"bounds", "caller", "pictures", "remedies"},
+    {"bounds", "caller", "pictures", "prompt_text", "remedies"},
 )
 
 FRONTENDS = {"chat", "demo", "headless"}
@@ -100,6 +100,7 @@ PURE_MODULES = {
         "injected_messages",
         "lazy",
         "pictures",
+        "prompt_text",
         "remedies",
     },
     "app_server.core.diagnostics": {"machine", "settings"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,18 +14,22 @@ from typing import TYPE_CHECKING
 import anyio
 
 from app_server.client import command_line
-from app_server.client.failures import AppServerError
+from app_server.client.failures import AppServerError, InvalidArgument
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
+from app_server.client.options import image
 from app_server.demo.workspace import demo_surroundings
 from app_server.standard_streams import cancel_on_interrupt
 from protocol.structs import Json
 
 if TYPE_CHECKING:
-    from app_server.chat.conversation import Frontend
+    from app_server.chat.conversation import Frontend, Opening
 
 MISSING_EXTRA = (
     "app-server chat needs prompt_toolkit and rich: pip install '.[chat]' in a clone of its repository"
 )
+
+
+THREAD_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def run_chat(args: argparse.Namespace) -> int:
@@ -44,13 +49,13 @@ def run_chat(args: argparse.Namespace) -> int:
 
 async def _chat(args: argparse.Namespace) -> int:
     typed = sys.stdin is not None and sys.stdin.isatty()
-    terminal = typed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    terminal = typed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not args.plain
     try:
         from rich.console import Console  # noqa: PLC0415  an extra
 
         from app_server.chat.conversation import chat_session  # noqa: PLC0415  needs it
 
-        frontend = _frontend(terminal=terminal)
+        frontend, opening = _frontend(terminal=terminal), opening_of(args)
     except ImportError:
         print(MISSING_EXTRA, file=sys.stderr)  # noqa: T201
         return command_line.USAGE
@@ -64,9 +69,31 @@ async def _chat(args: argparse.Namespace) -> int:
             command_line.ENDING[1:] if terminal else command_line.ENDING,
             ended_by.append,
         )
-        await chat_session(connector, console, frontend, cwd, home, args.resume)
+        await chat_session(connector, console, frontend, cwd, home, opening)
         group.cancel_scope.cancel()
     return command_line.SIGNALLED + ended_by[0] if ended_by else 0
+
+
+def opening_of(args: argparse.Namespace) -> Opening:
+    """Return how the chat begins by its command line. Raises InvalidCommandLine."""
+    from app_server.chat.conversation import Opening  # noqa: PLC0415  needs the extra
+
+    words, thread, chooses = [*args.words], None, []
+    again = args.command.removeprefix("chat").strip()
+    if again and not args.last and words:
+        thread = words.pop(0)
+        if not THREAD_ID.fullmatch(thread):
+            raise command_line.InvalidCommandLine(
+                f"expected the id of a thread, or --last, got {thread!r}; without either you can choose"
+            )
+    elif again and not args.last:
+        chooses = ["/resume" if again == "resume" else "/fork ?"]
+    try:
+        attached = [image(path) for path in args.image or ()]
+    except InvalidArgument as error:
+        raise command_line.InvalidCommandLine(f"--image: {error}") from None
+    lines = [*chooses, *([" ".join(words)] if words else [])]
+    return Opening(thread=thread, last=args.last, fork=again == "fork", lines=lines, attached=attached)
 
 
 @asynccontextmanager

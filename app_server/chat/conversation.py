@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
+from msgspec import Struct
 from rich.console import Console
 
 from app_server.chat.event_view import EventView
@@ -61,8 +62,16 @@ class ChatConversation:
         self.diff = ""
         """What the last turn changed."""
         self.model = self.approval_policy = self.sandbox = ""
+        self.first: Sequence[str] = ()
+        """Lines that are entered before any that is typed."""
+        self.said = False
+        """Whether anything was said in the thread, so that it is stored."""
+        self.attached: list[UserInput] = []
+        """What goes along with the next words, for which no path has to be said."""
         self.changed: Callable[[], object] = lambda: None
         """Called after each event."""
+        self.ended: Callable[[float], object] = lambda seconds: None
+        """Called with how long it took when a turn has ended."""
         self.asked: Callable[[PendingQuestion], object] = lambda question: None
         """Called with each question that the user has to answer now; it shows it."""
 
@@ -97,6 +106,7 @@ class ChatConversation:
             await before.close()
         opened = thread.opened
         self.settings, self.diff, self.tokens, self.started_at = {}, "", 0, None
+        self.said = bool(opened.thread.preview)
         self.model, self.approval_policy = opened.model, _word(opened.approval_policy)
         self.sandbox = kebab(opened.sandbox.type)
         self._events = thread.events()
@@ -128,6 +138,7 @@ class ChatConversation:
             case TurnStartedNotification():
                 self._running()
             case TurnCompletedNotification():
+                self.ended(self.elapsed)
                 self._stopped()
             case ThreadTokenUsageUpdatedNotification(token_usage=usage):
                 self.tokens = usage.total.total_tokens
@@ -144,12 +155,15 @@ class ChatConversation:
     def running(self) -> bool:
         return self.started_at is not None
 
-    async def send(self, text: str) -> None:
-        """Begin a turn, or join the one that runs. Pictures whose paths are in the text go along."""
+    async def send(self, *words: str | UserInput) -> None:
+        """Begin a turn, or join the one that runs. Pictures whose paths are in a text go along."""
         options, self.settings = self.settings, {}
+        attached, self.attached = self.attached, []
+        named = [each for text in words if isinstance(text, str) for each in pictures(text, self.cwd)]
         self._running()
+        self.said = True
         try:
-            turn = await self.thread.start_turn([text, *pictures(text, self.cwd)], **options)
+            turn = await self.thread.start_turn([*words, *named, *attached], **options)
             if self._interrupts:
                 await turn.interrupt()
         except RequestRefused as error:
@@ -187,7 +201,7 @@ class ChatConversation:
     async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         if self._events is not None:
             await self._events.read_up()
-        question = PendingQuestion(request, anyio.Event())
+        question = PendingQuestion(request, anyio.Event(), self.thread.opened.cwd)
         reply = await self.questions.ask(question, self._show_question)
         if not self.view.plain:  # there it is in the prompt, which is gone
             self.view.answer(question)
@@ -218,6 +232,38 @@ def _word(policy: object) -> str:
 Frontend = Callable[[ChatConversation, TaskGroup, Path | None], Awaitable[None]]
 """Takes what is typed until the user leaves, and keeps it in a home, if there is one."""
 
+
+class Opening(Struct, frozen=True):
+    """How a chat begins."""
+
+    thread: str | None = None
+    """The id of a stored one."""
+    last: bool = False
+    """Whether it is the newest one of the folder."""
+    fork: bool = False
+    """Whether to go on in a copy."""
+    lines: Sequence[str] = ()
+    """What is entered first."""
+    attached: Sequence[UserInput] = ()
+
+    async def open(self, chat: ChatConversation, cwd: Path) -> None:
+        """Open the thread. Raises AppServerError."""
+        wanted = await _newest(chat.server, cwd) if self.last else self.thread
+        await (chat.start(cwd) if wanted is None else chat.resume(wanted))
+        if self.fork and wanted is not None:
+            await chat.fork()
+        chat.first, chat.attached = self.lines, [*self.attached]
+
+
+NEW: Final = Opening()
+
+
+async def _newest(server: AppServer, cwd: Path) -> str:
+    async for stored in server.threads(cwd=cwd, page_size=1, sort_key="updated_at"):
+        return stored.id
+    raise AppServerError(f"no stored thread of {cwd}")
+
+
 MOST_WARNINGS: Final = 100
 """That wait to be shown."""
 
@@ -228,7 +274,7 @@ async def chat_session(
     frontend: Frontend,
     cwd: Path,
     home: Path | None,
-    resume: str | None = None,
+    opening: Opening = NEW,
 ) -> None:
     """Chat until the user leaves. Raises AppServerError, also in exception groups."""
     view = EventView(console)
@@ -245,9 +291,11 @@ async def chat_session(
     ):
         group.start_soon(_show_warnings, warnings, view, name="warnings")
         chat = ChatConversation(server, view, group, time.monotonic)
-        await (chat.start(cwd) if resume is None else chat.resume(resume))
+        await opening.open(chat, cwd)
         view.line(f"{chat.model} in {chat.cwd}; /help lists what can be typed", "dim")
         await frontend(chat, group, home)
+        if chat.said and home is not None and (console.is_terminal or console.file.isatty()):
+            view.line(f"to go on: app-server chat resume {chat.thread.id}", "dim")
         group.cancel_scope.cancel()
 
 

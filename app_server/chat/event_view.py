@@ -1,21 +1,19 @@
-"""Shows the events of a thread on a console: streamed Markdown, commands with folded output, patches in colour; in
-columns of a terminal, where some characters are two wide and some text is not ours.
-"""
+"""Shows the events of a thread on a console: streamed Markdown, commands with folded output, patches in colour."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
-from rich.cells import chop_cells
 from rich.console import Console
 from rich.segment import Segment, SegmentLines
 from rich.syntax import Syntax
 from rich.text import Text
 
+from app_server.chat.command_output import CommandOutputs
 from app_server.chat.markdown_blocks import MarkdownBlocks, ShownMarkdown, blocks_of
 from app_server.chat.open_questions import PendingQuestion
+from app_server.chat.question_rows import BAR, guttered, last_rows, question_rows
 from app_server.client.command_line import printable
 from app_server.client.events import DeltasDropped, ServerEvent, warning_text
 from protocol.v2 import item_events
@@ -24,61 +22,14 @@ from protocol.v2 import turn as wire_turn
 from protocol.v2.item_parts import FileUpdateChange, PatchApplyStatus
 from protocol.v2.server import ErrorNotification
 
-BAR: Final = "│ "
-"""Begins every row of what others say; no row of ours begins so."""
-
-OTHER_ROWS: Final = 3
-"""Of each part of a question but the first, where there is not room for all."""
-
-FEWEST_ROWS: Final = 3
-"""Of the first part, however low the terminal is."""
-
-
-def cut_to(text: str, columns: int) -> str:
-    """Cut a line to what fits; an ellipsis stands for the rest."""
-    line = Text(text)
-    line.truncate(columns, overflow="ellipsis")
-    return line.plain
-
-
-def last_rows(text: str, columns: int, rows: int, console: Console) -> str:
-    """Return the end of the text, wrapped between words."""
-    end = printable(text[-2 * columns * rows :]).strip("\n")
-    return "\n".join(line.plain for line in Text(end).wrap(console, columns)[-rows:])
-
-
-@lru_cache(maxsize=32)
-def guttered(text: str, columns: int | None = None, most: int | None = None) -> tuple[str, ...]:
-    """Set what others say in rows that begin with a bar, so that none of them can pass for a row of ours.
-
-    A run of empty rows is one. Of more than `most` rows the first and the last ones are left, and what is between is
-    counted. Without columns lines are not wrapped.
-    """
-    rows: list[str] = []
-    for line in printable(text).strip("\n").replace("\t", "    ").split("\n"):
-        for row in chop_cells(line, max(2, columns - len(BAR))) if columns is not None else [line]:
-            if row.strip() or (rows and rows[-1]):
-                rows.append(row.rstrip())
-    if most is None or len(rows) <= most:
-        return tuple(f"{BAR}{row}" for row in rows)
-    last = most // 3
-    head, tail = rows[: most - last - 1], rows[len(rows) - last :]
-    left_out = f"┆ {len(rows) - len(head) - len(tail)} rows are left out here"
-    return (*(f"{BAR}{row}" for row in head), left_out, *(f"{BAR}{row}" for row in tail))
-
-
-def question_rows(
-    parts: Sequence[tuple[str, str]], columns: int | None = None, rows: int | None = None
-) -> list[str]:
-    """Set a question in so many rows, or a few more: in each part our words, and below them what others say."""
-    others = [guttered(theirs, columns, rows and OTHER_ROWS) for _, theirs in parts[1:]]
-    left = rows and max(FEWEST_ROWS, rows - len(parts) - sum(map(len, others)))
-    blocks = [*(guttered(theirs, columns, left) for _, theirs in parts[:1]), *others]
-    return [row for (ours, _), block in zip(parts, blocks, strict=True) for row in (ours, *block)]
-
-
 SHOWN_LINES: Final = 12
 """Of a command's output, from its end."""
+
+LONGEST_LINE: Final = 400
+"""Characters of each of them."""
+
+NOTICE: Final = "magenta"
+"""The colour of what the user has to see: it can be read on dark terminals and on light ones."""
 
 RECORD_ROWS: Final = 8
 """Of a question that was answered."""
@@ -107,13 +58,18 @@ class EventView:
         """Of the messages that stream, by their items."""
         self._proposed: set[str] = set()
         """Patches that were shown and have not ended."""
+        self.outputs = CommandOutputs()
+        self.last_message = ""
+        """What the model said last, as it wrote it."""
         self._error = ""
         """The last one that was shown; the end of its turn says it again."""
 
     def unfinished(self, columns: int, rows: int) -> str:
-        """Return the last rows of what streams and is no whole block yet, without markup."""
+        """Return the last rows of what streams and is no whole block yet, without markup, and of commands that run."""
         text = "\n".join(blocks.unfinished for blocks in self._messages.values())
-        return last_rows(text, columns, rows, self._console)
+        message = last_rows(text, columns, rows, self._console)
+        shown = [*(message.split("\n") if message else ()), *self.outputs.rows(columns)]
+        return "\n".join(shown[-rows:])
 
     def line(self, text: str, style: str = "") -> None:
         """Print a line; what follows a line end in it is set apart."""
@@ -121,7 +77,7 @@ class EventView:
         self._print("\n".join([first, *guttered("\n".join(others))]), style)
 
     def warning(self, text: str) -> None:
-        self.line(f"warning: {text}", "yellow")
+        self.line(f"warning: {text}", NOTICE)
 
     def question(self, question: PendingQuestion, rows: int | None = None) -> None:
         """Print what is asked: whole, and again in so many rows where it has more."""
@@ -129,13 +85,13 @@ class EventView:
         whole = question_rows(question.parts(), wide)
         short = question_rows(question.parts(), wide, rows)
         for row in [*whole, *short] if len(short) < len(whole) else whole:
-            self._print(row, "bold yellow")
+            self._print(row, f"bold {NOTICE}")
 
     def answer(self, question: PendingQuestion) -> None:
         """Print what was asked, and what the user said to it."""
         for row in question_rows(question.parts(), self._console.width, RECORD_ROWS):
-            self._print(row, "yellow")
-        self.line(f"→ {question.said}", "bold yellow")
+            self._print(row, NOTICE)
+        self.line(f"→ {question.said}", f"bold {NOTICE}")
 
     def _print(self, text: str, style: str = "") -> None:
         self.printed += 1
@@ -145,14 +101,17 @@ class EventView:
         match event:
             case item_events.AgentMessageDeltaNotification(item_id=id, delta=text):
                 self._markdown(self._messages.setdefault(id, MarkdownBlocks()).feed(text))
-            case item_events.ItemStartedNotification(item=wire.CommandExecutionThreadItem(command=command)):
-                self._command(command)
+            case item_events.ItemStartedNotification(item=wire.CommandExecutionThreadItem() as item):
+                self.outputs.started(item)
+                self._command(item.command)
+            case item_events.CommandExecutionOutputDeltaNotification(item_id=id, delta=text):
+                self.outputs.printed(id, text)
             case item_events.ItemCompletedNotification(item=item):
                 self._item(item)
-            case wire_turn.TurnPlanUpdatedNotification(plan=plan):
-                self._plan(plan)
+            case wire_turn.TurnPlanUpdatedNotification(plan=plan, explanation=why):
+                self._plan(plan, why)
             case ErrorNotification(error=error, will_retry=retries):
-                self.line(f"{'retrying: ' if retries else ''}{error.message}", "yellow" if retries else "red")
+                self.line(f"{'retrying: ' if retries else ''}{error.message}", NOTICE if retries else "red")
                 self._error = error.message
             case wire_turn.TurnCompletedNotification(turn=turn):
                 self._ended(turn)
@@ -167,7 +126,7 @@ class EventView:
         for turn in turns:
             for item in turn.items:
                 if isinstance(item, wire.UserMessageThreadItem):
-                    self.line(f"> {user_text(item)}", "cyan")
+                    self.line(f"> {user_text(item)}", "bold")
                 elif isinstance(item, wire.CommandExecutionThreadItem):
                     self._command(item.command)
                     self._item(item)
@@ -197,12 +156,19 @@ class EventView:
     def diff(self, text: str) -> None:
         if self.plain:
             self._print(printable(text).rstrip("\n"))
-            return
-        self._console.print(Syntax(printable(text).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True))
+        else:
+            self._console.print(_coloured(text))
+
+    def diff_to_page(self, text: str) -> str:
+        """Return a diff with the colours of this terminal, for a pager."""
+        with self._console.capture() as captured:
+            self._console.print(_coloured(text))
+        return captured.get()
 
     def _item(self, item: wire.ThreadItem) -> None:
         match item:
             case wire.AgentMessageThreadItem():
+                self.last_message = item.text
                 blocks = self._messages.pop(item.id, None)
                 self._markdown(blocks_of(item.text) if blocks is None else blocks.flush())
             case wire.ReasoningThreadItem(summary=summary):
@@ -215,14 +181,14 @@ class EventView:
                     self.changes(item.changes)
                 self._proposed.discard(item.id)
                 if item.status is not PatchApplyStatus.COMPLETED:
-                    self.line(f"the patch was {_ended_as(item.status)}", "yellow")
+                    self.line(f"the patch was {_ended_as(item.status)}", NOTICE)
             case wire.PlanThreadItem(text=text):
                 self._markdown(blocks_of(text))
             case wire.McpToolCallThreadItem():
                 why = f": {item.error.message}" if item.error is not None else ""
-                self.line(f"{item.server}.{item.tool}: {item.status}{why}", "magenta")
+                self.line(f"{item.server}.{item.tool}: {item.status}{why}", "dim")
             case wire.WebSearchThreadItem(query=query):
-                self.line(f"searched the web: {query}", "magenta")
+                self.line(f"searched the web: {query}", "dim")
             case _:
                 pass
 
@@ -237,26 +203,35 @@ class EventView:
             self._console.print()
 
     def _output(self, item: wire.CommandExecutionThreadItem) -> None:
+        self.outputs.ended(item)
         lines = (item.aggregated_output or "").splitlines()
         if len(lines) > SHOWN_LINES:
-            self.line(f"  … {len(lines) - SHOWN_LINES} lines more", "dim")
+            all_of_it = "" if self.plain else " (Ctrl-O shows all)"
+            self.line(f"  … {len(lines) - SHOWN_LINES} lines more{all_of_it}", "dim")
         for line in lines[-SHOWN_LINES:]:
-            self.line(f"  {line}", "dim")
+            self.line(f"  {line if len(line) <= LONGEST_LINE else f'{line[:LONGEST_LINE]}…'}", "dim")
         if item.exit_code is None:
-            self.line(f"  {_ended_as(item.status)}", "yellow")
+            self.line(f"  {_ended_as(item.status)}", NOTICE)
         elif item.exit_code:
             self.line(f"  exit status {item.exit_code}", "red")
 
-    def _plan(self, steps: Sequence[wire_turn.TurnPlanStep]) -> None:
+    def _plan(self, steps: Sequence[wire_turn.TurnPlanStep], why: str | None) -> None:
+        self.line(f"the plan: {why}" if why else "the plan", "dim")
         for step in steps:
-            self.line(f"{STEPS[step.status]} {step.step}", "blue")
+            running = step.status is wire_turn.TurnPlanStepStatus.IN_PROGRESS
+            self.line(f"{STEPS[step.status]} {step.step}", "bold" if running else "")
 
     def _ended(self, turn: wire_turn.Turn) -> None:
+        self.outputs.turn_ended()
         if turn.status is wire_turn.TurnStatus.INTERRUPTED:
-            self.line("interrupted", "yellow")
+            self.line("interrupted", NOTICE)
         elif turn.error is not None and turn.error.message != self._error:
             self.line(turn.error.message, "red")
         self._error = ""
+
+
+def _coloured(diff: str) -> Syntax:
+    return Syntax(printable(diff).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True)
 
 
 def user_text(item: wire.UserMessageThreadItem) -> str:

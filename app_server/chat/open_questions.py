@@ -1,20 +1,21 @@
 """What the server asks while people chat: one question at a time, answered by a line of its own.
 
 A yes is a whole word in a line that was begun after the question had been on the screen for a moment: what was typed
-for something else, before or just then, answers nothing. The form by which an MCP server asks for values is JSON of
-others: whatever is not as the protocol prescribes is left out.
+for something else, before or just then, answers nothing.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from shlex import join
 from typing import Final
 
 import anyio
 import msgspec
 from msgspec import Struct
 
+from app_server.chat.elicitation_form import FormAnswers, InvalidAnswer, form_fields
 from app_server.client.approval_requests import (
     ApprovalReply,
     ApprovalRequest,
@@ -25,85 +26,15 @@ from app_server.client.approval_requests import (
     UserQuestionsRequest,
 )
 from protocol.structs import Json
-from protocol.v2.question import ToolRequestUserInputQuestion, UrlElicitation
-
-TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-}
-
-
-def asked_fields(schema: Json) -> list[str]:
-    """Describe each field in a line: name, kind, whether it is required, what it is for, what it may be."""
-    required = _required(schema)
-    return [_line(name, field, name in required) for name, field in _fields(schema).items()]
-
-
-def form_problem(schema: Json, values: Json) -> str | None:
-    """Return why the values are no answer; None where they are one."""
-    missing = [name for name in _required(schema) if values.get(name) is None]
-    if missing:
-        return f"required, and not given: {', '.join(missing)}"
-    for name, value in values.items():
-        field = _fields(schema).get(name, {})
-        kinds = TYPES.get(str(field.get("type")))
-        if kinds is not None and (
-            not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
-        ):
-            return f"{name}: expected a value of type {field['type']}"
-        choices = _choices(field)
-        given = value if isinstance(value, list) else [value]
-        if choices and not all(each in choices for each in given):
-            return f"{name}: expected one of {_words(choices)}"
-    return None
-
-
-def _line(name: str, field: Json, required: bool) -> str:
-    kind = f"{field.get('type') or 'any value'}, {'required' if required else 'optional'}"
-    texts = [str(field[key]) for key in ("title", "description") if field.get(key)]
-    if choices := _choices(field):
-        texts.append(f"one of {_words(choices)}")
-    if field.get("default") is not None:
-        texts.append(f"otherwise {json.dumps(field['default'], ensure_ascii=False)}")
-    return f"{name} ({kind})" + (f": {'; '.join(texts)}" if texts else "")
-
-
-def _fields(schema: Json) -> dict[str, Json]:
-    fields = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(fields, dict):
-        return {}
-    return {name: field if isinstance(field, dict) else {} for name, field in fields.items()}
-
-
-def _required(schema: Json) -> list[str]:
-    names = schema.get("required") if isinstance(schema, dict) else None
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-
-
-def _choices(field: Json) -> list[Json]:
-    """List what a field may be, or each part of one that takes several; nothing: it may be anything."""
-    items = field.get("items")
-    for place in (field, items if isinstance(items, dict) else {}):
-        if isinstance(place.get("enum"), list):
-            return list(place["enum"])
-        for key in ("oneOf", "anyOf"):
-            if isinstance(place.get(key), list):
-                return [each["const"] for each in place[key] if isinstance(each, dict) and "const" in each]
-    return []
-
-
-def _words(choices: list[Json]) -> str:
-    return ", ".join(json.dumps(each, ensure_ascii=False) for each in choices)
-
+from protocol.v2.question import McpServerElicitation, ToolRequestUserInputQuestion, UrlElicitation
 
 KEYS: Final[Mapping[str, str]] = {
     "y": "yes",
     "a": "always in this thread",
+    "r": "rule for all threads",
     "n": "no",
     "s": "stop and say why",
+    "b": "back to the first value",
 }
 """Letters that answer; so does the first word of what each one means."""
 
@@ -116,11 +47,23 @@ Part = tuple[str, str]
 """Words of the chat, and what others say: a model, a command, a file, an MCP server."""
 
 
+ALWAYS: Final[Mapping[type[ApprovalRequest], str]] = {
+    CommandApprovalRequest: "always this command, in this thread",
+    PatchApprovalRequest: "always these files, in this thread",
+}
+"""How far an `always` goes, where that can be said."""
+
+DECLINES: Final = "/decline"
+"""What says no to a form: any other line may be a value."""
+
+
 class PendingQuestion(Struct, eq=False):
     """A request that waits for its answer."""
 
     request: ApprovalRequest
     answered: anyio.Event
+    folder: str | None = None
+    """That of the thread: others are named."""
     reply: ApprovalReply | None = None
     shown_at: float | None = None
     """When it appeared on the screen; None: not yet."""
@@ -128,17 +71,26 @@ class PendingQuestion(Struct, eq=False):
     """What it was answered with, in words that may be shown."""
     _answers: dict[str, str] = msgspec.field(default_factory=dict)
     """To the questions of the model so far."""
+    _form: FormAnswers | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.request, McpElicitationRequest) and (fields := form_fields(self.request.schema)):
+            self._form = FormAnswers(fields)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """List the letters that answer it; without any it takes a line of text."""
         match self.request:
-            case CommandApprovalRequest() | PatchApprovalRequest():
+            case CommandApprovalRequest(proposed_rule=rule):
+                return ("y", "a", "r", "n", "s") if rule else ("y", "a", "n", "s")
+            case PatchApprovalRequest():
                 return ("y", "a", "n", "s")
             case PermissionsApprovalRequest():
                 return ("y", "a", "n")
-            case McpElicitationRequest(schema=schema) if not asked_fields(schema):
+            case McpElicitationRequest() if self._form is None:
                 return ("y", "n")
+            case McpElicitationRequest() if self._form is not None and self._form.current is None:
+                return ("y", "n", "b")
             case _:
                 return ()
 
@@ -146,12 +98,14 @@ class PendingQuestion(Struct, eq=False):
     def hint(self) -> str:
         """Say in one line what may be answered."""
         if self.keys:
-            return "  ".join(f"[{key}] {KEYS[key]}" for key in self.keys)
+            return "  ".join(f"[{key}] {self._meaning(key)}" for key in self.keys)
         match self.request:
             case UserQuestionsRequest():
                 return "answer in a line; an empty one declines"
-            case McpElicitationRequest():
-                return "answer with a JSON object; an empty line declines"
+            case McpElicitationRequest() if self._form is not None and (field := self._form.current):
+                empty = "takes the default" if field.has_default else "leaves it out"
+                optional = "" if field.required and not field.has_default else f"; an empty line {empty}"
+                return f"{field.kind}{optional}; {DECLINES} says no to all of it"
             case _:
                 return "an empty line declines"
 
@@ -159,9 +113,14 @@ class PendingQuestion(Struct, eq=False):
         """Return the question in parts, the most important first."""
         request = self.request
         match request:
-            case CommandApprovalRequest():
+            case CommandApprovalRequest(cwd=cwd, proposed_rule=rule):
                 parts = [("Run this command?", request.command)]
-                parts += [("in the folder", request.cwd)] if request.cwd else []
+                parts += [("in the folder", cwd)] if cwd and cwd != self.folder else []
+                parts += (
+                    [("A rule would run, without a question, whatever begins with:", join(rule))]
+                    if rule
+                    else []
+                )
             case PatchApprovalRequest():
                 files = [f"{change.kind.type} {change.path}" for change in request.changes]
                 parts = [("Change these files?", "\n".join(files))]
@@ -169,17 +128,27 @@ class PendingQuestion(Struct, eq=False):
                 parts = [("Give this turn more rights?", json.dumps(request.params.permissions))]
             case UserQuestionsRequest():
                 parts = [("The model asks:", _question_text(each)) for each in self._unanswered()[:1]]
-            case McpElicitationRequest(params=UrlElicitation(url=url) as asked):
-                message = f"{asked.server_name}: {asked.message}"
-                parts = [("An MCP server asks whether you visit a page:", url), ("It says:", message)]
-            case McpElicitationRequest(schema=schema, params=asked):
-                parts = [("An MCP server asks:", f"{asked.server_name}: {asked.message}")]
-                if fields := asked_fields(schema):
-                    parts.append(("for these values:", "\n".join(fields)))
+            case McpElicitationRequest(params=asked):
+                parts = self._asked_by_server(asked)
             case _:
                 parts = [("The model calls a tool that this client does not have:", request.tool)]
         reason = getattr(request, "reason", None)
         return [*parts, ("The reason that is given:", reason)] if reason else parts
+
+    def _asked_by_server(self, asked: McpServerElicitation) -> list[Part]:
+        message = f"{asked.server_name}: {asked.message}"
+        meta = asked.meta if isinstance(asked.meta, dict) else {}
+        if isinstance(asked, UrlElicitation):
+            return [("An MCP server asks whether you visit a page:", asked.url), ("It says:", message)]
+        if self._form is None and "tool_params" in meta:
+            return [("An MCP server asks:", message), ("with the arguments:", _as_json(meta["tool_params"]))]
+        if self._form is None:
+            return [("An MCP server asks:", message)]
+        if (field := self._form.current) is None:
+            return [("Send these values to an MCP server?", self._form.summary()), ("It asked:", message)]
+        place = f"{self._form.number} of {len(self._form.fields)}"
+        what = f"An MCP server asks for value {place} ({'required' if field.required else 'optional'}):"
+        return [(what, field.description()), ("It says:", message)]
 
     def seen_by(self, begun: float) -> bool:
         """Check that a line that was begun at that time can be meant as its answer."""
@@ -191,21 +160,19 @@ class PendingQuestion(Struct, eq=False):
         match self.request:
             case _ if self.keys:
                 return self._choose(text)
-            case _ if not text:
-                self.decline()
-            case UserQuestionsRequest() as asked:
-                self._answers |= {question.id: text for question in self._unanswered()[:1]}
+            case McpElicitationRequest() if self._form is not None and text != DECLINES:
+                try:
+                    self._form.enter(text)
+                except InvalidAnswer as problem:
+                    return f"no answer: {problem}"
+                self.shown_at = None  # what is asked next has to be read, too
+            case UserQuestionsRequest() as asked if text:
+                self._answers |= {question.id: _option(text, question) for question in self._unanswered()[:1]}
                 if self._unanswered():
-                    self.shown_at = None  # the next one has to be read, too
+                    self.shown_at = None
                     return None
                 secret = any(question.is_secret for question in asked.questions)
                 self._settle(asked.answer(self._answers), "(a secret)" if secret else text)
-            case McpElicitationRequest(schema=schema) as asked:
-                values, problem = _values(text)
-                problem = problem or form_problem(schema, values)
-                if problem is not None:
-                    return problem
-                self._settle(asked.accept(values), text)
             case _:
                 self.decline()
         return None
@@ -220,18 +187,28 @@ class PendingQuestion(Struct, eq=False):
         match key, request:
             case None, _:
                 return f"no answer: expected {', '.join(f'{key} or {_word(key)}' for key in self.keys)}"
+            case "b", _ if self._form is not None:
+                self._form.begin_again()
+                self.shown_at = None
+                return None
             case "y", CommandApprovalRequest() | PatchApprovalRequest() | PermissionsApprovalRequest():
                 reply = request.accept()
             case "y", McpElicitationRequest():
-                reply = request.accept({})
+                reply = request.accept({} if self._form is None else self._form.values)
             case "a", CommandApprovalRequest() | PatchApprovalRequest() | PermissionsApprovalRequest():
                 reply = request.accept_for_thread()
+            case "r", CommandApprovalRequest():
+                reply = request.accept_with_rule()
             case "s", CommandApprovalRequest() | PatchApprovalRequest():
                 reply = request.cancel()
             case _:
                 reply = request.decline()
-        self._settle(reply, KEYS[key])
+        self._settle(reply, self._meaning(key))
         return None
+
+    def _meaning(self, key: str) -> str:
+        """Say what a letter does here."""
+        return ALWAYS.get(type(self.request), KEYS[key]) if key == "a" else KEYS[key]
 
     def _settle(self, reply: ApprovalReply, said: str) -> None:
         self.reply, self.said = reply, said
@@ -273,13 +250,15 @@ def _word(key: str) -> str:
 
 
 def _question_text(question: ToolRequestUserInputQuestion) -> str:
-    options = [f"- {option.label}: {option.description}" for option in question.options or ()]
+    options = [f"{n}) {each.label}: {each.description}" for n, each in enumerate(question.options or (), 1)]
     return "\n".join([f"{question.header}: {question.question}", *options])
 
 
-def _values(line: str) -> tuple[Json, str | None]:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return None, f"expected JSON: {error}"
-    return (values, None) if isinstance(values, dict) else (None, "expected a JSON object")
+def _option(text: str, question: ToolRequestUserInputQuestion) -> str:
+    """Return the option whose number was typed, or else the text itself."""
+    labels = {str(number): each.label for number, each in enumerate(question.options or (), 1)}
+    return labels.get(text, text)
+
+
+def _as_json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.chat.conversation import ChatConversation
+from app_server.chat.event_view import NOTICE
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.slash_commands import EnteredLines, Leave
 
@@ -92,15 +93,17 @@ QUESTION_ROWS = 16
 
 async def in_plain_lines(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
     """Chat over stdin and stdout (`chat_session.Frontend`)."""
-    await PlainChat(chat, TypedLines(sys.stdin), time.monotonic).run()
+    await PlainChat(chat, home, TypedLines(sys.stdin), time.monotonic).run()
 
 
 class PlainChat:
-    def __init__(self, chat: ChatConversation, typed: TypedLines, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, chat: ChatConversation, home: Path | None, typed: TypedLines, clock: Callable[[], float]
+    ) -> None:
         self._chat, self._typed, self._clock = chat, typed, clock
-        self._lines = EnteredLines(chat)
-        self._kept: deque[str] = deque()
-        """Lines that were typed before a question was shown."""
+        self._lines = EnteredLines(chat, home)
+        self._kept = deque(chat.first)
+        """Lines of the command line, and those that were typed before a question was shown."""
         self._happened = anyio.Event()
         chat.asked, chat.changed = self._ask, self._wake
 
@@ -138,7 +141,7 @@ class PlainChat:
 
     def _ask(self, question: PendingQuestion) -> None:
         self._chat.view.question(question, QUESTION_ROWS if self._typed.typed else None)
-        self._chat.view.line(question.hint, "yellow")
+        self._chat.view.line(question.hint, NOTICE)
         self._typed.mark_early()
         question.shown_at = self._clock()
         self._wake()
@@ -151,6 +154,8 @@ class PlainChat:
             problem = question.enter(line.text)
         if problem is not None:
             self._chat.view.line(problem, "red")
+        elif question.reply is None:
+            self._ask(question)  # there is more to it
 
     def _wake(self) -> None:
         self._happened.set()

@@ -81,11 +81,34 @@ COMMANDS: Final = (
         "chat",
         USE,
         "talk to it in the terminal",
-        "",
+        "[PROMPT...]",
         "talking",
         (
             Example("app-server chat"),
+            Example('app-server chat -i shot.png "Why is the button cut off?"', "with a picture"),
             Example("app-server chat --demo", "with a scripted model: no key, no network"),
+        ),
+    ),
+    Subcommand(
+        "chat resume",
+        USE,
+        "go on with a stored thread",
+        "[ID | --last] [PROMPT...]",
+        "talking",
+        (
+            Example("app-server chat resume", "choose among the stored threads"),
+            Example('app-server chat resume --last "And the tests?"', "the newest thread of this folder"),
+        ),
+    ),
+    Subcommand(
+        "chat fork",
+        USE,
+        "go on in a copy of a stored thread, which stays as it is",
+        "[ID | --last] [PROMPT...]",
+        "talking",
+        (
+            Example("app-server chat fork", "choose among the stored threads"),
+            Example("app-server chat fork --last", "the newest thread of this folder"),
         ),
     ),
     Subcommand(

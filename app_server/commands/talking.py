@@ -9,9 +9,27 @@ from app_server.commands.options import CommandCode, add_turn_settings, duration
 
 
 def _add_chat_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
-    parser.add_argument("--resume", metavar="ID", help="go on with a stored thread")
+    parser.add_argument("words", nargs="*", metavar="PROMPT", help="what to say first")
     parser.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
+    parser.set_defaults(last=False)
+    _add_talk_arguments(parser)
+
+
+def _add_reopening_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="ID PROMPT", help="the thread, and what to say first")
+    parser.add_argument("--last", action="store_true", help="the newest thread of the folder; no ID then")
+    parser.set_defaults(demo=False)
+    _add_talk_arguments(parser)
+
+
+def _add_talk_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
+    parser.add_argument(
+        "-i", "--image", action="append", metavar="FILE", help="a picture, with what is said first"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="lines that stay as they are, for screen readers"
+    )
     add_turn_settings(parser)
 
 
@@ -71,6 +89,8 @@ def _demo(args: argparse.Namespace) -> int:
 
 CODE: Final = {
     "chat": CommandCode(_add_chat_arguments, _chat),
+    "chat resume": CommandCode(_add_reopening_arguments, _chat),
+    "chat fork": CommandCode(_add_reopening_arguments, _chat),
     "exec": CommandCode(_add_exec_arguments, _exec),
     "demo": CommandCode(_add_demo_arguments, _demo),
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.beneath import read_named
+from app_server.core.prompt_text import split_front_matter
 from protocol.events.notices import CustomPrompt
 
 MAX_BYTES = 1024 * 1024
-FENCE = "---"
 HINT_KEYS = ("argument-hint", "argument_hint")
 
 
@@ -40,27 +40,6 @@ def _prompt(path: Path) -> CustomPrompt | None:
         description=settings.get("description"),
         argument_hint=hint,
     )
-
-
-def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The settings between the `---` lines at the top, and the rest. Without a closing line, everything is content."""
-    lines = text.splitlines(keepends=True)
-    if not lines or lines[0].strip() != FENCE:
-        return {}, text
-    settings: dict[str, str] = {}
-    for number, line in enumerate(lines[1:], start=1):
-        plain = line.strip()
-        if plain == FENCE:
-            return settings, "".join(lines[number + 1 :])
-        key, colon, value = plain.partition(":")
-        if colon and not plain.startswith("#"):
-            settings[key.strip().lower()] = _unquoted(value.strip())
-    return {}, text
-
-
-def _unquoted(value: str) -> str:
-    quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if quoted else value
 
 
 def _text(path: Path) -> str | None:

@@ -5,7 +5,7 @@ docs/chat.md from this run.
 import signal
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, run
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.support.world import PATH, SCRIPT
 
 pytestmark = pytest.mark.process
 
-CTRL_C, DOWN = "\x03", "\x1b[B"
+CTRL_C, CTRL_O, DOWN = "\x03", "\x0f", "\x1b[B"
 PICTURES = ("chat-command", "chat-patch", "chat-working", "chat-resume")
 
 
@@ -92,3 +92,68 @@ def test_the_pictures_are_those_of_the_page() -> None:
     for name in PICTURES:
         assert f"({name}.svg)" in page
         assert (DOCS / f"{name}.svg").exists()
+
+
+def started(t: Terminal, home: Path, *arguments: str, **more: str) -> Terminal:
+    environment = {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home), **more}
+    return t.start((SCRIPT, "chat", *arguments), environment=environment, cwd=home)
+
+
+def test_without_colour_nothing_is_coloured(tmp_path: Path) -> None:
+    with Terminal(columns=84, rows=26) as t:
+        started(t, tmp_path, "--demo", "repair", NO_COLOR="1")
+        t.wait_for("+echo")
+        t.wait_for("why ?")
+        cells = [cell for line in t.screen.buffer.values() for cell in line.values()]
+        assert {(cell.fg, cell.bg) for cell in cells} <= {("default", "default"), ("brightblack", "default")}
+        t.press(CTRL_C + CTRL_C)
+        assert t.wait_for_end() == 0
+
+
+def test_plain_lines_are_never_drawn_again(tmp_path: Path) -> None:
+    with Terminal(columns=84, rows=26) as t:
+        started(t, tmp_path, "--demo", "--plain", "check")
+        t.wait_for("[s] stop and say why")
+        time.sleep(2 * SEEN_AFTER)
+        t.press("y\n")
+        t.wait_for("a patch.")
+        t.press("/model\n")
+        t.wait_for("demo-model")
+        t.press("/quit\n")
+        assert t.wait_for_end() == 0
+        assert t.screen.moves == 0
+
+
+def test_a_pager_is_lent_the_terminal_and_ctrl_c_is_its_own(tmp_path: Path) -> None:
+    with Terminal(columns=84, rows=10) as t:
+        started(t, tmp_path, "--demo", "!seq 2000", PAGER="less")
+        t.wait_for("lines more (Ctrl-O shows all)")
+        t.wait_for("\n>\n")
+        t.press(CTRL_O)
+        t.wait_for("\n8\n:")
+        t.press(CTRL_C + CTRL_C)
+        t.press_until("G", lambda: "(END)" in t.text)  # what was typed just then is gone with the signal
+        t.press("q")
+        t.wait_for("tokens · demo-model")
+        t.say("/quit")
+        assert t.wait_for_end() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("resume", "the", "work"), "expected the id of a thread, or --last, got 'the'"),
+        (("-i", "none.png", "hi"), "--image: none.png: No such file or directory"),
+    ],
+)
+def test_a_wrong_command_line_is_told(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+    done = run(
+        (SCRIPT, "chat", *words),
+        env={"PATH": PATH, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr

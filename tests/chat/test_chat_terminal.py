@@ -100,7 +100,7 @@ async def test_words_that_begin_like_a_yes_are_no_answer_and_come_back(chat: Pla
         t.say("begin")
         t.wait_for("why ?")
         t.say(words)
-        t.wait_for("no answer: expected y or yes, a or always, n or no, s or stop")
+        t.wait_for("no answer: expected y or yes, a or always")
         t.say("n")
         t.wait_for("Then not.")
         t.wait_for(f"{IDLE[:-1]} {words}\n")
@@ -232,7 +232,7 @@ async def test_without_a_cursor_a_question_shows_what_answers_it(chat: PlayChat)
     def play(t: Terminal) -> None:
         t.wait_for("/help")
         t.press("begin\n")
-        wait_for_question(t, "[y] yes  [a] always in this thread  [n] no  [s] stop and say why")
+        wait_for_question(t, "[y] yes  [a] always this command, in this thread")
         t.press("always so\n")
         t.wait_for("no answer: expected y or yes")
         t.press("yes\n")
@@ -291,9 +291,9 @@ async def test_a_thread_is_picked_by_keys_and_by_typing_in_a_narrow_terminal(cha
         t.press(DOWN + UP)
         t.wait_for("→ tell me")
         t.press("nothing")
-        t.wait_for("no thread contains this")
+        t.wait_for("nothing contains this")
         t.press("\r" + ESCAPE)
-        t.wait_until_gone("resume:")
+        t.wait_until_gone("thread:")
         t.say("/resume")
         t.wait_for("→ tell me")
         t.press("本語")
@@ -316,7 +316,7 @@ async def test_what_was_typed_stays_when_the_picker_has_taken_its_place(chat: Pl
         t.say("first")
         wait_for_answer(t, "One.")
         t.press("/resume first\rhalf a ")
-        t.wait_for("resume:")
+        t.wait_for("thread:")
         t.press(ESCAPE)
         t.wait_for("> half a")
         t.press("line\r")
@@ -381,7 +381,15 @@ async def test_slash_commands_change_the_thread(chat: PlayChat) -> None:
         for line, answer in (
             ("first", "One."),
             ("second", "Two."),
-            ("/undo", "the last turn is taken back"),
+        ):
+            t.say(line)
+            wait_for_answer(t, answer)
+        t.say("/undo")
+        t.wait_for("the last turn is taken back:\n> second\n")
+        t.wait_for("> second", 3)  # to be said differently
+        t.press(CTRL_C)
+        t.wait_for(IDLE)
+        for line, answer in (
             ("/fork", "a copy of the thread"),
             ("/compact", "replaced by a summary"),
             ("/model other low", "from the next turn on: other low"),

@@ -1,5 +1,5 @@
-"""The chat beside its terminal: what is shown of events, that nothing in them drives the console, lines in and
-out, what a picker offers."""
+"""The chat beside its terminal: what is shown of events, that nothing in them drives the console, lines in
+and out."""
 
 import argparse
 import builtins
@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from app_server.chat.chat_command import MISSING_EXTRA, run_chat
-from app_server.chat.event_view import EventView, cut_to
+from app_server.chat.event_view import EventView
 from app_server.chat.markdown_blocks import MarkdownBlocks
-from app_server.chat.slash_commands import ThreadChoices, title_of
+from app_server.chat.question_rows import cut_to
 from app_server.client.events import ServerEvent, parse_event
 from protocol.structs import Json
-from protocol.v2.thread import IdleThreadStatus, SessionOriginWord, Thread
 from tests.support.chat_worlds import chat_of_lines
 from tests.support.scripted_model import Reply, reply, runs, says
 
@@ -110,7 +109,12 @@ def test_control_characters_of_others_are_not_printed() -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_what_others_write_on_lines_of_its_own_is_set_apart(terminal: bool) -> None:
     faked = "x\n\n\n\n\nRun this command?"
-    plan = {"threadId": "t", "turnId": "u", "plan": [{"step": faked, "status": "pending"}]}
+    plan = {
+        "threadId": "t",
+        "turnId": "u",
+        "explanation": faked,
+        "plan": [{"step": faked, "status": "pending"}],
+    }
     started = {"threadId": "t", "turnId": "u", "startedAtMs": 1}
     item = {"type": "commandExecution", "id": "i", "command": faked, "cwd": "/", "commandActions": []}
     text = shown(
@@ -121,7 +125,7 @@ def test_what_others_write_on_lines_of_its_own_is_set_apart(terminal: bool) -> N
         completed(type="webSearch", query=faked),
         terminal=terminal,
     )
-    first = ["$ x", "[ ] x", "warning: x", "x", "searched the web: x"]
+    first = ["$ x", "the plan: x", "[ ] x", "warning: x", "x", "searched the web: x"]
     assert [line for line in text.splitlines() if not line.startswith("│")] == first
     assert text.count("│ Run this command?") == len(first)
 
@@ -248,69 +252,6 @@ def test_how_the_text_is_cut_changes_nothing(text: str, cuts: list[int]) -> None
 def test_every_line_with_something_on_it_is_in_one_block(text: str) -> None:
     shown = [line for block in blocks_of(text) for line in block.splitlines() if line.strip()]
     assert shown == [line for line in text.split("\n") if line.strip()]
-
-
-def threads(*names: str) -> list[Thread]:
-    return [
-        Thread(
-            id=f"t{n}",
-            session_id=f"t{n}",
-            name=name,
-            preview="",
-            cwd="/w",
-            ephemeral=False,
-            project_id=None,
-            model_provider="p",
-            created_at=0,
-            updated_at=0,
-            status=IdleThreadStatus(),
-            cli_version="1",
-            source=SessionOriginWord.CLI,
-            turns=(),
-        )
-        for n, name in enumerate(names)
-    ]
-
-
-def names(choices: ThreadChoices) -> list[str]:
-    return [title_of(thread) for thread in choices.matching]
-
-
-def test_every_typed_word_has_to_be_in_a_thread() -> None:
-    choices = ThreadChoices(threads("Paint it Red", "paint it blue", "Straße"))
-    choices.filter("PAINT re")
-    assert names(choices) == ["Paint it Red"]
-    choices.filter("strasse /w")
-    assert names(choices) == ["Straße"]
-    choices.filter("absent")
-    assert (names(choices), choices.chosen) == ([], None)
-
-
-def test_the_chosen_thread_stays_chosen_while_it_matches() -> None:
-    choices = ThreadChoices(threads("one a", "two a", "three"))
-    choices.move(1)
-    choices.filter("a")
-    assert choices.chosen is not None
-    assert choices.chosen.name == "two a"
-    choices.filter("three")
-    assert choices.selected == 0
-
-
-def test_nothing_is_chosen_beyond_the_ends() -> None:
-    choices = ThreadChoices(threads("one", "two"))
-    choices.move(-1)
-    assert choices.selected == 0
-    choices.move(10)
-    assert choices.selected == 1
-
-
-@pytest.mark.parametrize(("selected", "first"), [(0, 0), (5, 4), (9, 7)])
-def test_the_rows_around_the_chosen_one_are_shown(selected: int, first: int) -> None:
-    choices = ThreadChoices(threads(*"abcdefghij"))
-    choices.move(selected)
-    at, shown = choices.shown(3)
-    assert (at, len(shown)) == (first, 3)
-    assert at <= selected < at + 3
 
 
 @given(st.text(st.characters(exclude_categories=("Cc", "Cs"))), st.integers(1, 40))

@@ -1,6 +1,7 @@
 """What a line answers to what the server asks."""
 
 import json
+from collections.abc import Sequence
 
 import anyio
 import pytest
@@ -11,7 +12,10 @@ from app_server.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.approval_requests import parse_request
 from protocol.structs import Json
 
-WORDS = ("type", "properties", "required", "enum", "oneOf", "const", "items", "default", "title", "object")
+WORDS = (
+    *("type", "properties", "required", "enum", "oneOf", "const", "items", "default", "title", "format"),
+    *("enumNames", "minLength", "maxItems", "minimum", "object", "string", "array", "email", "uri"),
+)
 
 
 def question(method: str, **params: Json) -> PendingQuestion:
@@ -19,6 +23,11 @@ def question(method: str, **params: Json) -> PendingQuestion:
     request = parse_request(method, {**base, **params}, None)
     assert request is not None
     return PendingQuestion(request, anyio.Event())
+
+
+def entered(asked: PendingQuestion, *lines: str) -> list[str | None]:
+    """The complaint about each line."""
+    return [asked.enter(line) for line in lines]
 
 
 def answer(asked: PendingQuestion) -> Json:
@@ -42,6 +51,8 @@ def command(**more: Json) -> PendingQuestion:
 )
 def test_whole_words_decide_on_commands(words: str, decision: str) -> None:
     asked = command(reason="because")
+    assert asked.keys == ("y", "a", "n", "s")
+    assert "[a] always this command, in this thread" in asked.hint
     assert asked.parts() == [
         ("Run this command?", "rm -r x"),
         ("in the folder", "/w"),
@@ -60,6 +71,25 @@ def test_nothing_else_decides_anything(words: str) -> None:
     asked = command()
     assert asked.enter(words) == "no answer: expected y or yes, a or always, n or no, s or stop"
     assert asked.reply is None
+
+
+def test_a_folder_is_named_where_it_is_not_that_of_the_thread() -> None:
+    asked = command()
+    asked.folder = "/w"
+    assert asked.parts() == [("Run this command?", "rm -r x")]
+
+
+@pytest.mark.parametrize("word", ["r", "rule"])
+def test_a_rule_that_is_proposed_is_told_in_words_and_kept_when_it_is_chosen(word: str) -> None:
+    asked = command(proposedExecpolicyAmendment=["git", "log all"])
+    assert asked.parts()[2] == (
+        "A rule would run, without a question, whatever begins with:",
+        "git 'log all'",
+    )
+    assert "[r] rule for all threads" in asked.hint
+    assert asked.enter(word) is None
+    rule = {"execpolicy_amendment": ["git", "log all"]}
+    assert answer(asked) == {"decision": {"acceptWithExecpolicyAmendment": rule}}
 
 
 def test_a_question_is_answered_by_what_was_begun_when_it_could_be_read() -> None:
@@ -105,14 +135,14 @@ def test_a_line_answers_a_question_of_the_model() -> None:
         isBlocking=True,
     )
     assert asked.keys == ()
-    assert asked.parts() == [("The model asks:", "Colour: Which?\n- red: a colour")]
+    assert asked.parts() == [("The model asks:", "Colour: Which?\n1) red: a colour")]
     asked.shown_at = 1.0
-    assert asked.enter("blue ") is None
+    assert asked.enter("1 ") is None
     assert not asked.answered.is_set()
     assert not asked.seen_by(100.0)
     assert asked.parts() == [("The model asks:", "Size: How large?")]
     assert asked.enter("huge") is None
-    assert answer(asked) == {"answers": {"q": {"answers": ["blue"]}, "r": {"answers": ["huge"]}}}
+    assert answer(asked) == {"answers": {"q": {"answers": ["red"]}, "r": {"answers": ["huge"]}}}
     assert "huge" not in asked.said
 
 
@@ -126,63 +156,130 @@ def test_an_empty_line_declines(line: str) -> None:
 FORM: Json = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "title": "Name", "description": "how you are called"},
-        "age": {"type": "integer", "default": 7},
+        "name": {"type": "string", "title": "Name", "description": "how you are called", "maxLength": 5},
+        "age": {"type": "integer", "default": 7, "minimum": 1},
         "colour": {"type": "string", "oneOf": [{"const": "r", "title": "red"}, {"const": "b"}]},
-        "tags": {"type": "array", "items": {"enum": ["x", "y"]}},
+        "tags": {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 2},
+        "mail": {"type": "string", "format": "email"},
+        "sure": {"type": "boolean"},
     },
     "required": ["name", "colour"],
 }
 
 
-def elicitation(schema: Json) -> PendingQuestion:
+def elicitation(schema: Json, **more: Json) -> PendingQuestion:
     return question(
         "mcpServer/elicitation/request",
-        serverName="docs",
-        mode="form",
-        message="Who?",
-        requestedSchema=schema,
-        _meta=None,
+        **{
+            "serverName": "docs",
+            "mode": "form",
+            "message": "Who?",
+            "requestedSchema": schema,
+            "_meta": None,
+            **more,
+        },
     )
 
 
-def test_the_form_of_an_mcp_server_is_shown() -> None:
-    assert elicitation(FORM).parts() == [
-        ("An MCP server asks:", "docs: Who?"),
+def test_the_form_of_an_mcp_server_is_asked_field_by_field_and_shown_before_it_is_sent() -> None:
+    asked, seen = elicitation(FORM), list[tuple[str, str, str]]()
+    for line in ("me", "", "2", "y, 1", "", "no"):
+        [(what, field), said] = asked.parts()
+        assert said == ("It says:", "docs: Who?")
+        seen.append((what, field, asked.hint))
+        asked.shown_at = 1.0
+        assert asked.enter(line) is None
+        assert asked.shown_at is None  # the next one has to be read, too
+    says_no = "; /decline says no to all of it"
+    what = "An MCP server asks for value {} of 6 ({}):"
+    assert seen == [
         (
-            "for these values:",
-            "name (string, required): Name; how you are called\n"
-            "age (integer, optional): otherwise 7\n"
-            'colour (string, required): one of "r", "b"\n'
-            'tags (array, optional): one of "x", "y"',
+            what.format(1, "required"),
+            "name: Name; how you are called: maxLength 5",
+            f"a text{says_no}",
         ),
+        (
+            what.format(2, "optional"),
+            "age: minimum 1; otherwise 7",
+            f"a whole number; an empty line takes the default{says_no}",
+        ),
+        (what.format(3, "required"), "colour\n1) red\n2) b", f"one of the list{says_no}"),
+        (
+            what.format(4, "optional"),
+            "tags: minItems 2\n1) x\n2) y",
+            f"some of the list, with commas between them; an empty line leaves it out{says_no}",
+        ),
+        (
+            what.format(5, "optional"),
+            "mail: format email",
+            f"a text; an empty line leaves it out{says_no}",
+        ),
+        (what.format(6, "optional"), "sure", f"yes or no; an empty line leaves it out{says_no}"),
     ]
+    values = 'name = me\nage = 7\ncolour = b\ntags = ["y", "x"]\nsure = false'
+    assert asked.parts() == [
+        ("Send these values to an MCP server?", values),
+        ("It asked:", "docs: Who?"),
+    ]
+    assert asked.reply is None
+    assert asked.enter("y") is None
+    assert answer(asked) == {
+        "action": "accept",
+        "content": {"name": "me", "age": 7, "colour": "b", "tags": ["y", "x"], "sure": False},
+        "_meta": None,
+    }
 
 
 @pytest.mark.parametrize(
-    ("line", "problem"),
+    ("before", "line", "problem"),
     [
-        ("not json", "expected JSON"),
-        ("[" * 100_000, "expected JSON"),
-        ("[1]", "expected a JSON object"),
-        ('{"age": 3}', "required, and not given: name, colour"),
-        ('{"name": "me", "colour": null}', "required, and not given: colour"),
-        ('{"name": 1, "colour": "r"}', "name: expected a value of type string"),
-        ('{"name": "me", "colour": "r", "age": true}', "age: expected a value of type integer"),
-        ('{"name": "me", "colour": "g"}', 'colour: expected one of "r", "b"'),
-        ('{"name": "me", "colour": "b", "tags": ["x", "z"]}', 'tags: expected one of "x", "y"'),
+        ((), "", "this value is required: expected a text"),
+        ((), "too long", "'too long' is too long (expected a text)"),
+        (("me",), "soon", "expected a whole number"),
+        (("me",), "1.5", "1.5 is not of type 'integer' (expected a whole number)"),
+        (("me",), "true", "True is not of type 'integer' (expected a whole number)"),
+        (("me",), "NaN", "expected a whole number"),
+        (("me",), "1e999", "expected a whole number"),
+        (("me",), "[" * 100_000, "expected a whole number"),
+        (("me",), "0", "0 is less than the minimum of 1 (expected a whole number)"),
+        (("me", ""), "green", "expected a name or a number of the list, 1 to 2"),
+        (("me", ""), "3", "expected a name or a number of the list, 1 to 2"),
+        (("me", "", "red"), "x", "['x'] is too short (expected some of the list, with commas between them)"),
+        (("me", "", "red", ""), "me", "'me' is not a 'email' (expected a text)"),
+        (("me", "", "red", "", ""), "perhaps", "expected yes or no"),
     ],
 )
-def test_values_that_are_not_what_an_mcp_server_asks_for_are_not_sent(line: str, problem: str) -> None:
+def test_a_value_that_an_mcp_server_does_not_take_is_refused_at_once(
+    before: tuple[str, ...], line: str, problem: str
+) -> None:
     asked = elicitation(FORM)
-    assert (asked.enter(line) or "").startswith(problem)
+    assert set(entered(asked, *before)) <= {None}
+    place = asked.parts()
+    assert asked.enter(line) == f"no answer: {problem}"
+    assert asked.parts() == place
     assert asked.reply is None
 
 
-def test_values_for_an_mcp_server_are_json() -> None:
-    asked = elicitation(FORM)
-    assert asked.enter('{"name": "me", "colour": "b", "tags": ["x"]}') is None
-    assert answer(asked)["content"] == {"name": "me", "colour": "b", "tags": ["x"]}
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("uri", "https://x.example/y", "there"),
+        ("date", "2024-02-29", "2023-02-29"),
+        ("date-time", "2024-02-29T12:00:00+00:00", "noon"),
+    ],
+)
+def test_formats_are_checked(kind: str, good: str, bad: str) -> None:
+    asked = elicitation({"properties": {"it": {"type": "string", "format": kind}}})
+    assert entered(asked, bad, good) == [f"no answer: '{bad}' is not a '{kind}' (expected a text)", None]
+
+
+def test_a_form_can_be_declined_and_begun_again() -> None:
+    asked = elicitation({"properties": {"it": {"type": "string"}}})
+    assert entered(asked, "wrong", "b", "right", "yes") == [None] * 4
+    assert answer(asked)["content"] == {"it": "right"}
+    asked = elicitation({"properties": {"it": {"type": "string"}}, "required": ["other"]})
+    assert entered(asked, "x", "/decline") == [None] * 2
+    assert answer(asked)["action"] == "decline"
 
 
 json_values = st.recursive(
@@ -192,13 +289,28 @@ json_values = st.recursive(
     ),
     max_leaves=12,
 )
+forms = st.fixed_dictionaries(
+    {"properties": st.dictionaries(st.text(max_size=3), st.dictionaries(st.sampled_from(WORDS), json_values))}
+)
 
 
-@given(json_values, st.dictionaries(st.sampled_from(WORDS), json_values))
-def test_any_form_can_be_shown_and_answered(schema: Json, values: Json) -> None:
+@given(json_values | forms, st.lists(json_values.map(json.dumps) | st.text(max_size=5), max_size=4))
+def test_any_form_can_be_shown_and_answered(schema: Json, lines: Sequence[str]) -> None:
     asked = elicitation(schema)
-    asked.parts()
-    asked.enter(json.dumps(values))
+    for line in lines:
+        assert asked.parts()
+        assert asked.hint
+        asked.enter(line)
+    if asked.reply is not None:
+        json.dumps(answer(asked), allow_nan=False)
+
+
+def test_the_call_of_a_tool_is_asked_about_with_its_arguments() -> None:
+    meta = {"codex_approval_kind": "mcp_tool_call", "tool_params": {"path": "/"}}
+    asked = elicitation({"type": "object", "properties": {}}, _meta=meta)
+    assert asked.parts()[1] == ("with the arguments:", '{"path": "/"}')
+    assert asked.enter("y") is None
+    assert answer(asked)["action"] == "accept"
 
 
 def test_a_page_to_visit_is_shown_with_its_address() -> None:

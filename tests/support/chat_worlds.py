@@ -4,12 +4,12 @@ import io
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import anyio
 import anyio.to_thread
@@ -18,9 +18,10 @@ from prompt_toolkit.application import get_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
-from app_server.chat.conversation import ChatConversation, chat_session
+from app_server.chat.conversation import NEW, ChatConversation, Opening, chat_session
 from app_server.chat.plain_chat import PlainChat, TypedLines
-from app_server.chat.terminal_chat import RawInput, TerminalChat
+from app_server.chat.terminal_chat import TerminalChat
+from app_server.chat.terminal_keys import RawInput
 from protocol.structs import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
@@ -54,20 +55,29 @@ SECOND, INSTANT = 1.0, 0.001
 """How far the clock of a chat in a test goes whenever it is read: a question was seen by what is typed next, or not."""
 
 
+class Setting(TypedDict, total=False):
+    """What differs from one chat to another."""
+
+    columns: int
+    rows: int
+    tick: float
+    dumb: bool
+    opening: Opening
+    environment: Mapping[str, str]
+    config: Json
+    tables: str
+
+
 class PlayChat(Protocol):
-    async def __call__(
-        self, play: Play, *replies: Reply, columns: int = ..., tick: float = ..., dumb: bool = ...
-    ) -> ChatWorld: ...
+    async def __call__(self, play: Play, *replies: Reply, **setting: Unpack[Setting]) -> ChatWorld: ...
 
 
 def chats_in(root: Path) -> PlayChat:
-    async def played(
-        play: Play, *replies: Reply, columns: int = 90, tick: float = SECOND, dumb: bool = False
-    ) -> ChatWorld:
-        with Terminal(columns) as terminal:
+    async def played(play: Play, *replies: Reply, **setting: Unpack[Setting]) -> ChatWorld:
+        with Terminal(setting.get("columns", 90), setting.get("rows", 30)) as terminal:
             async with (
-                _world(root, replies) as (world, connector),
-                _chatting(connector, world, terminal, count(step=tick).__next__, dumb=dumb) as left,
+                _world(root, replies, setting.get("config"), setting.get("tables", "")) as (world, connector),
+                _chatting(connector, world, terminal, setting) as left,
             ):
                 await anyio.to_thread.run_sync(_play_to_the_end, play, terminal, left)
         return world
@@ -75,31 +85,39 @@ def chats_in(root: Path) -> PlayChat:
     return played
 
 
-async def chat_of_lines(root: Path, lines: str, *replies: Reply, config: Json = None) -> str:
+async def chat_of_lines(
+    root: Path,
+    lines: str,
+    *replies: Reply,
+    config: Json = None,
+    opening: Opening = NEW,
+    tables: str = "",
+) -> str:
     """What a chat shows that is no terminal, and whose input are these lines."""
     typed = root / "typed"
     typed.write_text(lines)
 
     async def frontend(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
         with typed.open() as stdin:
-            await PlainChat(chat, TypedLines(stdin), time.monotonic).run()
+            await PlainChat(chat, home, TypedLines(stdin), time.monotonic).run()
 
     output = io.StringIO()
-    async with _world(root, replies, config) as (world, connector):
-        await chat_session(connector, Console(file=output), frontend, world.workspace, root / "home")
+    async with _world(root, replies, config, tables) as (world, connector):
+        console, home = Console(file=output), root / "home"
+        await chat_session(connector, console, frontend, world.workspace, home, opening)
     return output.getvalue()
 
 
 @asynccontextmanager
 async def _world(
-    root: Path, replies: Sequence[Reply], more: Json = None
+    root: Path, replies: Sequence[Reply], more: Json = None, tables: str = ""
 ) -> AsyncIterator[tuple[ChatWorld, RecordingConnector]]:
     for folder in ("home", "workspace", "user"):
         (root / folder).mkdir(exist_ok=True)
     world = ChatWorld(root, ScriptedModel(list(replies)))
     config: dict[str, Json] = {"approval_policy": "untrusted", **(more or {})}
     with anyio.fail_after(PATIENCE):
-        async with serving_model(world.model, root, config) as environment:
+        async with serving_model(world.model, root, config, tables) as environment:
             connector = RecordingConnector(connector_to("in_process", root, environment))
             yield world, connector
     broken = violated_invariants(connector.record, world.model.requests, world.rollouts())
@@ -111,25 +129,25 @@ async def _chatting(
     connector: RecordingConnector,
     world: ChatWorld,
     terminal: Terminal,
-    clock: Callable[[], float],
-    *,
-    dumb: bool,
+    setting: Setting,
 ) -> AsyncIterator[threading.Event]:
     """The event is set when the chat has ended."""
-    left = threading.Event()
+    left, dumb = threading.Event(), setting.get("dumb", False)
+    clock: Callable[[], float] = count(step=setting.get("tick", SECOND)).__next__
+    environment, opening = setting.get("environment", {}), setting.get("opening", NEW)
 
     async def frontend(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
         if dumb:
-            await PlainChat(chat, TypedLines(keys), clock).run()
+            await PlainChat(chat, home, TypedLines(keys), clock).run()
         else:
-            await TerminalChat(chat, group, home, RawInput(keys), clock).run()
+            await TerminalChat(chat, group, home, RawInput(keys), clock, environment).run()
 
     async def chat() -> None:
         console = Console(
             file=screen if dumb else None, force_terminal=not dumb, width=terminal.columns, highlight=False
         )
         try:
-            await chat_session(connector, console, frontend, world.workspace, world.root / "home")
+            await chat_session(connector, console, frontend, world.workspace, world.root / "home", opening)
         finally:
             left.set()
 

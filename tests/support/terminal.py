@@ -27,6 +27,18 @@ class _Screen(pyte.HistoryScreen):
     def __init__(self, columns: int, rows: int, reply: int) -> None:
         super().__init__(columns, rows, history=5000, ratio=0.5)
         self._reply = reply
+        self.bells = self.moves = 0
+
+    def cursor_up(self, count: int | None = None) -> None:
+        self.moves += 1
+        super().cursor_up(count)
+
+    def erase_in_display(self, how: int = 0, *args: object, **kwargs: object) -> None:
+        self.moves += 1
+        super().erase_in_display(how, *args, **kwargs)
+
+    def bell(self, *_: object) -> None:
+        self.bells += 1
 
     def write_process_input(self, data: str) -> None:
         os.write(self._reply, data.encode())
@@ -44,7 +56,7 @@ class Terminal:
         self._fd, self.inner = os.openpty()
         self._process: subprocess.Popen[bytes] | None = None
         self._set_size(columns, rows)
-        self.screen: pyte.HistoryScreen = _Screen(columns, rows, self._fd)
+        self.screen = _Screen(columns, rows, self._fd)
         self._stream = pyte.ByteStream(self.screen)
 
     def start(self, command: Sequence[str], *, environment: Mapping[str, str], cwd: Path) -> Self:
@@ -74,6 +86,15 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
 
+    def press_until(self, keys: str, true: Callable[[], bool]) -> None:
+        """Press keys over and over until something holds."""
+
+        def press_and_read() -> None:
+            self.press(keys)
+            self._read(0.1)
+
+        wait_until(true, lambda: self.text, press_and_read)
+
     def say(self, line: str) -> None:
         self.press(line + "\r")
 
@@ -93,6 +114,14 @@ class Terminal:
         """Read until the text is painted over."""
         self._wait(lambda: text not in self.text, f"still {text!r} on the screen")
         return self.text
+
+    def wait_for_bells(self, number: int) -> None:
+        """Read until the bell rang so often."""
+        self._wait(lambda: self.screen.bells >= number, f"no {number} bells")
+
+    def wait_for_file(self, path: Path) -> None:
+        """Read until there is such a file."""
+        self._wait(path.exists, f"no {path}", 0.05)
 
     def wait_for_end(self) -> int:
         """The exit status of the program."""

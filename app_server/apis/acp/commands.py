@@ -6,14 +6,13 @@ A prompt that begins with a slash and a known name is a command; anything else g
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from app_server.apis.acp.shown import one_line
+from app_server.core.prompt_text import argument_hint, filled_in
 from app_server.core.session.review_texts import against_branch, as_instructed, of_commit, uncommitted_changes
 from protocol.events.notices import CustomPrompt
 from protocol.events.review import ReviewRequest
@@ -48,8 +47,6 @@ PREFIX: Final = "prompts:"
 """Before the name of a user's prompt that a command of the server has, too."""
 
 _COMMAND: Final = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
-_PLACEHOLDER: Final = re.compile(r"\$(\$|[1-9]|ARGUMENTS|[A-Z][A-Z0-9_]*)")
-_NAMED: Final = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 _BRANCH: Final = re.compile(r"(?!-)[\w./@+-]{1,200}")
 
 INIT_PROMPT: Final = """\
@@ -89,7 +86,7 @@ class CommandList(Struct, frozen=True):
         commands = [_shown(each.word, each.description, each.hint) for each in offered]
         for name, prompt in self._named().items():
             description = one_line(prompt.description or prompt.content) or "A prompt of yours"
-            commands.append(_shown(name, description, prompt.argument_hint or _hint(prompt.content)))
+            commands.append(_shown(name, description, prompt.argument_hint or argument_hint(prompt.content)))
         return commands
 
     def find(self, text: str) -> BuiltinCommand | PromptCommand | None:
@@ -115,30 +112,6 @@ class CommandList(Struct, frozen=True):
 _BUILTINS: Final = {each.word: each for each in Builtin}
 
 
-def filled_in(text: str, rest: str) -> str:
-    """Fill in `$1` to `$9`, `$ARGUMENTS` and, for arguments such as `FILE=a.py`, `$FILE`; `$$` is a dollar sign. Names
-    that are not given stay as they are.
-    """
-    try:
-        words = shlex.split(rest)
-    except ValueError:
-        words = rest.split()
-    named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
-    plain = [word for word in words if not _NAMED.fullmatch(word)]
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        if name == "$":
-            return "$"
-        if name == "ARGUMENTS":
-            return rest
-        if name.isdigit():
-            return plain[int(name) - 1] if int(name) <= len(plain) else ""
-        return named.get(name, match[0])
-
-    return _PLACEHOLDER.sub(value, text)
-
-
 def review_request(command: BuiltinCommand) -> ReviewRequest:
     """Return the review that a command asks for. Raises BadArguments."""
     rest = command.rest
@@ -157,9 +130,3 @@ def _require_revision(text: str, expected: str) -> None:
     """Check the name of a revision, which becomes part of a command line that the model reads."""
     if not _BRANCH.fullmatch(text):
         raise BadArguments(expected)
-
-
-def _hint(content: str) -> str | None:
-    """Return a hint for a prompt that takes arguments and does not say which."""
-    names: Sequence[str] = [match[1] for match in _PLACEHOLDER.finditer(content) if match[1] != "$"]
-    return "arguments" if names else None

@@ -16,7 +16,6 @@ from app_server.apis.acp.commands import (
     BuiltinCommand,
     CommandList,
     PromptCommand,
-    filled_in,
     review_request,
 )
 from app_server.apis.acp.inbound import (
@@ -29,6 +28,7 @@ from app_server.apis.acp.inbound import (
 from app_server.apis.acp.options import MODES, Permissions, SessionOptions, UnknownChoice
 from app_server.apis.acp.shown import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.core.prompt_text import filled_in
 from protocol.acp.prompt import PromptRequest
 from protocol.acp.session import NewSessionRequest
 from protocol.events.notices import CustomPrompt

@@ -1,9 +1,8 @@
-"""Chooses a stored thread in a terminal: a list that the arrow keys walk and that typing filters."""
+"""Chooses in a terminal: a list that the arrow keys walk and that typing filters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
@@ -21,30 +20,33 @@ from prompt_toolkit.layout import (
 )
 from rich.cells import cell_len
 
-from app_server.chat.event_view import cut_to
-from app_server.chat.slash_commands import ThreadChoices, title_of
+from app_server.chat.choices import Choices, PickerRow
+from app_server.chat.question_rows import cut_to
 from app_server.client.command_line import printable
-from protocol.v2.thread import Thread
+
+T = TypeVar("T")
 
 ROWS: Final = 10
-"""Threads that are shown at once, if the terminal has the lines for them."""
+"""Rows that are shown at once, if the terminal has the lines for them."""
 
 OTHER_ROWS: Final = 2
-"""Lines of the picker that are no threads: what is typed, and the help."""
+"""Lines of the picker that are no rows: what is typed, and the help."""
 
-FOLDER_FROM: Final = 60
-"""Columns of a terminal from which on the folder of each thread is shown, too."""
+NOTE_FROM: Final = 60
+"""Columns of a terminal from which on the note of each row is shown, too."""
 
-HELP: Final = "↑ ↓ choose · type to filter · Enter opens · Esc leaves"
+HELP: Final = "↑ ↓ choose · type to filter · Enter takes · Esc leaves"
 MOVES: Final = {"up": -1, "c-p": -1, "down": 1, "c-n": 1, "pageup": -ROWS, "pagedown": ROWS}
 
 
-def thread_picker(threads: Sequence[Thread], keys: Input) -> Application[Thread | None]:
+def picker(choices: Choices[T], keys: Input) -> Application[T | None]:
     """Make an application for the lines below the cursor, which it clears at its end; None: nothing was chosen."""
-    choices = ThreadChoices(threads)
     typed = Buffer(on_text_changed=lambda buffer: choices.filter(buffer.text), multiline=False)
     search = VSplit(
-        [Window(FormattedTextControl("resume: "), dont_extend_width=True), Window(BufferControl(typed))],
+        [
+            Window(FormattedTextControl(f"{choices.what}: "), dont_extend_width=True),
+            Window(BufferControl(typed)),
+        ],
         height=1,
     )
     rows = Window(
@@ -52,8 +54,8 @@ def thread_picker(threads: Sequence[Thread], keys: Input) -> Application[Thread 
         height=lambda: Dimension.exact(max(1, min(_room(), len(choices.matching)))),
         wrap_lines=False,
     )
-    help_line = Window(FormattedTextControl(_help), height=1, style="fg:ansibrightblack", wrap_lines=False)
-    app: Application[Thread | None] = Application(
+    help_line = Window(FormattedTextControl(_help), height=1, style="dim", wrap_lines=False)
+    app: Application[T | None] = Application(
         Layout(HSplit([search, rows, help_line]), focused_element=typed),
         key_bindings=_bindings(choices),
         erase_when_done=True,
@@ -63,26 +65,26 @@ def thread_picker(threads: Sequence[Thread], keys: Input) -> Application[Thread 
     return app
 
 
-def _rows(choices: ThreadChoices) -> StyleAndTextTuples:
+def _rows(choices: Choices[T]) -> StyleAndTextTuples:
     first, shown = choices.shown(_room())
     if not shown:
-        return [("italic", "no thread contains this")]
+        return [("italic", "nothing contains this")]
     lines: StyleAndTextTuples = []
-    for number, thread in enumerate(shown, first):
+    for number, row in enumerate(shown, first):
         chosen = number == choices.selected
-        lines.append(("reverse" if chosen else "", _row(thread, "→ " if chosen else "  ")))
+        lines.append(("reverse" if chosen else "", _row(row, "→ " if chosen else "  ")))
         lines.append(("", "\n"))
     return lines[:-1]
 
 
-def _row(thread: Thread, mark: str) -> str:
+def _row(row: PickerRow[T], mark: str) -> str:
     columns = get_app().output.get_size().columns - len(mark) - 1
-    title, folder = printable(title_of(thread)), printable(thread.cwd)
-    if columns < FOLDER_FROM:
-        return mark + cut_to(title, columns)
-    title = cut_to(title, columns * 2 // 3)
-    left = columns - cell_len(title) - 4
-    return f"{mark}{title}  ({cut_to(folder, left)})"
+    text, note = printable(row.text), printable(row.note)
+    if columns < NOTE_FROM or not note:
+        return mark + cut_to(text, columns)
+    text = cut_to(text, columns * 2 // 3)
+    left = columns - cell_len(text) - 4
+    return f"{mark}{text}  ({cut_to(note, left)})"
 
 
 def _help() -> str:
@@ -93,7 +95,7 @@ def _room() -> int:
     return max(1, min(ROWS, get_app().output.get_size().rows - OTHER_ROWS))
 
 
-def _bindings(choices: ThreadChoices) -> KeyBindings:
+def _bindings(choices: Choices[T]) -> KeyBindings:
     bindings = KeyBindings()
     for key, by in MOVES.items():
 
@@ -103,8 +105,8 @@ def _bindings(choices: ThreadChoices) -> KeyBindings:
 
     @bindings.add("enter")
     def _(event: KeyPressEvent) -> None:
-        if choices.matching:
-            event.app.exit(result=choices.chosen)
+        if choices.chosen is not None:
+            event.app.exit(result=choices.chosen.value)
 
     for key in ("escape", "c-c", "c-d", "<sigint>"):
 

@@ -1,0 +1,72 @@
+"""What the chat asks of a terminal beside what prompt_toolkit does: keys that begin a new line, and whether the
+terminal is in front. And how a terminal is lent to the programs of the user: an editor, a pager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final
+
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import Output
+
+NEW_LINE: Final = Keys.ControlJ
+"""What the keys below count as."""
+
+FOCUS_IN, FOCUS_OUT = Keys.F23, Keys.F24
+"""Keys that no keyboard has any more stand for the reports of a terminal that it has come to the front, or left it."""
+
+ANSI_SEQUENCES.update(
+    {
+        **dict.fromkeys(("\x1b[13;2u", "\x1b[27;2;13~"), NEW_LINE),  # Shift-Enter, in both spellings
+        **dict.fromkeys(("\x1b[13;3u", "\x1b[27;3;13~"), NEW_LINE),  # Alt-Enter
+        "\x1b[I": FOCUS_IN,
+        "\x1b[O": FOCUS_OUT,
+    }
+)
+
+REPORTS_ON: Final = "\x1b[?1004h\x1b[>4;1m\x1b[m"
+REPORTS_OFF: Final = "\x1b[?1004l\x1b[>4m\x1b[m"
+"""Switch the reports of the focus, and keys with Shift as sequences of their own. A terminal that does not know the
+second one may take it for a style, so the style is reset."""
+
+
+class RawInput(Vt100Input):
+    """prompt_toolkit puts the terminal into cooked mode whenever something is printed above the prompt. A Ctrl-C that
+    is pressed then would be a signal instead of a key, and other keys would be echoed into the output.
+    """
+
+    lent = False
+    """Whether another program has the terminal, which then is as that expects it."""
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return super().cooked_mode() if self.lent else nullcontext()
+
+    @contextmanager
+    def lend(self, output: Output) -> Iterator[None]:
+        """Lend the terminal, without the reports that only the chat understands."""
+        self.lent = True
+        _write(output, REPORTS_OFF)
+        try:
+            yield
+        finally:
+            self.lent = False
+            _write(output, REPORTS_ON)
+
+
+@contextmanager
+def reporting(output: Output) -> Iterator[None]:
+    """Switch the reports on until the block is left."""
+    _write(output, REPORTS_ON)
+    try:
+        yield
+    finally:
+        _write(output, REPORTS_OFF)
+
+
+def _write(output: Output, sequence: str) -> None:
+    output.write_raw(sequence)
+    output.flush()
