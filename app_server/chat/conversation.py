@@ -95,8 +95,10 @@ class ChatConversation:
         await self._opened(thread)
         self.view.history(thread.opened.thread.turns[-SHOWN_TURNS:])
 
-    async def fork(self) -> None:
-        await self._opened(await self.thread.fork(on_approval=self._ask))
+    async def fork(self, thread_id: str) -> None:
+        """Go on in a copy of a thread, stored or open."""
+        await self._opened(await self.server.fork_thread(thread_id, on_approval=self._ask))
+        self.view.history((await self.thread.read()).turns[-SHOWN_TURNS:])
 
     async def _opened(self, thread: ThreadHandle) -> None:
         before, self._thread = self._thread, thread
@@ -249,9 +251,10 @@ class Opening(Struct, frozen=True):
     async def open(self, chat: ChatConversation, cwd: Path) -> None:
         """Open the thread. Raises AppServerError."""
         wanted = await _newest(chat.server, cwd) if self.last else self.thread
-        await (chat.start(cwd) if wanted is None else chat.resume(wanted))
-        if self.fork and wanted is not None:
-            await chat.fork()
+        if wanted is None:
+            await chat.start(cwd)
+        else:
+            await (chat.fork(wanted) if self.fork else chat.resume(wanted))
         chat.first, chat.attached = self.lines, [*self.attached]
 
 

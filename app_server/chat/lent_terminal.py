@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import os
-import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -30,7 +28,7 @@ class LentTerminal:
 
     async def page(self, text: str) -> bool:
         """Show a text until the pager is left; False where there is none."""
-        name, *options = shlex.split(self._environment.get("PAGER") or PAGER) or [PAGER]
+        name, *options = self._environment.get("PAGER", "").split() or [PAGER]
         program = self._found(name)
         if program is None:
             return False
@@ -46,8 +44,8 @@ class LentTerminal:
                         check=False,
                         env=environment,
                     )
-        except* anyio.BrokenResourceError:
-            pass  # it was left before it had read all
+        except* (anyio.BrokenResourceError, OSError):
+            pass  # it was left before it had read all, or is no program
         return True
 
     def _found(self, program: str) -> str | None:
@@ -60,19 +58,23 @@ class LentTerminal:
         no program.
         """
         here = "SSH_TTY" not in self._environment
-        found = ((self._found(name), *options) for name, *options in CLIPBOARDS if here)
-        program, *options = next((each for each in found if each[0] is not None), (None,))
-        if program is not None:
-            done = await anyio.run_process(
-                [program, *options],
-                input=text.encode("utf-8", "replace"),
-                stdout=subprocess.DEVNULL,  # one that stays, to give the text away, keeps it open
-                stderr=subprocess.DEVNULL,
-                check=False,
-            )
-            if done.returncode == 0:
-                return os.path.basename(program)
+        for name, *options in CLIPBOARDS if here else ():
+            if (program := self._found(name)) is not None and await _taken([program, *options], text):
+                return name
         encoded = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
         self._output.write_raw(f"\x1b]52;c;{encoded}\x1b\\")
         self._output.flush()
         return "the terminal (OSC 52)"
+
+
+async def _taken(command: Sequence[str], text: str) -> bool:
+    """Run a program that takes a text; one that stays, to give it away later, must not hold what the chat reads."""
+    taken, nowhere = False, subprocess.DEVNULL
+    try:
+        done = await anyio.run_process(
+            command, input=text.encode("utf-8", "replace"), stdout=nowhere, stderr=nowhere, check=False
+        )
+        taken = done.returncode == 0
+    except* (anyio.BrokenResourceError, OSError):
+        pass  # the next one may
+    return taken

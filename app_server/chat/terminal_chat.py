@@ -200,7 +200,7 @@ class TerminalChat:
             question.shown_at = self._clock()
 
     def answer(self) -> None:
-        """Answer with what is in the prompt. What is no answer comes back when nothing is asked; a wrong value stays."""
+        """Answer with what is in the prompt. What is no answer comes back afterwards; a wrong value stays."""
         question, line = self._chat.questions.current, self._session.default_buffer.text
         if question is None:
             return

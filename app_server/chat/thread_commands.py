@@ -88,11 +88,12 @@ async def resume(at: SlashContext, argument: str) -> None:
 async def fork(at: SlashContext, argument: str) -> None:
     """Go on in a copy of the thread, or of one that is chosen as `/resume` does it."""
     if argument:
-        thread_id = await _chosen(at, "" if argument == ANY else argument)
-        if thread_id is None:
-            return
-        await at.chat.resume(thread_id)
-    await at.chat.fork()
+        thread_id = await _chosen(at, argument.removeprefix(ANY))
+    else:
+        thread_id = at.chat.thread.id
+    if thread_id is None:
+        return
+    await at.chat.fork(thread_id)
     at.print("a copy of the thread; the first one stays as it was", "dim")
 
 

@@ -18,7 +18,7 @@ from tests.support.world import PATH, SCRIPT
 pytestmark = pytest.mark.process
 
 CTRL_C, CTRL_O, DOWN = "\x03", "\x0f", "\x1b[B"
-PICTURES = ("chat-command", "chat-patch", "chat-working", "chat-resume")
+PICTURES = ("chat-slash", "chat-command", "chat-patch", "chat-working", "chat-resume")
 
 
 def say_when_read(t: Terminal, word: str) -> None:
@@ -33,6 +33,11 @@ def test_the_demo_from_its_start_to_its_end(tmp_path: Path) -> None:
     with Terminal(columns=84, rows=26) as t:
         t.start((SCRIPT, "chat", "--demo"), environment=environment, cwd=tmp_path)
         t.wait_for("0 tokens")
+        t.press("/")
+        t.wait_for("/compact")
+        capture(t, "chat-slash")
+        t.press(CTRL_C)
+        t.wait_until_gone("/compact")
         t.say("check")
         t.wait_for("why ?")
         t.wait_for("· workspace")
