@@ -201,7 +201,7 @@ async def test_a_diff_is_paged_a_message_copied_and_a_turn_taken_back(
     chat: PlayChat, short_folder: Path
 ) -> None:
     folder = short_folder / "bin"
-    program(folder / "page", f'cat > {folder}/paged; echo "the pager was here" >&2')
+    program(folder / "page", f"cat > {folder}/paged; echo was here")
     program(folder / "pbcopy", f"cat > {folder}/copied")
 
     def play(t: Terminal) -> None:
@@ -211,7 +211,7 @@ async def test_a_diff_is_paged_a_message_copied_and_a_turn_taken_back(
         t.say("change it")
         wait_for_answer(t, "It is changed.")
         t.say("/diff")
-        t.wait_for_file(folder / "paged")
+        t.wait_for("was here\n>")
         t.say("/copy")
         t.wait_for("the last message was given to pbcopy")
         t.say("/undo")
