@@ -83,8 +83,12 @@ class ApiAdapter(Protocol):
         """Return what the client is asked after the lines of `event`, a `Question`, if the API has words for it."""
         ...
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
-        """Sent to a client that was asked when it has answered, or needs not answer any more (`answered` False)."""
+    def question_closed(
+        self, request_id: int, *, answered: bool, elsewhere: bool = False
+    ) -> Sequence[ClientLine]:
+        """Sent to a client that was asked when it has answered, or needs not answer any more (`answered` False):
+        another one has (`elsewhere`), or the turn has ended.
+        """
         ...
 
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:

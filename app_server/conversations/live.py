@@ -166,6 +166,11 @@ class LiveConversation:
             if not entered and joining.begun is not None:
                 self.subscriptions.remove(client, id)
 
+    def shared_with_others(self, client: Client) -> bool:
+        """Whether it is more than this client's: others have a seat, or something goes on that another began."""
+        subscriptions = self.subscriptions
+        return bool(subscriptions.present - {client}) or (subscriptions.left and self.busy)
+
     def leave(self, client: Client) -> None:
         """Forget a client that has left; what runs goes on."""
         self.subscriptions.leave(client)

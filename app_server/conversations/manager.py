@@ -56,7 +56,7 @@ class ConversationManager:
         if self.wait_for_room is not None:
             await self.wait_for_room()
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
-            if before.subscriptions.present - {client}:
+            if before.shared_with_others(client):
                 raise invalid_request(f"conversation {before.id} is open for another client", "busy")
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
@@ -70,6 +70,14 @@ class ConversationManager:
             opened.session.watch_goal(False)
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
+
+    async def find_shared(self, client: Client, path: Path) -> LiveConversation | None:
+        """Return the open conversation of a file, if others than this client are in it: it is joined, not reopened."""
+        live = self._of_rollout(path)
+        while live is not None and live.ending:
+            await live.gone.wait()
+            live = self._of_rollout(path)
+        return live if live is not None and live.shared_with_others(client) else None
 
     def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         """Begin work that goes on as long as the server does."""

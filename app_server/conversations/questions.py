@@ -160,7 +160,7 @@ class Questions:
             if len(opened.copies) > 1:
                 log.warning("%s was answered with nothing that is an answer; others are asked, too", method)
                 opened.withdrawn.add(client)
-                self._tell_closed(opened, client, copy, answered=True)
+                self._tell_closed(opened, client, copy, client)
                 self._take_back(opened, client)
                 return
             if reply.error is not None:
@@ -179,12 +179,14 @@ class Questions:
         self.open.remove(opened)
         for client, copy in list(opened.copies.items()):
             self._take_back(opened, client)
-            self._tell_closed(opened, client, copy, answered=client is answered_by)
+            self._tell_closed(opened, client, copy, answered_by)
         self._changed()
 
-    def _tell_closed(self, opened: OpenQuestion, client: Client, copy: Copy, *, answered: bool) -> None:
+    def _tell_closed(self, opened: OpenQuestion, client: Client, copy: Copy, by: Client | None) -> None:
+        """Tell a client that its question is closed, by which client's answer."""
         if opened.kind is not QuestionKind.CALL:
-            client.send(copy.adapter.question_closed(copy.waiter.id, answered=answered))
+            answered, elsewhere = client is by, by is not None and client is not by
+            client.send(copy.adapter.question_closed(copy.waiter.id, answered=answered, elsewhere=elsewhere))
 
     def _do(self, command: Command) -> None:
         try:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientLine, ConversationStatus
 from app_server.conversations.client import Client
+from app_server.conversations.so_far import SoFar
 from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import SessionEvent, TurnStarted
 from protocol.events.turn import RawResponseItemEvent
@@ -33,7 +34,7 @@ class Seat(Struct):
 
     subscriptions: dict[str, bool] = msgspec.field(default_factory=dict)
     """By their ids, whether one wants the model's items as they came, too."""
-    held: list[ClientLine] | None = None
+    held: deque[ClientLine] | None = None
     """Lines for a client that joins and is told first what it joins; None: it is sent every line at once."""
     begun: set[str] = msgspec.field(default_factory=set)
     """The turns that have begun while lines were held."""
@@ -54,11 +55,29 @@ class FollowedApi(Struct):
 
     adapter: ApiAdapter
     seats: dict[Client, Seat] = msgspec.field(default_factory=dict)
+    primed: Sequence[ClientLine] = ()
+    """What its adapter made of the turn that ran when the adapter was made."""
     waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
 
     def subscribers(self, *, raw: bool = False) -> list[Client]:
         """Return who subscribed; those alone who want the model's items as they came, where that is asked for."""
         return [client for client, seat in self.seats.items() if seat.subscriptions and (seat.raw or not raw)]
+
+    def prime(self, so_far: SoFar) -> None:
+        """Let the adapter know what goes on."""
+        made = (self.adapter.lines(event, subscribed=True, raw=False) for event in so_far.events())
+        self.primed = [line for lines in made for line in lines]
+
+    def send(self, event: SessionEvent) -> None:
+        """Hand the event to the adapter, and its lines to who subscribed."""
+        subscribers, raw = self.subscribers(), self.subscribers(raw=True)
+        lines = self.adapter.lines(event, subscribed=bool(subscribers), raw=bool(raw))
+        only_raw = raw and isinstance(event.event, RawResponseItemEvent)
+        for client in (raw if only_raw else subscribers) if lines else ():
+            seat = self.seats[client]
+            seat.send(client, lines)
+            if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
+                seat.begun.add(event.turn_id)
 
 
 class Subscriptions:
@@ -68,7 +87,10 @@ class Subscriptions:
         """`clients` are those of the server."""
         self._id, self._session, self._clients = conversation_id, session, clients
         self._apis: dict[AdapterFactory, FollowedApi] = {}
-        self._elsewhere = self._left = False
+        self._elsewhere = False
+        self.left = False
+        """Whether a client has left that was here."""
+        self.so_far = SoFar()
         self.on_watched: Callable[[bool], None] = lambda watched: None
         """Told whenever somebody may have come or gone, whether anybody is subscribed."""
         self.followed = anyio.Event()
@@ -91,7 +113,7 @@ class Subscriptions:
         api = self._api(make_adapter)
         api.seats.setdefault(client, Seat()).subscriptions[id] = raw
         for event in list(api.waiting):
-            self._send_to(api, event)
+            api.send(event)
         api.waiting.clear()
         self._follow()
         return api.adapter
@@ -103,9 +125,14 @@ class Subscriptions:
         seat = self._api(make_adapter).seats.setdefault(client, Seat())
         if seat.subscriptions:
             return None
-        seat.held, seat.begun = [], set()
+        seat.held, seat.begun = deque(), set()
         self.add(client, id, make_adapter, raw=False)
         return seat.begun
+
+    def hold_first(self, client: Client, make_adapter: AdapterFactory, lines: Sequence[ClientLine]) -> None:
+        """Hold these lines ahead of all others, and keep no more than fit into the bound while the client is silent."""
+        seat = self._api(make_adapter).seats[client]
+        seat.held = deque((*lines, *(seat.held or ())), maxlen=MOST_WAITING)
 
     def release(self, client: Client, make_adapter: AdapterFactory, before: Sequence[ClientLine]) -> None:
         """Send these lines, then those that were held."""
@@ -114,6 +141,12 @@ class Subscriptions:
         if seat is not None and seat.held is not None:
             held, seat.held = seat.held, None
             seat.send(client, (*before, *held))
+
+    def primed(self, make_adapter: AdapterFactory) -> Sequence[ClientLine]:
+        """Return, once, what the adapter of an API made of the turn that ran when it was made."""
+        api = self._api(make_adapter)
+        lines, api.primed = api.primed, ()
+        return lines
 
     def remove(self, client: Client, id: str) -> None:
         """End a subscription, if there is one of that id."""
@@ -125,11 +158,16 @@ class Subscriptions:
     def leave(self, client: Client) -> None:
         """Forget a client that has left. The conversation goes on without it."""
         self._preferred.pop(client, None)
-        for make_adapter, api in list(self._apis.items()):
-            left = api.seats.pop(client, None)
-            self._left |= left is not None
-            if left is not None and not api.seats and not api.adapter.outlasts_clients:
-                del self._apis[make_adapter]
+        for make_adapter in list(self._apis):
+            self.leave_api(client, make_adapter)
+
+    def leave_api(self, client: Client, make_adapter: AdapterFactory) -> None:
+        """Forget a client in one API, and the adapter with the last client that it belongs to."""
+        api = self._apis[make_adapter]
+        left = api.seats.pop(client, None)
+        self.left |= left is not None
+        if left is not None and not api.seats and not api.adapter.outlasts_clients:
+            del self._apis[make_adapter]
         self._follow()
 
     def subscribers(self, make_adapter: AdapterFactory) -> dict[Client, bool]:
@@ -158,9 +196,10 @@ class Subscriptions:
     # --- what is sent
     def send(self, event: SessionEvent) -> None:
         """Send an event to who subscribed; for APIs without subscribers it waits."""
+        self.so_far.take(event)
         for api in self._apis.values():
             if api.adapter.needs_identity or api.subscribers():
-                self._send_to(api, event)
+                api.send(event)
             else:
                 api.waiting.append(event)
 
@@ -225,25 +264,16 @@ class Subscriptions:
                 api.adapter.continues_elsewhere()
             if api.adapter.needs_identity:
                 self._session.store_identity()
+            api.prime(self.so_far)
             self._follow()
         return api
 
     def _follow(self) -> None:
         self.on_watched(self.any)
-        follows = self._left or any(
+        follows = self.left or any(
             api.adapter.needs_identity or api.subscribers() for api in self._apis.values()
         )
         if follows:
             self.followed.set()
         elif self.followed.is_set():
             self.followed = anyio.Event()
-
-    def _send_to(self, api: FollowedApi, event: SessionEvent) -> None:
-        subscribers, raw = api.subscribers(), api.subscribers(raw=True)
-        lines = api.adapter.lines(event, subscribed=bool(subscribers), raw=bool(raw))
-        only_raw = raw and isinstance(event.event, RawResponseItemEvent)
-        for client in (raw if only_raw else subscribers) if lines else ():
-            seat = api.seats[client]
-            seat.send(client, lines)
-            if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
-                seat.begun.add(event.turn_id)

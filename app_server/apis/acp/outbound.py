@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from app_server.apis.acp import approvals
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import SessionFold, SessionNews
+from app_server.apis.acp.replay import user_message
 from app_server.apis.acp.updates import SessionUpdates, Speaker
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.prompt import CANCEL_REQUEST
-from protocol.engine.events import SessionEvent, TurnEnded
+from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded
+from protocol.engine.items import UserMessage
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.jsonrpc import dump_notification
@@ -33,11 +35,14 @@ class SessionAdapter:
         flush_at: Callable[[float], None],
         clock: Callable[[], float],
         ids: ItemIds,
+        is_foreign: Callable[[str | None], bool] = lambda turn_id: False,
     ) -> None:
         """`observe` is told each event, and returns updates to be sent behind it; `flush_at` is told when `flush` is
-        needed by the clock, which gives seconds; `ids` are those that stored items of the session have.
+        needed by the clock, which gives seconds; `ids` are those that stored items of the session have; words of the
+        user are shown in a turn that `is_foreign`.
         """
         self._session_id, self._observe, self._flush_at = session_id, observe, flush_at
+        self._is_foreign = is_foreign
         self._updates = SessionUpdates(session_id, client, clock)
         self.news = SessionNews(self._updates, ids)
         self._fold = SessionFold(self._updates, self.news, ids)
@@ -45,6 +50,11 @@ class SessionAdapter:
     # --- what a live conversation asks of an API
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         self._fold.take(event)
+        match event.event:
+            case ItemCompleted(item=UserMessage() as said) if self._is_foreign(event.turn_id):
+                user_message(said, self._updates)
+            case _:
+                pass
         if isinstance(event.event, TurnEnded):
             self._updates.finish()
         for update in self._observe(event):
@@ -62,7 +72,9 @@ class SessionAdapter:
                 return None
         return approvals.question(self._session_id, event, call)
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
+    def question_closed(
+        self, request_id: int, *, answered: bool, elsewhere: bool = False
+    ) -> Sequence[ClientLine]:
         if answered:
             return ()
         return (ClientLine(dump_notification(CANCEL_REQUEST.method, b'{"requestId":%d}' % request_id)),)

@@ -39,10 +39,10 @@ def _take(ended: EndedItem, fold: SessionFold, updates: SessionUpdates) -> None:
     for event in (ItemStarted(ended.item, 0), ItemCompleted(ended.item, 0, 0, cut=ended.cut)):
         fold.take(SessionEvent("", "", event))
     if isinstance(ended.item, UserMessage):
-        _user_message(ended.item, updates)
+        user_message(ended.item, updates)
 
 
-def _user_message(item: UserMessage, updates: SessionUpdates) -> None:
+def user_message(item: UserMessage, updates: SessionUpdates) -> None:
     """Write what the user said, which a client knows while it is live."""
 
     def link(name: str, uri: str) -> None:

@@ -5,7 +5,7 @@ the open sessions of a connection, by id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import anyio
 import msgspec
@@ -15,19 +15,20 @@ from msgspec import Struct
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.errors import session_not_found
-from app_server.apis.acp.options import SessionOptions
+from app_server.apis.acp.options import Permissions, SessionOptions, mode_of
 from app_server.apis.acp.outbound import SessionAdapter
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import PromptTurns
 from app_server.apis.acp.updates import update_bytes
+from app_server.conversations.adapter import ClientLine
 from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
-from protocol.engine.events import SessionEvent, TurnEnded
+from protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
 from protocol.engine.settings import UNSET, SettingsChange
-from protocol.structs import Json
+from protocol.structs import Json, replace
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,9 @@ class AcpSession:
             flush_at=self._flush_at,
             clock=others.clock,
             ids=ids,
+            is_foreign=self._is_foreign,
         )
-        live.subscriptions.adapter(self.make_adapter, others.behind)
+        self._known = live.session.facts.settings
         self.turns = PromptTurns(live.session, others.behind.caller, self.prefer)
         self.commands = CommandList()
         self.lists_models: Config | None = None
@@ -57,6 +59,7 @@ class AcpSession:
         self.title: str | None = None
         """None: not known yet."""
         self._title_sent = self._flush_is_due = False
+        live.subscriptions.adapter(self.make_adapter, others.behind)
 
     def make_adapter(self, id: str) -> SessionAdapter:
         """Return the adapter; by this function the conversation knows it."""
@@ -81,6 +84,23 @@ class AcpSession:
         if options.mode != before.mode:
             self.send("current_mode_update", currentModeId=options.mode)
 
+    def take_settings(self) -> Iterator[bytes]:
+        """Take over what another client has chosen; yield updates about what is new to this one."""
+        known, now = self._known, self.live.session.facts.settings
+        self._known, before = now, self.options
+        permissions = Permissions(now.approval_policy, now.sandbox_policy, now.granular)
+        mode = mode_of(permissions)
+        if permissions != Permissions(known.approval_policy, known.sandbox_policy, known.granular):
+            self.options = replace(self.options, mode=mode if mode in before.permissions else before.mode)
+        if now.model != known.model:
+            self.options = replace(self.options.with_models((now.model,)), model=now.model)
+        if now.effort != known.effort:
+            self.options = replace(self.options, effort=now.effort)
+        if self.options != before:
+            yield update_bytes("config_option_update", configOptions=self.options.config_options())
+        if self.options.mode != before.mode:
+            yield update_bytes("current_mode_update", currentModeId=self.options.mode)
+
     # --- lines
     def send(self, kind: str, **fields: Json) -> None:
         """Send an update of that kind, behind what waits."""
@@ -96,12 +116,18 @@ class AcpSession:
 
     # --- what the adapter reports
     def _observe(self, event: SessionEvent) -> Sequence[bytes]:
-        """Follow the turns; return what is sent at the end of one."""
+        """Follow the turns; return what is sent behind the event: what another client has chosen, or the title."""
         self.turns.observe(event)
+        if isinstance(event.event, SettingsChanged):
+            return tuple(self.take_settings())
         if not isinstance(event.event, TurnEnded) or self.title is None or self._title_sent:
             return ()
         self._title_sent = True
         return (update_bytes("session_info_update", title=self.title),)
+
+    def _is_foreign(self, turn_id: str | None) -> bool:
+        """Tell whether a turn may have words that another client has said."""
+        return self.live.shared_with_others(self._others.behind) and not self.turns.awaits(turn_id)
 
     def _flush_at(self, due: float) -> None:
         if not self._flush_is_due:
@@ -166,9 +192,23 @@ class Sessions(Struct, eq=False):
         self.background.start_soon(self._watch, session, name=f"session {live.id}")
         return session
 
-    def follow(self, session: AcpSession) -> None:
-        """Send the client what happens from now on. It knows the session's id."""
+    def hold(self, session: AcpSession) -> None:
+        """Keep what happens in a session until the client knows its id."""
+        session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.make_adapter)
+
+    def follow(self, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
+        """Send the client these lines, and what happens from now on. It knows the session's id."""
+        session.live.subscriptions.release(self.behind, session.make_adapter, joined)
         session.live.subscribe(self.behind, SUBSCRIPTION, session.make_adapter, raw=False)
+
+    def leave(self, session: AcpSession) -> bool:
+        """Leave a session in which other clients are; False where there are none, and it may be ended."""
+        if not session.live.shared_with_others(self.behind):
+            return False
+        session.turns.session_ended()
+        session.live.subscriptions.leave_api(self.behind, session.make_adapter)
+        self._open.pop(session.id, None)
+        return True
 
     async def _watch(self, session: AcpSession) -> None:
         await session.live.gone.wait()

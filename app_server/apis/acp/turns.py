@@ -120,6 +120,10 @@ class PromptTurns:
             case _:
                 raise turn_failure(error)
 
+    def awaits(self, turn_id: str | None) -> bool:
+        """Return whether a prompt waits for the end of this turn."""
+        return turn_id in self._awaited
+
     def cancel(self) -> None:
         """Cancel every prompt, with the turn that runs."""
         for ticket in self._tickets:

@@ -73,8 +73,14 @@ class ConversationAdapter:
     def question(self, event: events.SessionEvent) -> ClientQuestion | None:
         return approvals.question(self._conversation_id, event.event)
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
-        return ()
+    def question_closed(
+        self, request_id: int, *, answered: bool, elsewhere: bool = False
+    ) -> Sequence[ClientLine]:
+        if not elsewhere:
+            return ()
+        return [
+            ClientLine(self._line("", notices.BackgroundEventEvent(message="answered by another client")))
+        ]
 
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         return ()

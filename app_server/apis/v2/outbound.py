@@ -115,7 +115,9 @@ class ThreadAdapter:
         item = None if opened is None else opened.item
         return _QUESTION.get()(self._thread_id, event, item, self._lines.now_ms())
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
+    def question_closed(
+        self, request_id: int, *, answered: bool, elsewhere: bool = False
+    ) -> Sequence[ClientLine]:
         self._lines.add(wire.SERVER_REQUEST_RESOLVED, thread_id=self._thread_id, request_id=request_id)
         return self._lines.take()
 

@@ -26,10 +26,12 @@ from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
+    from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.rollout.pages import FoundThread, ListRequest, Page, ThreadSummary, TurnCut
     from app_server.core.rollout.stored_items import StoredItems
     from app_server.core.rollout.thread_listing import ThreadLists
     from protocol.engine.events import Goal, TurnRecord
+    from protocol.events.msg import EventMsg
     from protocol.ids import ConversationId
     from protocol.rollout import GitInfo, TurnContextItem
 
@@ -39,6 +41,9 @@ Result = TypeVar("Result")
 # Few clients show them.
 _READ_ITEMS: Lazy[Callable[[Path, str], StoredItems]] = Lazy(
     lambda: import_module("app_server.core.rollout.stored_items").read_stored_items
+)
+_READ_ROLLOUT: Lazy[Callable[..., StoredConversation]] = Lazy(
+    lambda: import_module("app_server.core.rollout.conversation").read_rollout
 )
 
 
@@ -134,6 +139,10 @@ class StoredConversations:
     async def items(self, path: Path, id: ConversationId) -> StoredItems:
         """Return all items in their order, whoever stored them. Raises RolloutUnreadable."""
         return await run_in_thread(lambda: _READ_ITEMS.get()(path, id))
+
+    async def messages(self, path: Path) -> tuple[EventMsg, ...]:
+        """Return what was said, as events. Raises RolloutUnreadable."""
+        return (await run_in_thread(lambda: _READ_ROLLOUT.get()(path, messages=True))).messages
 
     async def goal(self, path: Path) -> Goal | None:
         """Return what the conversation works for. Raises RolloutUnreadable."""

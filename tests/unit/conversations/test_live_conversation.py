@@ -106,7 +106,9 @@ class Words:
 
         return ClientQuestion(type(self).__name__, b"{}", to_command, lambda result: result != "?")
 
-    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[ClientLine]:
+    def question_closed(
+        self, request_id: int, *, answered: bool, elsewhere: bool = False
+    ) -> Sequence[ClientLine]:
         return ()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:

@@ -7,22 +7,25 @@ from __future__ import annotations
 import os.path
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import anyio
 
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields
 from app_server.apis.acp.errors import login_needed, session_not_found
-from app_server.apis.acp.handlers.sessions import AcpServices, follow, open_session, planned
+from app_server.apis.acp.handlers.sessions import AcpServices, follow, join_session, open_session, planned
 from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.router import Route, route
+from app_server.conversations.live import LiveConversation
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.credentials import LoginOutcome
 from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.stored_items import StoredItems
 from app_server.rpc.errors import invalid_params
 from protocol.acp.requests import (
@@ -51,6 +54,7 @@ from protocol.acp.requests import (
     StoredSessionRequest,
 )
 from protocol.ids import SessionOrigin, parse_conversation_id
+from protocol.structs import replace
 
 
 async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:
@@ -100,6 +104,7 @@ AT_ONCE = 64
 async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     """Go on with a stored session. The replay comes before the response."""
     session, stored = await _reopen(services, params)
+    joined = session.live.subscriptions.primed(session.make_adapter)
     outgoing = services.server.client.outgoing
     try:
         for number, line in enumerate(replayed(stored, session.id, services.sessions.client), 1):
@@ -112,19 +117,21 @@ async def load_session(services: AcpServices, params: StoredSessionRequest) -> A
     if session.title is not None:
         session.send("session_info_update", title=session.title)
     yield OpenedSession(**session.options.shown())
-    await follow(services, session)
+    await follow(services, session, joined)
 
 
 async def resume_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     session, _ = await _reopen(services, params)
+    joined = session.live.subscriptions.primed(session.make_adapter)
     yield OpenedSession(**session.options.shown())
-    await follow(services, session)
+    await follow(services, session, joined)
 
 
 async def close_session(services: AcpServices, params: OfSession) -> None:
     """End a session. The turn that runs is cancelled; its prompt is answered before this request."""
     session = services.sessions.get(params.session_id)
-    await _end(session)
+    if not services.sessions.leave(session):
+        await _end(session)
 
 
 async def delete_session(services: AcpServices, params: OfSession) -> None:
@@ -154,15 +161,33 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
         raise session_not_found(id) from None
     await services.require_login()
     before = services.sessions.find(id)
-    if before is not None:
+    if before is not None and not services.sessions.leave(before):
         await _end(before)
-    stored, summary = await conversations.items(path, id), await conversations.summary(path, "")
-    settings = await conversations.last_settings(path)
+    summary, settings = await conversations.summary(path, ""), await conversations.last_settings(path)
     plan = planned(services.server.config, params, settings)
-    session = await open_session(services, plan, StoredRollout(path), stored.ids)
+    live = await services.server.conversations.find_shared(services.server.client, path)
+    if live is None:
+        stored = await conversations.items(path, id)
+        session = await open_session(services, plan, StoredRollout(path), stored.ids)
+    else:
+        stored = await _stored_now(conversations, live, path)
+        session = await join_session(services, plan, live, stored.ids)
     if title := summary.name or summary.preview:
         session.title_from(title)
     return session, stored
+
+
+async def _stored_now(conversations: StoredConversations, live: LiveConversation, path: Path) -> StoredItems:
+    """Read the items of a conversation that goes on, without those that have not ended for who is in it."""
+    so_far = live.subscriptions.so_far
+    while True:
+        ended = so_far.ended
+        stored = await conversations.items(path, live.session.id)
+        if so_far.ended == ended:
+            items = list(stored.items)
+            while items and so_far.goes_on(items[-1].item.id):
+                items.pop()  # it is stored, and its end is not told yet
+            return replace(stored, items=tuple(items))
 
 
 async def _end(session: AcpSession) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -21,6 +21,8 @@ from app_server.apis.acp.options import (
 )
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.services import ServerServices
+from app_server.conversations.adapter import ClientLine
+from app_server.conversations.live import LiveConversation
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
@@ -30,6 +32,7 @@ from app_server.rpc.errors import invalid_params
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.session import NewSessionRequest, NewSessionResponse
 from protocol.acp.tool_calls import READ_TEXT_FILE, WRITE_TEXT_FILE, ReadTextFileRequest, WriteTextFileRequest
+from protocol.events.notices import CustomPrompt
 from protocol.rollout import TurnContextItem
 from protocol.structs import Json, replace
 
@@ -129,6 +132,26 @@ async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin,
     """Open a session, of which the client is told nothing yet. `ids`: those that its stored items have."""
     prompts = await services.server.host.prompts()
     live, _ = await services.server.conversations.open(services.server.client, plan.config, origin)
+    return _opened(services, plan, live, ids, prompts)
+
+
+async def join_session(
+    services: AcpServices, plan: SessionPlan, live: LiveConversation, ids: ItemIds
+) -> AcpSession:
+    """Join a conversation in which other clients are; what happens in it is held until `follow`."""
+    prompts = await services.server.host.prompts()
+    session = _opened(services, plan, live, ids, prompts)
+    services.sessions.hold(session)
+    return session
+
+
+def _opened(
+    services: AcpServices,
+    plan: SessionPlan,
+    live: LiveConversation,
+    ids: ItemIds,
+    prompts: tuple[CustomPrompt, ...],
+) -> AcpSession:
     session = services.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
     client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
@@ -139,10 +162,10 @@ async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin,
     return session
 
 
-async def follow(services: AcpServices, session: AcpSession) -> None:
-    """Tell the client what happens in a session whose id it knows."""
+async def follow(services: AcpServices, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
+    """Tell the client what happens in a session whose id it knows: first what goes on in one that it has joined."""
     session.send("available_commands_update", availableCommands=session.commands.shown())
-    services.sessions.follow(session)
+    services.sessions.follow(session, joined)
     if session.lists_models is not None:
         services.sessions.background.start_soon(_offer_models, services, session, session.lists_models)
 

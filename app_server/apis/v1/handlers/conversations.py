@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, require_folder
 from app_server.apis.v1.outbound import ConversationAdapter
+from app_server.conversations.adapter import ClientLine
 from app_server.conversations.live import LiveConversation
-from app_server.core.config.types import RequestOverrides
+from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ArchiveRefused, ConversationError
-from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
+from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import internal_error, invalid_request
+from protocol.engine.events import SessionEvent
+from protocol.engine.settings import UNSET, SettingsChange
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import known_effort
@@ -47,15 +51,62 @@ async def resume_conversation(
     services: ServerServices, params: wire.ResumeConversationParams
 ) -> wire.ResumeConversationResponse:
     config = services.config.load(overrides(params.overrides) if params.overrides else None)
-    live, opened = await services.conversations.open(services.client, config, await _origin(services, params))
-    messages = opened.stored.messages if opened.stored else ()
-    await _notify_configured(services, live, opened, messages)
+    origin, live = await _origin(services, params), None
+    if isinstance(origin, StoredRollout):
+        live = await services.conversations.find_shared(services.client, origin.path)
+    if live is not None:
+        messages = await _join(services, live, config, params.overrides)
+    else:
+        live, opened = await services.conversations.open(services.client, config, origin)
+        messages = opened.stored.messages if opened.stored else ()
+    await _notify_configured(services, live, messages)
     return wire.ResumeConversationResponse(
-        conversation_id=opened.session.id,
-        model=config.model.name,
+        conversation_id=live.session.id,
+        model=live.session.facts.settings.model,
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
+
+
+JOINING = "joining"
+"""The subscription of a client that has joined a conversation and listens to it with its next request."""
+
+
+async def _join(
+    services: ServerServices,
+    live: LiveConversation,
+    config: Config,
+    given: wire.NewConversationParams | None,
+) -> tuple[EventMsg, ...]:
+    """Join a conversation in which other clients are; return what was said in it. What is given holds from the next
+    turn on.
+    """
+    session, subscriptions = live.session, live.subscriptions
+    if given is not None:
+        rights = config.permissions
+        session.do(
+            ChangeSettings(
+                session.facts.permitted(
+                    SettingsChange(
+                        cwd=str(config.cwd) if given.cwd else UNSET,
+                        model=config.model.name if given.model else UNSET,
+                        approval_policy=rights.approval_policy if given.approval_policy else UNSET,
+                        sandbox_policy=rights.sandbox_policy if given.sandbox else UNSET,
+                    )
+                )
+            )
+        )
+    if subscriptions.hold(services.client, JOINING, ConversationAdapter) is not None:
+        so_far = ConversationAdapter(live.id)
+        told = [line for event in subscriptions.so_far.events() for line in _all_lines(so_far, event)]
+        subscriptions.hold_first(services.client, ConversationAdapter, told)
+    if live.rollout_path is None:
+        return ()
+    return await services.stored.get().messages(live.rollout_path)
+
+
+def _all_lines(adapter: ConversationAdapter, event: SessionEvent) -> Sequence[ClientLine]:
+    return adapter.lines(event, subscribed=True, raw=False)
 
 
 async def _origin(services: ServerServices, params: wire.ResumeConversationParams) -> Origin:
@@ -72,13 +123,13 @@ async def _origin(services: ServerServices, params: wire.ResumeConversationParam
 
 
 async def _notify_configured(
-    services: ServerServices, live: LiveConversation, opened: Opened, messages: tuple[EventMsg, ...]
+    services: ServerServices, live: LiveConversation, messages: tuple[EventMsg, ...]
 ) -> None:
     facts = live.session.facts
     log_id, count = await facts.history_metadata()
     services.notify(
         wire.SESSION_CONFIGURED,
-        session_id=opened.session.id,
+        session_id=live.session.id,
         model=facts.config.model.name,
         reasoning_effort=known_effort(facts.config.model.effort),
         history_log_id=log_id,
@@ -179,6 +230,8 @@ async def add_conversation_listener(
     yield wire.AddConversationSubscriptionResponse(subscription_id=id)
     raw = params.experimental_raw_events
     services.conversations.subscribe(services.client, live, id, ConversationAdapter, raw=raw)
+    live.subscriptions.release(services.client, ConversationAdapter, ())
+    live.subscriptions.remove(services.client, JOINING)
 
 
 async def remove_conversation_listener(

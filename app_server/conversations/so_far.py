@@ -1,0 +1,110 @@
+"""What goes on in a conversation at the moment, as few events: the turn that runs, and each item that has begun and not
+ended, with what has come of it. An adapter that is handed them knows what one knows that has seen everything. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from protocol.engine.events import (
+    AgentMessageDelta,
+    CommandOutput,
+    ItemCompleted,
+    ItemStarted,
+    ReasoningSummaryDelta,
+    ReasoningSummaryPart,
+    ReasoningTextDelta,
+    SessionEvent,
+    TurnEnded,
+    TurnStarted,
+)
+from protocol.structs import replace
+
+MOST_PRINTED = 1 << 20
+"""Bytes of a running command's output that are kept."""
+
+Growing = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta | CommandOutput
+
+
+class GrowingItem(Struct):
+    started: SessionEvent
+    pieces: list[SessionEvent] = msgspec.field(default_factory=list)
+    printed: int = 0
+
+    def add(self, event: SessionEvent) -> None:
+        if isinstance(event.event, CommandOutput):
+            self.printed += len(event.event.chunk)
+            if self.printed > MOST_PRINTED:
+                return
+        self.pieces.append(event)
+
+    def events(self) -> Iterator[SessionEvent]:
+        """Yield its begin, and what has come of it: pieces that follow one another as one."""
+        yield self.started
+        same: list[SessionEvent] = []
+        for each in self.pieces:
+            if same and _kind(same[0]) != _kind(each):
+                yield _joined(same)
+                same = []
+            same.append(each)
+        if same:
+            yield _joined(same)
+
+
+class SoFar(Struct):
+    ended: int = 0
+    """How many items and turns have ended."""
+    _turn: SessionEvent | None = None
+    _open: dict[tuple[str | None, str], GrowingItem] = msgspec.field(default_factory=dict)
+
+    def take(self, event: SessionEvent) -> None:
+        match event.event:
+            case TurnStarted():
+                self._turn = event
+            case TurnEnded():
+                self._turn = None
+                self.ended += 1
+            case ItemStarted(item=item):
+                self._open[event.turn_id, item.id] = GrowingItem(event)
+            case ItemCompleted(item=item):
+                self._open.pop((event.turn_id, item.id), None)
+                self.ended += 1
+            case (
+                AgentMessageDelta(item_id=id)
+                | ReasoningSummaryDelta(item_id=id)
+                | ReasoningSummaryPart(item_id=id)
+                | ReasoningTextDelta(item_id=id)
+                | CommandOutput(item_id=id)
+            ):
+                if (growing := self._open.get((event.turn_id, id))) is not None:
+                    growing.add(event)
+            case _:
+                pass
+
+    def events(self) -> Iterator[SessionEvent]:
+        if self._turn is not None:
+            yield self._turn
+        for growing in self._open.values():
+            yield from growing.events()
+
+    def goes_on(self, item_id: str) -> bool:
+        return any(id == item_id for _, id in self._open)
+
+
+def _kind(event: SessionEvent) -> tuple[object, ...]:
+    piece = event.event
+    return type(piece), getattr(piece, "index", None), getattr(piece, "stream", None)
+
+
+def _joined(same: list[SessionEvent]) -> SessionEvent:
+    first, event = same[0].event, same[0]
+    if isinstance(first, CommandOutput):
+        chunks = (each.event.chunk for each in same if isinstance(each.event, CommandOutput))
+        return event._replace(event=replace(first, chunk=b"".join(chunks)))
+    if isinstance(first, AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta):
+        texts = (each.event.delta for each in same if isinstance(each.event, type(first)))
+        return event._replace(event=replace(first, delta="".join(texts)))
+    return event

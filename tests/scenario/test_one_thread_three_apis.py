@@ -1,0 +1,180 @@
+"""One thread with a client of each API: what each of them is told of what another one does."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from protocol.structs import Json
+from tests.support.client import Client
+from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, script, word
+from tests.support.thread_client import ended, say, start, turn
+from tests.support.waiting import until
+from tests.support.world import MakeWorld, World
+
+INITIALIZE: Json = {
+    "protocolVersion": 1,
+    "clientCapabilities": {},
+    "clientInfo": {"name": "tests", "version": "1.0"},
+}
+
+
+@dataclass
+class Three:
+    world: World
+    thread: str
+    threads: Client
+    old: Client
+    editor: Client
+
+    def chunks(self, kind: str = "agent_message_chunk") -> list[str]:
+        found = (m["params"]["update"] for m in self.editor.received() if m.get("method") == "session/update")
+        return [each["content"]["text"] for each in found if each["sessionUpdate"] == kind]
+
+    def updates(self, kind: str) -> list[Json]:
+        found = (m["params"]["update"] for m in self.editor.received() if m.get("method") == "session/update")
+        return [each for each in found if each["sessionUpdate"] == kind]
+
+    async def old_joins(self) -> Json:
+        resumed = await self.old.call("resumeConversation", {"conversationId": self.thread})
+        await self.old.listen(self.thread)
+        return resumed
+
+    async def editor_joins(self) -> Json:
+        opening: Json = {"sessionId": self.thread, "cwd": str(self.world.workspace), "mcpServers": []}
+        return await self.editor.call("session/load", opening)
+
+    async def prompt(self, text: str) -> int | str:
+        block: Json = {"type": "text", "text": text}
+        return await self.editor.send("session/prompt", {"sessionId": self.thread, "prompt": [block]})
+
+
+@asynccontextmanager
+async def three(world: MakeWorld, *replies: Reply, **params: Json) -> AsyncIterator[Three]:
+    """The thread is begun over the thread API and has one turn; the others have not joined it."""
+    async with world(reply(says("first")), *replies) as w, w.another() as old, w.another(acp=True) as editor:
+        await editor.call("initialize", INITIALIZE)
+        thread = await start(w.client, **params)
+        await say(w.client, thread, "zero")
+        yield Three(w, thread, w.client, old, editor)
+
+
+async def test_all_join_in_the_middle_of_a_message_and_have_its_whole_text(world: MakeWorld) -> None:
+    hold = Hold()
+    message = (begins_to_say(), word("one "), hold, word("two"), says("one two"))
+    async with three(world, reply(*message)) as t:
+        begun = await turn(t.threads, t.thread, "go")
+        await t.threads.expect("item/agentMessage/delta")
+        resumed = await t.old_joins()
+        assert [m["message"] for m in resumed["initialMessages"] if m["type"] == "user_message"] == [
+            "zero",
+            "go",
+        ]
+        await t.editor_joins()
+        assert t.chunks("user_message_chunk") == ["zero", "go"]
+        assert t.chunks() == ["first"]
+        hold.release()
+        await ended(t.threads, begun)
+        await t.old.expect("task_complete")
+        await until(lambda: "".join(t.chunks()) == "firstone two")
+        assert len(t.old.events("task_started")) == 1
+        assert "".join(each["delta"] for each in t.old.events("agent_message_delta")) == "one two"
+        assert [each["message"] for each in t.old.events("agent_message")] == ["one two"]
+
+
+async def test_a_turn_of_one_is_told_to_all(world: MakeWorld) -> None:
+    async with three(world, reply(says("a")), reply(says("b")), reply(says("c"))) as t:
+        await t.old_joins()
+        await t.editor_joins()
+        await say(t.threads, t.thread, "from threads")
+        await t.old.expect("task_complete")
+        await t.old.turn(t.thread, "from the old one")
+        await t.threads.expect("turn/completed")
+        answer = await t.editor.answer_to(await t.prompt("from the editor"))
+        assert answer["result"]["stopReason"] == "end_turn"
+        await t.old.expect("task_complete")
+        await t.threads.expect("turn/completed")
+        assert t.chunks("user_message_chunk") == ["zero", "from threads", "from the old one"]
+        assert t.chunks() == ["first", "a", "b", "c"]
+        assert [each["message"] for each in t.old.events("user_message")] == [
+            "from threads",
+            "from the old one",
+            "from the editor",
+        ]
+        shown = await t.threads.call("thread/read", {"threadId": t.thread, "includeTurns": True})
+        said = [turn["items"][0]["content"][0]["text"] for turn in shown["thread"]["turns"]]
+        assert said == ["zero", "from threads", "from the old one", "from the editor"]
+
+
+@pytest.mark.parametrize("answers", ["threads", "old", "editor"])
+async def test_a_question_is_put_to_all_in_their_words_and_the_first_answer_counts(
+    world: MakeWorld, answers: str
+) -> None:
+    replies = (reply(script("touch ran")), reply(says("done")))
+    async with three(world, *replies, approvalPolicy="untrusted") as t:
+        await t.old_joins()
+        await t.editor_joins()
+        begun = await turn(t.threads, t.thread, "go")
+
+        async def asked(client: Client, method: str) -> Json:
+            return await client.expect(lambda m: m.get("method") == method and "id" in m)
+
+        ours = await asked(t.threads, "item/commandExecution/requestApproval")
+        theirs = await asked(t.old, "execCommandApproval")
+        editors = await asked(t.editor, "session/request_permission")
+        if answers == "threads":
+            await t.threads.answer(ours, {"decision": "accept"})
+        elif answers == "old":
+            await t.old.answer(theirs, {"decision": "approved"})
+        else:
+            await t.editor.answer(editors, {"outcome": {"outcome": "selected", "optionId": "allow_once"}})
+        assert (await ended(t.threads, begun))["status"] == "completed"
+        await t.old.expect("task_complete")
+        assert (t.world.workspace / "ran").exists()
+        resolved = [m["params"] for m in t.threads.received() if m.get("method") == "serverRequest/resolved"]
+        assert [each["requestId"] for each in resolved] == [ours["id"]]
+        told_old = [each["message"] for each in t.old.events("background_event")]
+        assert ("answered by another client" in told_old) is (answers != "old")
+        if answers != "editor":
+            taken = await t.editor.expect("$/cancel_request")
+            assert taken["params"]["requestId"] == editors["id"]
+            await t.editor.write({"id": editors["id"], "error": {"code": -32800, "message": "cancelled"}})
+
+
+async def test_settings_of_one_show_in_the_editor(world: MakeWorld) -> None:
+    async with three(world, reply(says("a"))) as t:
+        await t.editor_joins()
+        change: Json = {"threadId": t.thread, "input": [], "approvalPolicy": "on-request"}
+        await t.threads.call("turn/start", {**change, "sandboxPolicy": {"type": "readOnly"}})
+        await t.threads.expect("turn/completed")
+        await until(
+            lambda: [each["currentModeId"] for each in t.updates("current_mode_update")] == ["read-only"]
+        )
+
+
+async def test_closing_a_session_leaves_the_others_in_it(world: MakeWorld) -> None:
+    hold = Hold()
+    async with three(world, reply(begins_to_say(), word("a"), hold, says("ab")), reply(says("c"))) as t:
+        await t.editor_joins()
+        begun = await turn(t.threads, t.thread, "go")
+        await t.threads.expect("item/agentMessage/delta")
+        await t.editor.call("session/close", {"sessionId": t.thread})
+        hold.release()
+        assert (await ended(t.threads, begun))["status"] == "completed"
+        refused = await t.editor.answer_to(await t.prompt("more"))
+        assert "error" in refused
+        await t.editor_joins()
+        answer = await t.editor.answer_to(await t.prompt("more"))
+        assert answer["result"]["stopReason"] == "end_turn"
+        await t.threads.expect("turn/completed")
+
+
+async def test_who_archives_ends_it_for_all(world: MakeWorld) -> None:
+    async with three(world) as t:
+        await t.old_joins()
+        await t.editor_joins()
+        await t.threads.call("thread/archive", {"threadId": t.thread})
+        await t.old.expect("shutdown_complete")
+        refused = await t.editor.answer_to(await t.prompt("more"))
+        assert "error" in refused
