@@ -23,7 +23,7 @@ OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
     {"commands"},
-    {"chat", "headless"},
+    {"chat", "errands", "headless"},
     {"in_process"},
     {"shared"},
     {"startup", "demo", "doctor", "inspector", "proxy"},
@@ -64,7 +64,7 @@ CORE = (
     {"bounds", "caller", "pictures", "prompt_text", "remedies"},
 )
 
-FRONTENDS = {"chat", "demo", "headless"}
+FRONTENDS = {"chat", "demo", "errands", "headless"}
 """What uses the client library; each is loaded for its own subcommand only."""
 
 APIS = ("v1", "v2", "acp")
@@ -215,6 +215,7 @@ LATE_IMPORTS = {
     "protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
     "app_server.doctor": "a command of its own",
+    "app_server.errands": "commands of their own",
     "socket": "few servers have one for stderr",
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "the same",
@@ -311,6 +312,8 @@ OPENS_FILES = {
     "app_server.core.sandbox.confine": "another process, before it is a command",
     "app_server.core.tools.patching": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
+    "app_server.errands.settings_editing": "the user's own settings, and a draft of them in a folder of its own",
+    "app_server.errands.threads": "an export, named on the command line",
     "app_server.headless.output_schema": "named on the command line, read before there is a command",
     "app_server.headless.exec_options": "prices, named on the command line or in the home, before there is a command",
     "app_server.headless.message_file": "devices; a file goes by the opener",

@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 import anyio
 from anyio.abc import TaskStatus
 
+from app_server.client.failures import AppServerError, RequestRefused
+
 
 class InvalidCommandLine(Exception):
     """The command line cannot be used; the text says what was expected, and `advice` what to do."""
@@ -82,6 +84,11 @@ async def until_signal(
         result = await run()
         group.cancel_scope.cancel()
     return result
+
+
+def reason(error: AppServerError) -> str:
+    """Say for a person why something failed, without the method that was refused; safe to print."""
+    return printable(error.message if isinstance(error, RequestRefused) else str(error))
 
 
 def printable(text: str) -> str:

@@ -14,6 +14,8 @@ SANDBOXES: Final = ("read-only", "workspace-write", "danger-full-access")
 APPROVALS: Final = ("untrusted", "on-failure", "on-request", "never")
 
 
+Run = Callable[[argparse.Namespace], int]
+
 UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -21,8 +23,23 @@ class CommandCode(NamedTuple):
     """What a module of this package has for one command."""
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int] | None
+    run: Run | None
     """Runs the command; gives its exit status. None: the process becomes a server."""
+
+
+def serving_itself(load: Callable[[], Run]) -> Run:
+    """Return what runs a command that has a server in this process. `load` imports it, which takes a while."""
+
+    def run(args: argparse.Namespace) -> int:
+        from app_server.startup.process import begin_loading, guard_memory  # noqa: PLC0415  no other command needs it
+
+        begin_loading()
+        guard_memory()
+        command = load()
+        log_errors_only()  # the command says what the log would say
+        return command(args)
+
+    return run
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:

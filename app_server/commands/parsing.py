@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from app_server import PROTOCOL_VERSION, __version__
 from app_server.commands.options import CommandCode, add_server_options, any_of
@@ -23,6 +23,10 @@ ABOUT = "A JSON-RPC app server over stdio with a whole coding agent inside."
 MORE = f"`{PROGRAM} help COMMAND` shows the options of a command, and examples."
 WRONG_COMMAND_LINE = 2
 BY_NAME = {command.name: command for command in COMMANDS}
+
+
+NO_OPTION = "\0"
+"""Marks words behind `--` while the others are parsed: argparse keeps no place of them where options stand between."""
 
 
 class Parsed(NamedTuple):
@@ -60,16 +64,30 @@ class CommandParser(argparse.ArgumentParser):
         raise SystemExit(WRONG_COMMAND_LINE)
 
     def parse_rest(self, words: Sequence[str], given: argparse.Namespace) -> argparse.Namespace:
-        """Parse all words, on top of what was `given` before them."""
-        args, unknown = self.parse_known_args(words, given)
+        """Parse all words, on top of what was `given` before them. Options may stand between other arguments; what
+        follows `--` is none.
+        """
+        own = words.index("--") if "--" in words else len(words)
+        plain = [f"{NO_OPTION}{word}" for word in words[own + 1 :]]
+        args, unknown = self.parse_known_intermixed_args([*words[:own], *plain], given)
         if unknown:
             meant = similar(unknown[0].partition("=")[0], self.option_names())
-            self.fail(f"unexpected argument {unknown[0]!r}", f"did you mean {meant}?" if meant else "")
+            self.fail(f"unexpected argument {_word(unknown[0])!r}", f"did you mean {meant}?" if meant else "")
+        for name, value in vars(args).items():
+            if isinstance(value, list):
+                setattr(args, name, [_word(each) for each in value])
+            else:
+                setattr(args, name, _word(value))
         return args
 
     def option_names(self) -> Iterable[str]:
         """List the long options."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+
+
+def _word(value: Any) -> Any:
+    """Return a word without its mark, and other values as they are."""
+    return value.removeprefix(NO_OPTION) if isinstance(value, str) else value
 
 
 def parse(words: Sequence[str]) -> Parsed:
@@ -142,10 +160,12 @@ def _outer_parser() -> CommandParser:
 
 def _command(outer: CommandParser, words: Sequence[str]) -> Subcommand:
     """Find the command that the words begin with."""
-    for name in (" ".join(words[:2]), words[0]):
-        if (command := BY_NAME.get(name)) is not None:
-            return command
-    family = _family(words[0])
+    if (command := BY_NAME.get(" ".join(words[:2]))) is not None:
+        return command
+    command, family = BY_NAME.get(words[0]), _family(words[0])
+    takes_words = command is not None and (command.usage or len(words) == 1 or words[1].startswith("-"))
+    if command is not None and (takes_words or not family):
+        return command
     if family:
         _fail_in_family(words, family)
     meant = similar(words[0], {name.partition(" ")[0] for name in BY_NAME})
@@ -156,7 +176,8 @@ def _command(outer: CommandParser, words: Sequence[str]) -> Subcommand:
 def _fail_in_family(words: Sequence[str], family: Mapping[str, str]) -> NoReturn:
     """End the process for words that name a family and no command of it: with help where that was asked for."""
     first = words[0]
-    listed = "\n".join([_sentence(FAMILIES[first]), "", *_columns(family)])
+    about = FAMILIES[first] if first in FAMILIES else BY_NAME[first].summary
+    listed = "\n".join([_sentence(about), "", *_columns(family)])
     parser = CommandParser(f"{PROGRAM} {first}", "COMMAND", listed, MORE)
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.parse_args(words[1:2])

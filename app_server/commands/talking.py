@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from typing import Final
 
-from app_server.commands.options import CommandCode, add_turn_settings, duration, log_errors_only, positive
+from app_server.commands.options import CommandCode, add_turn_settings, duration, positive, serving_itself
 
 
 def _add_chat_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,17 +67,6 @@ def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     add_turn_settings(parser)
 
 
-def _exec(args: argparse.Namespace) -> int:
-    from app_server.startup.process import begin_loading, guard_memory  # noqa: PLC0415  a server of its own
-
-    begin_loading()
-    guard_memory()
-    from app_server.headless.exec_run import run_exec  # noqa: PLC0415  what it needs is loaded by `begin_loading`
-
-    log_errors_only()  # the report says what the log would say
-    return run_exec(args)
-
-
 def _add_demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
 
@@ -91,6 +81,8 @@ CODE: Final = {
     "chat": CommandCode(_add_chat_arguments, _chat),
     "chat resume": CommandCode(_add_reopening_arguments, _chat),
     "chat fork": CommandCode(_add_reopening_arguments, _chat),
-    "exec": CommandCode(_add_exec_arguments, _exec),
+    "exec": CommandCode(
+        _add_exec_arguments, serving_itself(lambda: import_module("app_server.headless.exec_run").run_exec)
+    ),
     "demo": CommandCode(_add_demo_arguments, _demo),
 }

@@ -1,18 +1,21 @@
-"""Commands that look after this machine and the login: `doctor`, `completion`, `login status`."""
+"""Commands that look after this machine and the login: `doctor`, `completion`, `login`, `logout`."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from importlib import import_module
 from typing import Final
 
 from app_server.commands.options import (
     CommandCode,
     add_choice,
+    add_settings,
     add_turn_settings,
     log_errors_only,
     no_arguments,
+    serving_itself,
 )
 from app_server.standard_streams import cancel_on_interrupt
 
@@ -44,6 +47,7 @@ def _login_status(args: argparse.Namespace) -> int:
     auth = read_auth(server_home(os.environ))
     if auth is None or (auth.api_key is None and auth.tokens is None):
         print("Not logged in", file=sys.stderr)  # noqa: T201
+        print("→ `app-server login`, or set OPENAI_API_KEY", file=sys.stderr)  # noqa: T201
         return 1
     print("Logged in using an API key" if auth.api_key else "Logged in using ChatGPT", file=sys.stderr)  # noqa: T201
     return 0
@@ -60,8 +64,24 @@ def _completion(args: argparse.Namespace) -> int:
     return 0
 
 
+def _add_login_arguments(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--with-api-key", action="store_true", help="read an API key from stdin")
+    how.add_argument(
+        "--device-auth", action="store_true", help="with a code, in a browser on another machine"
+    )
+    how.add_argument("--no-browser", action="store_true", help="only print the address of the page")
+    add_settings(parser)
+
+
 CODE: Final = {
     "doctor": CommandCode(_add_doctor_arguments, _doctor),
     "completion": CommandCode(_add_completion_arguments, _completion),
+    "login": CommandCode(
+        _add_login_arguments, serving_itself(lambda: import_module("app_server.errands.accounts").run_login)
+    ),
+    "logout": CommandCode(
+        add_settings, serving_itself(lambda: import_module("app_server.errands.accounts").run_logout)
+    ),
     "login status": CommandCode(no_arguments, _login_status),
 }

@@ -24,7 +24,9 @@ from app_server.client.failures import AppServerError
 from app_server.client.link import Connector
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
+from app_server.core.config.settings_reader import did_you_mean
 from app_server.core.lazy import Lazy
+from app_server.core.remedies import model_unknown
 from app_server.headless.exec_limits import LimitGate
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
@@ -77,7 +79,7 @@ async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO
             options = replace(options, cwd=workspace.repository)
             return await reported_status(options, report, stderr, workspace.environment)
     except AppServerError as error:
-        complain("app-server exec", str(error), file=stderr)
+        complain("app-server exec", command_line.reason(error), file=stderr)
         return command_line.FAILED
 
 
@@ -107,7 +109,7 @@ async def reported_status(
         complain("app-server exec", str(error), error.advice, file=stderr)
         return command_line.USAGE
     except AppServerError as error:
-        complain("app-server exec", command_line.printable(str(error)), file=stderr)
+        complain("app-server exec", command_line.reason(error), file=stderr)
         return command_line.FAILED
 
 
@@ -129,13 +131,23 @@ async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connect
                 gate.timed_out()
                 await _report_events(stream, report)  # what is left of them, to the end of the turn
             result = await stream.result()
-    problems = [gate.reached, _unwritten(options, result), _mismatch(options, result)]
+        similar = await _similar_model(server, thread, result)
+    problems = [gate.reached, similar, _unwritten(options, result), _mismatch(options, result)]
     report.ended(result)
     for problem in filter(None, problems):
         report.problem(problem)
     if gate.reached is not None:
         return LIMITED
     return 0 if result.completed and not any(problems) else command_line.FAILED
+
+
+async def _similar_model(server: AppServer, thread: ThreadHandle, result: TurnResult[None]) -> str | None:
+    """Return which model may have been meant, where the provider does not know the one that was asked."""
+    model, provider = thread.opened.model, thread.opened.model_provider
+    if result.error is None or model_unknown(provider, model).what not in result.error.message:
+        return None
+    meant = did_you_mean(model, {each.model for each in await server.models()})
+    return f"there is no model `{model}`{meant}" if meant else None
 
 
 async def _report_events(stream: TurnStream, report: TurnReport) -> None:

@@ -133,6 +133,16 @@ def test_prices_are_read_from_the_home(root: Path, monkeypatch: pytest.MonkeyPat
         options_of(root, "--prices", "nowhere", "hi")
 
 
+async def test_a_model_that_was_misspelt_is_told(root: Path) -> None:
+    unknown = failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
+    done = await run(root, "-m", "gpt-5.1-codx", "hi", replies=(unknown,))
+    assert done.status == 1
+    assert (
+        done.stderr.splitlines()[-1]
+        == "error: there is no model `gpt-5.1-codx`; did you mean `gpt-5.1-codex`?"
+    )
+
+
 async def test_the_plan_is_shown_as_it_changes(root: Path) -> None:
     plans = [
         reply(

@@ -25,7 +25,7 @@ from app_server.core.config.features import (
 )
 from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key, value_at
 from app_server.core.config.kinds import quote
-from app_server.core.config.settings_reader import derive_error, plain_name
+from app_server.core.config.settings_reader import derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.types import CliOverrides, RequestOverrides
 
@@ -62,7 +62,8 @@ def combine(
     profiles = everything.get("profiles")
     profile = profiles.get(name) if isinstance(profiles, Mapping) else None
     if not isinstance(profile, Mapping):
-        raise derive_error(f"config profile `{plain_name(name)}` not found")
+        similar = did_you_mean(name, set(profiles or ()) if isinstance(profiles, Mapping) else set())
+        raise derive_error(f"config profile `{plain_name(name)}` not found{similar}")
     chosen = profile_settings(profile)
     return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
 

@@ -17,7 +17,7 @@ from app_server.core.config import types
 from app_server.core.config.features import FEATURES, Features
 from app_server.core.config.kinds import quote
 from app_server.core.config.layers import Layered
-from app_server.core.config.settings_reader import SettingsTable, derive_error, plain_name
+from app_server.core.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
 from app_server.core.errors import describe
@@ -207,7 +207,8 @@ def _permissions(
 def _provider(provider_id: str, providers: Mapping[str, types.ProviderConfig]) -> types.ProviderConfig:
     provider = providers.get(provider_id)
     if provider is None:
-        raise derive_error(f"Model provider `{plain_name(provider_id)}` not found")
+        similar = did_you_mean(provider_id, set(providers))
+        raise derive_error(f"Model provider `{plain_name(provider_id)}` not found{similar}")
     return provider
 
 

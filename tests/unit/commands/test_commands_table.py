@@ -67,7 +67,12 @@ def test_the_overview_has_every_command_in_its_group(capsys: pytest.CaptureFixtu
         ("execc", "app-server: there is no command 'execc'", "did you mean `app-server exec`?"),
         ("qqqq", "app-server: there is no command 'qqqq'", "`app-server --help` shows what can be given"),
         ("login stauts", "app-server login: there is no command 'stauts'", "did you mean `app-server login status`?"),
-        ("login", "app-server login: expected status", "`app-server login --help` shows what can be given"),
+        (
+            "threads",
+            "app-server threads: expected list, show, export, rename, archive, unarchive or delete",
+            "`app-server threads --help` shows what can be given",
+        ),
+        ("config gte", "app-server config: there is no command 'gte'", "did you mean `app-server config get`?"),
         ("exec --jsno hi", "app-server exec: unexpected argument '--jsno'", "did you mean --json?"),
         ("exec --js hi", "app-server exec: unexpected argument '--js'", "did you mean --json?"),
         (
@@ -99,6 +104,12 @@ def test_options_count_before_and_after_the_command() -> None:
 def test_what_follows_two_hyphens_is_of_another_program() -> None:
     words = ["inspect", "--record", "f", "--", "app-server", "app-server", "--help", "-c", "x"]
     assert parse(words).args.server == words[4:]
+
+
+def test_options_may_stand_between_other_arguments() -> None:
+    args = parse(["mcp", "add", "files", "--env", "A=1", "--", "sh", "serve.sh", "--stdio"]).args
+    assert (args.name, args.env, args.server) == ("files", [("A", "1")], ["sh", "serve.sh", "--stdio"])
+    assert parse(["exec", "one", "-s", "read-only", "two"]).args.prompt == ["one", "two"]
 
 
 def test_words_of_a_prompt_are_no_names_of_commands() -> None:

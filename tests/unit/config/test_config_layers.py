@@ -79,6 +79,14 @@ def test_a_missing_provider_is_an_error(tmp_path: Path) -> None:
         load(tmp_path, WITH_PROFILE, request=RequestOverrides(model_provider="missing"))
 
 
+def test_a_name_that_was_misspelt_is_told(tmp_path: Path) -> None:
+    text = "[profiles.swift]\nmodel = 'm'\n"
+    with pytest.raises(ConfigError, match=r"config profile `swfit` not found; did you mean `swift`\?"):
+        load(tmp_path, text, CliOverrides(profile="swfit"))
+    with pytest.raises(ConfigError, match=r"Model provider `olama` not found; did you mean `ollama`\?"):
+        load(tmp_path, text, request=RequestOverrides(model_provider="olama"))
+
+
 @pytest.mark.parametrize("key", ["profile", "model_provider", "approval_policy", "sandbox_mode"])
 def test_a_value_of_any_length_makes_a_short_message(tmp_path: Path, key: str) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -1,0 +1,107 @@
+"""Runs what a command does with a server in this process: connects, prints what went wrong, gives the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+
+from app_server.client import command_line
+from app_server.client.app_server import AppServer
+from app_server.client.events import ServerEvent
+from app_server.client.failures import AppServerError
+from app_server.core.config.types import CliOverrides
+from app_server.in_process import InProcessConnector
+from app_server.standard_streams import check_stdout, complain
+from app_server.startup.launch import parse_launch
+from app_server.startup.overrides import cli_overrides
+from app_server.startup.process import end_loading
+from protocol.structs import Json
+
+Errand = Callable[[AppServer], Awaitable[int]]
+"""What a command does; gives its exit status. Raises AppServerError, InvalidCommandLine."""
+
+
+class NotDone(AppServerError):
+    """The command could not be carried out; the text says why, and `advice` what to do."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(what)
+        self.advice = advice
+
+
+def run_errand(args: argparse.Namespace, errand: Errand) -> int:
+    """Run a command with a server that has the settings of its command line."""
+    check_stdout()
+    try:
+        overrides = cli_overrides(parse_launch(vars(args), os.environ))
+    except ValueError as error:  # a limit in the environment
+        complain(name_of(args), str(error))
+        return command_line.USAGE
+    status = anyio.run(command_line.until_signal, lambda: _done(args, overrides, errand))
+    return command_line.INTERRUPTED if status is None else status
+
+
+async def _done(args: argparse.Namespace, overrides: CliOverrides, errand: Errand) -> int:
+    try:
+        return await with_server(errand, overrides, _warn)
+    except command_line.InvalidCommandLine as error:
+        return misused(args, error)
+    except AppServerError as error:
+        advice = error.advice if isinstance(error, NotDone) else ""
+        complain(name_of(args), command_line.reason(error), advice)
+        return command_line.FAILED
+
+
+async def with_server(
+    errand: Errand,
+    overrides: CliOverrides,
+    on_warning: Callable[[str, ServerEvent], None],
+    home: Path | None = None,
+) -> int:
+    """Carry an errand out with a server of these settings, which has its home there or where it usually is."""
+    connector = InProcessConnector(overrides=overrides, home=home)
+    async with AppServer.connect(connector, on_warning=on_warning) as server:
+        end_loading()
+        return await errand(server)
+
+
+def misused(args: argparse.Namespace, error: command_line.InvalidCommandLine) -> int:
+    """Say what is wrong with the command line, and return its exit status."""
+    complain(name_of(args), str(error), error.advice)
+    return command_line.USAGE
+
+
+def name_of(args: argparse.Namespace) -> str:
+    return f"app-server {args.command}"
+
+
+def _warn(text: str, event: ServerEvent) -> None:
+    say(f"warning: {text}")
+
+
+def say(text: str) -> None:
+    """Tell something that is no result."""
+    print(command_line.printable(text), file=sys.stderr)  # noqa: T201
+
+
+def show(text: str) -> None:
+    """Print a line of the result; on a terminal without what could drive it."""
+    print(command_line.printable(text) if sys.stdout.isatty() else text)  # noqa: T201
+
+
+def show_json(value: Json) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201
+
+
+def agreed(question: str) -> bool:
+    """Ask whoever is at the terminal. Raises InvalidCommandLine where nobody is."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise command_line.InvalidCommandLine("nobody can be asked here", "add --yes")
+    print(f"{command_line.printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,145 @@
+"""`app-server mcp`: lists, adds and removes the MCP servers of `config.toml`, and logs in at one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import webbrowser
+from collections.abc import Mapping
+
+from app_server.client.app_server import AppServer
+from app_server.client.command_line import InvalidCommandLine
+from app_server.errands.errand import NotDone, run_errand, say, show, show_json
+from protocol.structs import Json
+from protocol.v2 import mcp as wire
+from protocol.v2.config import CONFIG_READ, CONFIG_VALUE_WRITE, ConfigReadParams, ConfigValueWriteParams
+
+SEE_LIST = "`app-server mcp list` shows which there are"
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """List what is configured; with `--start`, what the servers offer."""
+
+    async def list_servers(server: AppServer) -> int:
+        configured = await _configured(server)
+        offered = {each.name: each for each in await _statuses(server)} if args.start else {}
+        if args.json:
+            started = {name: status.to_value() for name, status in offered.items()}
+            show_json(started if args.start else {**configured})
+            return 0
+        for name, settings in configured.items():
+            show(f"{name:<16} {_transport(settings)}")
+            if name in offered:
+                show(f"{'':<16} {_offer(offered[name])}")
+        if not configured:
+            say("no MCP server is configured")
+        return 0
+
+    return run_errand(args, list_servers)
+
+
+def run_add(args: argparse.Namespace) -> int:
+    async def add_server(server: AppServer) -> int:
+        settings = _settings(args)
+        if args.name in await _configured(server):
+            raise NotDone(
+                f"there is an MCP server {args.name!r} already",
+                f"remove it first: `app-server mcp remove {args.name}`",
+            )
+        await _write(server, args.name, settings)
+        say(f"added {args.name}; threads that begin from now on have it")
+        return 0
+
+    return run_errand(args, add_server)
+
+
+def run_remove(args: argparse.Namespace) -> int:
+    async def remove_server(server: AppServer) -> int:
+        if args.name not in await _configured(server):
+            raise NotDone(f"there is no MCP server {args.name!r}", SEE_LIST)
+        await _write(server, args.name, None)
+        say(f"removed {args.name}")
+        return 0
+
+    return run_errand(args, remove_server)
+
+
+def run_login(args: argparse.Namespace) -> int:
+    async def log_in(server: AppServer) -> int:
+        async with server.events() as events:
+            scopes = None if args.scopes is None else tuple(args.scopes.split(","))
+            params = wire.McpServerOauthLoginParams(name=args.name, scopes=scopes)
+            begun = await server.request(wire.MCP_SERVER_OAUTH_LOGIN, params)
+            say(f"Open this page to log in, in a browser of this machine:\n\n  {begun.authorization_url}\n")
+            if not args.no_browser:
+                webbrowser.open(begun.authorization_url)
+            async for event in events:
+                if isinstance(event, wire.McpServerOauthLoginCompletedNotification):
+                    if not event.success:
+                        raise NotDone(event.error or "the login failed")
+                    say(f"Logged in at {args.name}")
+                    return 0
+        raise NotDone("the server ended before the login did")
+
+    return run_errand(args, log_in)
+
+
+def _settings(args: argparse.Namespace) -> Json:
+    """Make the settings of a new server. Raises InvalidCommandLine."""
+    if (args.url is None) == (not args.server):
+        raise InvalidCommandLine("expected either --url URL or -- COMMAND [ARG...]")
+    if args.url is not None:
+        if args.env:
+            raise InvalidCommandLine("--env is for servers that are started by a command")
+        token = (
+            {} if args.bearer_token_env_var is None else {"bearer_token_env_var": args.bearer_token_env_var}
+        )
+        return {"url": args.url, **token}
+    if args.bearer_token_env_var is not None:
+        raise InvalidCommandLine("--bearer-token-env-var is for servers with --url")
+    program, *arguments = args.server
+    if shutil.which(program) is None:
+        raise InvalidCommandLine(f"there is no program {program!r}", "install it, or name it with its folder")
+    environment = {"env": dict(args.env)} if args.env else {}
+    return {"command": program, **({"args": arguments} if arguments else {}), **environment}
+
+
+async def _configured(server: AppServer) -> Mapping[str, Mapping[str, Json]]:
+    """Return the settings of the servers, without secrets, by their names."""
+    config = (await server.request(CONFIG_READ, ConfigReadParams())).config.to_value()
+    servers: Mapping[str, Mapping[str, Json]] = config.get("mcp_servers") or {}
+    return servers
+
+
+async def _write(server: AppServer, name: str, settings: Json) -> None:
+    """Write the settings of a server; None removes it. The server refuses what no thread could begin with."""
+    key = f"mcp_servers.{json.dumps(name)}"  # somebody may have written one with a dot by hand
+    params = ConfigValueWriteParams(key_path=key, value=settings, merge_strategy="replace")
+    await server.request(CONFIG_VALUE_WRITE, params)
+
+
+async def _statuses(server: AppServer) -> list[wire.McpServerStatus]:
+    found: list[wire.McpServerStatus] = []
+    params = wire.ListMcpServerStatusParams(detail="toolsAndAuthOnly")
+    while True:
+        page = await server.request(wire.MCP_SERVER_STATUS_LIST, params)
+        found += page.data
+        if page.next_cursor is None:
+            return found
+        params = params.model_copy(update={"cursor": page.next_cursor})
+
+
+def _transport(settings: Mapping[str, Json]) -> str:
+    off = "" if settings.get("enabled", True) else " (disabled)"
+    if "url" in settings:
+        return f"{settings['url']}{off}"
+    return " ".join([str(settings.get("command")), *map(str, settings.get("args") or ())]) + off
+
+
+def _offer(status: wire.McpServerStatus) -> str:
+    if status.tools_error is not None:
+        return f"did not start: {status.tools_error}"
+    tools = ", ".join(sorted(status.tools)) or "no tools"
+    login = " (not logged in)" if status.auth_status is wire.McpAuthStatus.NOT_LOGGED_IN else ""
+    return f"{tools}{login}"
