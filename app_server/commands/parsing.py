@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from app_server import PROTOCOL_VERSION, __version__
 from app_server.commands.options import CommandCode, add_server_options, any_of
-from app_server.commands.table import COMMANDS, FAMILIES, GROUPS, Example, Subcommand
+from app_server.commands.rows import GROUPS, Example, Subcommand
+from app_server.commands.table import COMMANDS, FAMILIES
 from app_server.standard_streams import complain
 
 PROGRAM = "app-server"

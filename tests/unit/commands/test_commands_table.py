@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from app_server.commands.parsing import code_of, parse
-from app_server.commands.table import COMMANDS, FAMILIES, GROUPS, Subcommand
+from app_server.commands.rows import GROUPS, Subcommand
+from app_server.commands.table import COMMANDS, FAMILIES
 
 NAMES = [command.name for command in COMMANDS]
 
