@@ -78,7 +78,7 @@ class Models(Struct, frozen=True):
         )
 
     async def names(self, config: Config, caller: CurrentCaller) -> tuple[str, ...]:
-        """The provider's models; empty if the request fails."""
+        """Return the provider's models; none if the request fails."""
         environment = caller.environment
         login = await self.auth.with_key(caller.api_key).under(config.login).credentials()
         models = await list_models(
@@ -167,7 +167,9 @@ class EngineAdapters:
     async def telemetry(
         self, config: Config, caller: Caller, conversation_id: ConversationId
     ) -> ConversationTelemetry:
-        """One export per process, with the configuration of the first conversation that enables it."""
+        """Return the telemetry of a conversation. The process has one export, with the configuration of the first
+        conversation that enables it.
+        """
         if config.otel.exporter is OtelExporter.NONE:
             return NO_TELEMETRY
         async with self._opening:

@@ -35,7 +35,7 @@ class UserAgent:
     originator: str = ORIGINATOR
 
     def set_client(self, name: str, version: str) -> None:
-        """The client becomes the originator when it initializes."""
+        """Make the client, which initializes, the originator."""
         self.originator = header_safe(name) or ORIGINATOR
         self.client = header_safe(f"{name}; {version}")
 
@@ -155,8 +155,8 @@ def _number(variable: str, text: str, smallest: int) -> int:
 
 
 def initialize_result(user_agent: str, home: Path, *, capabilities: bool) -> bytes:
-    """Clients of the conversation API get the user agent alone. Those that announce capabilities are of a newer kind,
-    and need to know the server's home and platform (docs/adr/0029).
+    """Return the result of `initialize`. Clients of the conversation API get the user agent alone; those that announce
+    capabilities are of a newer kind, and need to know the server's home and platform (docs/adr/0029).
     """
     result = {"userAgent": user_agent}
     if capabilities:

@@ -56,7 +56,9 @@ class NonBlockingHandler(logging.Handler):
 
 
 def set_up_logging(environment: Mapping[str, str]) -> None:
-    """The level is set by APP_SERVER_LOG (`debug`) or, as for codex 0.58, by RUST_LOG (`warn`, `codex=debug,info`)."""
+    """Set up the log, whose level is set by APP_SERVER_LOG (`debug`) or, as for codex 0.58, by RUST_LOG (`warn`,
+    `codex=debug,info`).
+    """
     wanted = environment.get("APP_SERVER_LOG") or environment.get("RUST_LOG") or "warn"
     plain = [part for part in wanted.split(",") if "=" not in part]
     level = LEVELS.get((plain[-1] if plain else wanted.rpartition("=")[2]).strip().lower(), logging.WARNING)

@@ -130,7 +130,7 @@ GRACE_SECONDS = 1.5
 
 
 class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
-    """What one client brings: its directory, environment and overrides, and the API that it speaks."""
+    """Surroundings that one client brings: its directory, environment and overrides, and the API that it speaks."""
 
     acp: bool = False
     """The client speaks the Agent Client Protocol, and nothing else."""
@@ -188,7 +188,7 @@ async def open_server(settings: ServerSettings) -> AsyncIterator[Server]:
 
 
 class Server:
-    """What all clients of a process share."""
+    """Parts that all clients of a process share."""
 
     def __init__(
         self, settings: ServerSettings, runner: CommandRunner, background: TaskGroup, memory: FreeMemoryReturn

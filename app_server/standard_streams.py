@@ -77,7 +77,7 @@ class NoticeWriter(StandardWriter):
 
 
 class StdoutFailed(OSError):
-    """What is printed cannot be written."""
+    """Failure to write what is printed."""
 
 
 def check_stdout() -> None:

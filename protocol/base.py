@@ -16,7 +16,7 @@ from protocol.structs import Json, Struct, escaped_json
 
 
 class Model(BaseModel):
-    """What every shape has in common: frozen, tolerant of unknown fields, dumped compactly."""
+    """Base of every shape that comes in: frozen, tolerant of unknown fields, dumped compactly."""
 
     # Unknown fields are ignored, pydantic's default; `RootModel` does not accept an explicit `extra` setting.
     model_config = ConfigDict(frozen=True, defer_build=True)

@@ -77,7 +77,7 @@ def absolute_path(text: str) -> str:
 
 
 class _PathRule:
-    """What pydantic's `AfterValidator(check)` is, which only models need."""
+    """Stand-in for pydantic's `AfterValidator(check)`, which only models need."""
 
     def __init__(self, check: Callable[[str], str]) -> None:
         self._check = check
@@ -94,7 +94,7 @@ AbsolutePath = Annotated[str, _PathRule(absolute_path)]
 
 
 class SessionOrigin(StrEnum):
-    """What kind of client began a conversation."""
+    """Kind of client that began a conversation."""
 
     CLI = "cli"
     VSCODE = "vscode"

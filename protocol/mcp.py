@@ -178,7 +178,7 @@ class ResourceTemplate(McpModel):
 
 
 class McpAuthStatus(StrEnum):
-    """Whether a server wants a login, and whether there is one."""
+    """Login at a server: whether it wants one, and whether there is one."""
 
     UNSUPPORTED = "unsupported"
     NOT_LOGGED_IN = "not_logged_in"

@@ -28,7 +28,7 @@ _ID: Final = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9]{1,20})[ \t\r]*+[,
 
 @dataclass(frozen=True, slots=True)
 class MessageOutline:
-    """What the outermost object of a line says, as far as it was looked at."""
+    """Content of the outermost object of a line, as far as it was looked at."""
 
     id: str | int | None
     """None also where there are several, or one of another type."""

@@ -44,7 +44,7 @@ class AskForApproval(_Spelled):
 
 
 class TurnMode(StrEnum):
-    """How the model works with the user."""
+    """Way in which the model works with the user."""
 
     DEFAULT = "default"
     PLAN = "plan"

@@ -90,7 +90,7 @@ ReasoningItemContent = TypeAliasType(
 
 
 class ReasoningResponseItem(EngineModel):
-    """What the model thought: a summary, at times the raw text, and what it wants back encrypted."""
+    """Thoughts of the model: a summary, at times the raw text, and what it wants back encrypted."""
 
     type: Literal["reasoning"] = "reasoning"
     summary: tuple[ReasoningItemReasoningSummary, ...] = ()
@@ -138,8 +138,9 @@ class FunctionCall(EngineModel):
 
 
 class FunctionCallOutputPayload(EngineModel):
-    """What a tool answered. On the wire it is a plain string, or the list of content items if there are some;
-    `success` stays in memory."""
+    """Answer of a tool. On the wire it is a plain string, or the list of content items if there are some; `success`
+    stays in memory.
+    """
 
     content: str
     content_items: tuple[FunctionCallOutputContentItem, ...] | None = None
@@ -238,7 +239,7 @@ class WebSearchCall(EngineModel):
 
 
 class SnapshotOfTurn(EngineModel):
-    """What an undo needs beside the commit. Snapshots of other programs lack it."""
+    """Facts that an undo needs beside the commit. Snapshots of other programs lack them."""
 
     worktree: str
     """The root of the working tree."""
@@ -263,8 +264,9 @@ class GhostCommit(EngineModel):
 
 
 class GhostSnapshot(EngineModel):
-    """Where an undo leads back to. Kept in history, never sent to the model. Recorded ahead of a turn's first call, and
-    again, with what the turn left, at its end."""
+    """State of the working tree that an undo leads back to. Kept in history, never sent to the model. Recorded ahead of
+    a turn's first call, and again, with what the turn left, at its end.
+    """
 
     type: Literal["ghost_snapshot"] = "ghost_snapshot"
     ghost_commit: GhostCommit

@@ -38,7 +38,7 @@ SessionSource = TypeAliasType("SessionSource", SessionOrigin | SubagentSessionSo
 
 
 class GitInfo(EngineStruct, omit_defaults=True):
-    """Where the working directory's repository stood when the conversation began."""
+    """State of the working directory's repository when the conversation began."""
 
     commit_hash: str | None = None
     branch: str | None = None
@@ -46,7 +46,7 @@ class GitInfo(EngineStruct, omit_defaults=True):
 
 
 class SessionMeta(EngineStruct, omit_defaults=True):
-    """Who began the conversation, where and with what."""
+    """Facts of a conversation: who began it, where and with what."""
 
     id: ConversationId
     timestamp: str

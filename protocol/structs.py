@@ -55,7 +55,7 @@ DEEPEST: Final = 200
 
 @runtime_checkable
 class Written(Protocol):
-    """What goes over the wire as JSON, be it a struct or a model."""
+    """Value that goes over the wire as JSON, be it a struct or a model."""
 
     def to_json(self) -> bytes:
         """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
@@ -75,7 +75,7 @@ class _Keywords(msgspec.StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
-    """What every shape that goes out has in common. No shape holds what leads back to it."""
+    """Base of every shape that goes out. No shape holds what leads back to it."""
 
     always: ClassVar[tuple[str, ...]] = ()
     """Fields that published schemas require though they have a default."""

@@ -17,7 +17,7 @@ from protocol.structs import Json, WireStruct, Written
 
 
 class Api(Enum):
-    """Who speaks a table. An API's folder below `protocol` has the same name."""
+    """Speaker of a table. An API's folder below `protocol` has the same name."""
 
     V1 = "v1"
     """Conversations."""

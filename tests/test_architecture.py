@@ -728,6 +728,24 @@ def test_a_class_name_stands_for_one_thing() -> None:
     assert {name for name, taken in homes.items() if len(taken) > 1 and "shared" in taken} == set(SAME_NAME)
 
 
+POINTING = {"As", "How", "Of", "That", "Those", "These", "What", "Whether", "Where", "Who"}
+"""Words with which a docstring describes a result instead of an action, or a part of what is said elsewhere."""
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    """A property that is a flag may say *Whether*."""
+    found = [
+        f"{module}: {node.name}"
+        for module in modules()
+        for node in nodes(module)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (text := ast.get_docstring(node))
+        and (word := text.split()[0]) in POINTING
+        and not (word == "Whether" and any("property" in ast.unparse(each) for each in node.decorator_list))
+    ]
+    assert found == []
+
+
 def opens_files(module: str) -> bool:
     for node in nodes(module):
         match node:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def to_rpc_error(error: BaseException, method: str) -> RpcError:
-    """The error response for an exception that was raised while serving `method`."""
+    """Return the error response for an exception that was raised while serving `method`."""
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return to_rpc_error(error.exceptions[0], method)
     match error:

@@ -41,7 +41,7 @@ class OpenItem(Struct, Generic[Shown]):
     _outputs: dict[ExecOutputStream, codecs.IncrementalDecoder] = msgspec.field(default_factory=dict)
 
     def output(self, stream: ExecOutputStream, chunk: bytes) -> str:
-        """The text of a chunk, whose characters may be cut in two between it and the next one."""
+        """Decode a chunk, whose characters may be cut in two between it and the next one."""
         decoder = self._outputs.get(stream)
         if decoder is None:
             decoder = self._outputs[stream] = codecs.getincrementaldecoder("utf-8")("replace")
@@ -55,7 +55,7 @@ class OpenItem(Struct, Generic[Shown]):
         self.thoughts.setdefault((summary, index), []).append(delta)
 
     def rest_of_output(self) -> Iterator[str]:
-        """What is left of a character whose end never came."""
+        """Yield what is left of characters whose ends never came."""
         for decoder in self._outputs.values():
             yield decoder.decode(b"", final=True)
 
@@ -100,14 +100,14 @@ class OpenItems(Struct, Generic[Shown]):
         self._open.pop((opened.turn_id, opened.engine_id), None)
 
     def latest(self, turn_id: str | None, engine_id: str) -> OpenItem[Shown] | None:
-        """The one of the turn, or of an earlier one: a command may go on after its turn."""
+        """Return the item of the turn, or of an earlier one: a command may go on after its turn."""
         exact = self._open.get((turn_id or "", engine_id))
         if exact is not None:
             return exact
         return next((each for each in reversed(self._open.values()) if each.engine_id == engine_id), None)
 
     def all(self) -> list[OpenItem[Shown]]:
-        """Also those of turns that have ended, which go on."""
+        """Return all open items, also those of turns that have ended, which go on."""
         return list(self._open.values())
 
     def of_turn(self, turn_id: str) -> list[OpenItem[Shown]]:

@@ -179,7 +179,7 @@ class MethodRouter:
         return (self._threads if threads else self._conversations).get()(method)
 
     async def receive_notification(self, method: str, params: Json) -> None:
-        """Nothing depends on `initialized`, and notifications of newer clients are ignored."""
+        """Ignore the notification: nothing depends on `initialized`, and newer clients send others."""
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
         return to_rpc_error(error, method)

@@ -64,7 +64,7 @@ class Handshake(Struct, frozen=True):
 
 
 class EngineQueries(Protocol):
-    """What the engine does for requests that belong to no conversation."""
+    """Requests to the engine that belong to no conversation."""
 
     async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
         """List the models of the configured provider; return an empty tuple if the request fails."""
@@ -76,7 +76,7 @@ class EngineQueries(Protocol):
 
 
 class Shared:
-    """What the clients of an API have in common in one server, made by the first that needs it."""
+    """State that the clients of an API share in one server, made by the first that needs it."""
 
     def __init__(self) -> None:
         self._made: dict[type, Any] = {}
@@ -89,7 +89,7 @@ class Shared:
 
 
 class ServerServices(Struct, frozen=True, kw_only=True):
-    """What the handlers of one connection use, of it and of the server."""
+    """Services of the handlers of one connection, its own and those of the server."""
 
     config: UserSettings
     conversations: ConversationManager

@@ -236,7 +236,7 @@ Frontend = Callable[[ChatConversation, TaskGroup, Path | None], Awaitable[None]]
 
 
 class Opening(Struct, frozen=True):
-    """How a chat begins."""
+    """Beginning of a chat."""
 
     thread: str | None = None
     """The id of a stored one."""

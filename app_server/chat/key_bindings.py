@@ -13,7 +13,7 @@ from app_server.chat.terminal_keys import FOCUS_IN, FOCUS_OUT, NEW_LINE
 
 
 class PromptActions(Protocol):
-    """What keys do."""
+    """Actions of keys."""
 
     notices: DesktopNotices
 

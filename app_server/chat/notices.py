@@ -19,7 +19,9 @@ MAKE_NOTICES: Final = {"iTerm.app", "WezTerm", "ghostty", "WarpTerminal"}
 
 
 class DesktopNotices:
-    """Whether the terminal is in front is known from its reports; one that sends none is taken to be."""
+    """Notices on the desktop. Whether the terminal is in front is known from its reports; one that sends none is taken
+    to be.
+    """
 
     def __init__(self, output: Output, environment: Mapping[str, str]) -> None:
         self.in_front = True

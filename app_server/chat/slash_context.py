@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ChatScreen(Protocol):
-    """What a frontend with a cursor can do beside printing lines."""
+    """Screen of a frontend with a cursor, which can do more than print lines."""
 
     async def choose(self, choices: Choices[T]) -> T | None:
         """Let the user choose; None: nothing was chosen."""

@@ -35,7 +35,7 @@ Opened = TypeVar("Opened", bound=thread_open.OpenedThread)
 
 
 class ConnectOptions(TypedDict, total=False):
-    """Who the client is, and what it does with what the server sends by itself."""
+    """Options of a connection: who the client is, and what it does with what the server sends by itself."""
 
     on_approval: ApprovalHandler | None
     """Answers what the server asks, for threads without a handler of their own; without one everything is declined."""

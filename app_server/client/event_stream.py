@@ -127,7 +127,7 @@ E = TypeVar("E", bound=ServerEvent)
 
 
 class QueueReader:
-    """What reads events of a queue. One task may read it."""
+    """Reader of a queue of events. One task may read it."""
 
     def __init__(self, queue: EventQueue) -> None:
         self._queue = queue

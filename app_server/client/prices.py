@@ -21,7 +21,7 @@ Amount = Annotated[float, Meta(ge=0)]
 
 
 class ModelPrice(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a million tokens of a model cost."""
+    """Price of a million tokens of a model."""
 
     input: Amount
     output: Amount

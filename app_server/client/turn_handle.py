@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class TurnResult(Struct, Generic[T], frozen=True):
-    """What came of a turn. `usage` counts the tokens of this turn alone; None if no request of it was counted."""
+    """Result of a turn. `usage` counts the tokens of this turn alone; None if no request of it was counted."""
 
     turn_id: str
     status: wire.TurnStatus
@@ -190,7 +190,7 @@ SCHEMAS = ("items", "not", "additionalProperties")
 
 
 class OutputModel(Struct, Generic[M], frozen=True):
-    """What the final message has to be."""
+    """Type that the final message has to be of."""
 
     model: type[M]
 

@@ -20,7 +20,7 @@ UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 class CommandCode(NamedTuple):
-    """What a module of this package has for one command."""
+    """Functions that a module of this package has for one command."""
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Run | None

@@ -42,7 +42,7 @@ class ClientLine(NamedTuple):
 
 
 class QuestionKind(Enum):
-    """What the thread waits for while the question is open."""
+    """Kind of answer that the thread waits for while the question is open."""
 
     APPROVAL = "approval"
     INPUT = "input"
@@ -86,13 +86,11 @@ class ApiAdapter(Protocol):
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
     ) -> Sequence[ClientLine]:
-        """Sent to a client that was asked when it has answered, or needs not answer any more (`answered` False):
-        another one has (`elsewhere`), or the turn has ended.
-        """
+        """Tell a client that was asked that it has answered, or needs not answer any more (`answered` False)."""
         ...
 
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
-        """Sent to clients whether they are subscribed or not."""
+        """Tell clients of a status, whether they are subscribed or not."""
         ...
 
     def continues_elsewhere(self) -> None:

@@ -14,7 +14,7 @@ from app_server.rpc.outgoing import Outgoing
 
 
 class Client(Struct, eq=False):
-    """Who is behind a connection."""
+    """Peer at the other end of a connection."""
 
     outgoing: Outgoing
     profile: ClientProfile

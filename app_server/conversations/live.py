@@ -167,7 +167,7 @@ class LiveConversation:
                 self.subscriptions.remove(client, id)
 
     def shared_with_others(self, client: Client) -> bool:
-        """Whether it is more than this client's: others have a seat, or something goes on that another began."""
+        """Tell whether it is more than this client's: others have a seat, or something goes on that another began."""
         subscriptions = self.subscriptions
         return bool(subscriptions.present - {client}) or (subscriptions.left and self.busy)
 

@@ -185,7 +185,7 @@ class Subscriptions:
 
     @property
     def present(self) -> set[Client]:
-        """Who has a seat at any API."""
+        """Return who has a seat at any API."""
         return {client for api in self._apis.values() for client in api.seats}
 
     @property

@@ -77,7 +77,7 @@ class EnginePorts(Protocol):
 
 
 class EngineServices(Struct, frozen=True):
-    """What all sessions of a server share."""
+    """Services that all sessions of a server share."""
 
     process: ProcessEnvironment
     runner: CommandRunner

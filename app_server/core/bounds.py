@@ -28,7 +28,7 @@ and brackets, including those in their text. Half a million values take 0.1 s to
 
 
 def too_many_values(data: bytes) -> bool:
-    """Whether there could be more than MAX_VALUES values. Counts separators, even inside strings, which takes a
+    """Tell whether there could be more than MAX_VALUES values. Counts separators, even inside strings, which takes a
     fraction of the time of parsing.
     """
     if len(data) < MAX_VALUES:

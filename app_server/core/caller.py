@@ -14,14 +14,14 @@ OPENAI_API_KEY = "OPENAI_API_KEY"
 
 
 class ClientIdentity(Struct, frozen=True):
-    """How requests present their sender."""
+    """Names by which requests present their sender."""
 
     originator: str
     user_agent: str
 
 
 class Caller(Discreet, frozen=True, eq=False, kw_only=True):
-    """What one client brings."""
+    """Environment and identity that one client brings."""
 
     HIDDEN = ("environment",)
 

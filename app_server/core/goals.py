@@ -42,7 +42,7 @@ class NoGoal(CoreError):
 
 
 class GoalChange(Struct, frozen=True, kw_only=True):
-    """What is None stays as it is; a budget of "none" is taken away."""
+    """Change of a goal. None leaves a part as it is; a budget of "none" is taken away."""
 
     objective: str | None = None
     status: GoalStatus | None = None
@@ -163,7 +163,7 @@ class GoalKeeper(Struct):
         return self.goal is not None and self.goal.status in COUNTED
 
     def _news(self, used: TokenUsage, clock: float) -> tuple[int, float]:
-        """Tokens and seconds since the last look. Totals that were set back count from there on."""
+        """Return tokens and seconds since the last look. Totals that were set back count from there on."""
         before, self._counted = self._counted, used
         since, self._since = self._since, clock
         return max(_spent(used) - _spent(before), 0), 0.0 if since is None else max(clock - since, 0.0)
@@ -237,5 +237,5 @@ def _message(text: str) -> MessageItem:
 
 
 def _plain(text: str) -> str:
-    """Without marks that could end the message."""
+    """Remove marks that could end the message."""
     return text.replace("<", "‹").replace(">", "›")

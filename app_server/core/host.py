@@ -72,7 +72,7 @@ class WantedCommand(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True):
-    """What clients use of the machine, besides conversations."""
+    """Uses that clients make of the machine, besides conversations."""
 
     settings: UserSettings
     runner: CommandRunner

@@ -35,7 +35,7 @@ class NewConversation(Struct, frozen=True):
 
 
 class Revert(Struct, frozen=True):
-    """What is stored behind so many lines is taken back; the settings stay."""
+    """Request to take back what is stored behind so many lines; the settings stay."""
 
     keeps: int
     turns: int

@@ -69,8 +69,9 @@ def data_url(data: bytes, *, checksums: bool = True) -> str:
 
 
 def checked_url(url: str) -> str:
-    """The address of a picture; a data URL gets the type that its data have. Other addresses are left to the provider.
-    Slow for large pictures: use a thread. Raises ImageUnreadable."""
+    """Return the address of a picture; a data URL gets the type that its data have. Other addresses are left to the
+    provider. Slow for large pictures: use a thread. Raises ImageUnreadable.
+    """
     if url[:5].lower() != "data:":
         return url
     head = _DATA_URL.match(url)
@@ -122,7 +123,7 @@ def _png_chunks(data: bytes, *, checksums: bool) -> Iterator[tuple[bytes, bytes]
 
 
 def _pixel_bytes(width: int, height: int, bits: int, *, interlaced: bool) -> int:
-    """Each row begins with a byte that names its filter."""
+    """Return the size of all rows; each begins with a byte that names its filter."""
     passes = _PASSES if interlaced else ((0, 0, 1, 1),)
     size = 0
     for left, top, across, down in passes:
@@ -181,7 +182,7 @@ def _is_gif(data: bytes) -> bool:
 
 
 def _colours(flags: int) -> int:
-    """Bytes of the table of colours that the flags announce."""
+    """Return the size of the table of colours that the flags announce."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 

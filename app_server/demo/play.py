@@ -52,7 +52,7 @@ CONFINED = WorkspaceWriteSandboxPolicy(exclude_tmpdir_env_var=True, exclude_slas
 
 
 class Acts(Struct, eq=False):
-    """What the acts share."""
+    """State that the acts share."""
 
     workspace: DemoWorkspace
     screen: Screen

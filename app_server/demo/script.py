@@ -84,7 +84,7 @@ def passed(output: str) -> bool:
 
 
 class Scene(Struct, frozen=True):
-    """What the model says, depending on what became of its last call, and what it runs next."""
+    """Words of the model, depending on what became of its last call, and what it runs next."""
 
     words: str
     call_id: str = ""

@@ -120,7 +120,7 @@ class Reply(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What a reply costs, in tokens."""
+    """Cost of a reply, in tokens."""
 
     input: int = 10
     output: int = 5

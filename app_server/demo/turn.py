@@ -33,7 +33,7 @@ Before = Callable[[approval_requests.ApprovalRequest], None]
 
 
 class PlayedTurn(Struct):
-    """What happened in a turn."""
+    """Record of a turn."""
 
     deltas: list[str] = msgspec.field(default_factory=list)
     asked: dict[str, approval_requests.ApprovalRequest] = msgspec.field(default_factory=dict)

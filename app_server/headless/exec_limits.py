@@ -23,7 +23,7 @@ LONGEST_PAUSE: Final = 60.0
 
 
 class ExecLimits(Struct, frozen=True, kw_only=True):
-    """What the command line allows; None: no limit."""
+    """Limits from the command line; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None

@@ -26,7 +26,7 @@ _HEAD = struct.Struct("!cQQ")
 
 
 class Source(Enum):
-    """Where data comes from, as a byte of a frame's head."""
+    """Origin of data, as a byte of a frame's head."""
 
     CLIENT = b"c"
     SERVER = b"s"

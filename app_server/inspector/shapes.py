@@ -36,7 +36,7 @@ WITHOUT_MODEL = (
 
 
 class Shapes:
-    """Of one connection. Which protocol is spoken shows in the client's first request."""
+    """Shapes of one connection. Which protocol is spoken shows in the client's first request."""
 
     def __init__(self) -> None:
         self._methods = _Methods(CONVERSATIONS, THREADS)

@@ -113,7 +113,7 @@ class StreamReader:
 
 
 class Intake:
-    """Of one session. Without a store nothing is analysed."""
+    """Intake of one session. Without a store nothing is analysed."""
 
     def __init__(self, store: EntryStore | None, recorder: Recorder | None = None) -> None:
         self._store, self._recorder = store, recorder

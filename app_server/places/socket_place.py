@@ -49,7 +49,7 @@ class SocketPlace:
 
     @property
     def listen(self) -> str:
-        """The address as a server is told it."""
+        """Return the address as a server is told it."""
         return "unix://" if self.reference else f"unix://{self.socket}"
 
     def make_ready(self) -> None:
@@ -99,7 +99,7 @@ def place_at(home: str, socket: str | None) -> SocketPlace:
 
 
 def fits(path: str) -> bool:
-    """Whether the system takes the path as the address of a socket."""
+    """Tell whether the system takes the path as the address of a socket."""
     return len(os.fsencode(path)) <= LONGEST_ADDRESS
 
 

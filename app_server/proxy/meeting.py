@@ -65,7 +65,7 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
 
 
 def is_there(place: SocketPlace) -> bool:
-    """Whether something listens at the place."""
+    """Tell whether something listens at the place."""
     try:
         connect(place).close()
     except NobodyListens:

@@ -59,7 +59,9 @@ def as_json(value: object) -> str:
 
 
 def accepted(line: bytes) -> bool:
-    """Whether the server serves this proxy. Raises ProxyRefused with the server's reason, or because it is not ours."""
+    """Tell whether the server serves this proxy. Raises ProxyRefused with the server's reason, or because it is not
+    ours.
+    """
     if line.startswith(BEGINNING) and line.endswith(ACCEPTED):
         return True
     import json  # noqa: PLC0415  another server comes, and that takes longer

@@ -184,7 +184,9 @@ class Relay:
         return ENDED
 
     def _has_died(self) -> bool:
-        """Whether the server was killed: one that ends in order ends its own direction, and leaves ours until we go."""
+        """Tell whether the server was killed: one that ends in order ends its own direction, and leaves ours until we
+        go.
+        """
         if not self._client_speaks:
             return False  # our direction has ended, too, so there is no difference
         try:

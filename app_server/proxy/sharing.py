@@ -18,7 +18,7 @@ MOST_BYTES = 16 << 20
 
 
 def is_sharing_wanted(environment: Mapping[str, str], home: str) -> bool:
-    """Whether `APP_SERVER_SHARED` is 1, or not 0 and `app_server.shared` true; never in continuous integration."""
+    """Tell whether `APP_SERVER_SHARED` is 1, or not 0 and `app_server.shared` true; never in continuous integration."""
     if environment.get("CI") == "true":
         return False
     wish = environment.get(VARIABLE, "")
@@ -26,7 +26,7 @@ def is_sharing_wanted(environment: Mapping[str, str], home: str) -> bool:
 
 
 def _is_configured(path: str) -> bool:
-    """Whether the file says so. It is parsed only where it has the word, since that takes as long as all the rest."""
+    """Tell whether the file says so. It is parsed only where it has the word: that takes as long as all the rest."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

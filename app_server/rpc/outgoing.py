@@ -66,7 +66,7 @@ class PendingRequests:
         return waiter
 
     def resolve(self, id: int | str, reply: ClientReply) -> bool:
-        """False if no request has that id, which a faulty client can cause."""
+        """Hand a reply to who waits for it; return False if no request has that id, which a faulty client can cause."""
         waiter = self._waiters.pop(id, None) if isinstance(id, int) else None
         if waiter is None:
             return False

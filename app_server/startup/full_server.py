@@ -31,7 +31,7 @@ def run(write_fd: int, launch: Launch, handover: Handover) -> None:
 
 
 def _wait_for_children_without_threads() -> None:
-    """Later interpreters do so by default. The thread of a child could not be started in a shortage."""
+    """Wait for children as later interpreters do. The thread of a child could not be started in a shortage."""
     if sys.platform == "linux" and sys.version_info < (3, 12):
         with contextlib.suppress(OSError):
             os.close(os.pidfd_open(os.getpid()))  # older kernels, and some filters of system calls, refuse it

@@ -27,7 +27,7 @@ MAX_UNREAD = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the early handshake passes to the full server."""
+    """State that the early handshake passes to the full server."""
 
     initialize: EarlyInitialize | None
     """The answered `initialize`, if any."""
@@ -81,7 +81,7 @@ def spoken_method(unread: bytes) -> str | None:
 
 
 def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder) -> EarlyInitialize | None:
-    """The client's `initialize`, if its first line is one that can be answered here."""
+    """Answer the client's `initialize`, if its first line is one that can be answered here."""
     line = inbox.take_line(MAX_FIRST_LINE)
     if line is None:
         return None
@@ -95,7 +95,7 @@ def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder
 
 
 def initialize_responder(environment: Mapping[str, str], home: Path) -> InitializeResponder:
-    """For clients of the conversation and the thread API."""
+    """Return the responder for clients of the conversation and the thread API."""
     agent = own_user_agent(environment)
 
     def respond(first: jsonrpc.Message | None) -> AnsweredInitialize | None:
@@ -118,7 +118,7 @@ def message_in(line: bytes) -> jsonrpc.Message | None:
 
 
 def plain_initialize(request: jsonrpc.Request) -> EarlyInitialize | None:
-    """An `initialize` that needs no further validation: the full server would accept it as well."""
+    """Return an `initialize` that needs no further validation: the full server would accept it as well."""
     match request:
         case jsonrpc.Request(
             method=method,
@@ -133,7 +133,7 @@ def plain_initialize(request: jsonrpc.Request) -> EarlyInitialize | None:
 
 
 def _error_response(message: jsonrpc.Message | None) -> bytes | None:
-    """The error for a first request before `initialize`, or for one without `clientInfo`; otherwise None."""
+    """Return the error for a first request before `initialize`, or for one without `clientInfo`; otherwise None."""
     match message:
         case jsonrpc.Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
             if "clientInfo" in params or "client_info" in params or "protocolVersion" in params:

@@ -20,11 +20,11 @@ class Inbox:
 
     @property
     def exhausted(self) -> bool:
-        """The input has ended, and no whole line is left to serve."""
+        """Tell whether the input has ended, and no whole line is left to serve."""
         return self.ended and b"\n" not in self.unread
 
     def ready(self, seconds: float) -> bool:
-        """Whether there is input, or its end, within `seconds`."""
+        """Tell whether there is input, or its end, within `seconds`."""
         return bool(readable([self.fd], seconds))
 
     def read(self) -> None:
@@ -55,7 +55,7 @@ class Inbox:
 
 
 def readable(fds: list[int], seconds: float | None) -> list[int]:
-    """The descriptors with input or an end; all of them if select(2) fails."""
+    """Return the descriptors with input or an end; all of them if select(2) fails."""
     try:
         return select.select(fds, [], [], seconds)[0]
     except (OSError, ValueError):

@@ -36,7 +36,7 @@ class Launch:
 
 
 def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> Launch:
-    """From the options that were given on the command line, by their names."""
+    """Read the options that were given on the command line, by their names."""
     return Launch(
         home=server_home(environment),
         cwd=working_directory(),
@@ -55,7 +55,7 @@ def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> La
 
 
 def parse_setting(text: str) -> tuple[str, str]:
-    """The key and the value of `-c`. Raises ValueError."""
+    """Split the key and the value of `-c`. Raises ValueError."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise ValueError(f"expected key=value, got {text!r}")

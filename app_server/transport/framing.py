@@ -30,7 +30,7 @@ class LineDecoder:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
-        """The lines completed by `data`, without line ends, in order."""
+        """Return the lines completed by `data`, without line ends, in order."""
         if b"\n" not in data:
             self._hold(data)
             return []
@@ -44,7 +44,7 @@ class LineDecoder:
         return out
 
     def close(self) -> bytes:
-        """The incomplete last line at the end of the stream."""
+        """Return the incomplete last line at the end of the stream."""
         rest = self._take()
         return rest if isinstance(rest, bytes) else b""
 

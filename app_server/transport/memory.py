@@ -53,7 +53,7 @@ class MemoryTransport:
 def memory_pair(
     limit: int = DEFAULT_LINE_LIMIT, *, buffered: float = math.inf
 ) -> tuple[MemoryTransport, MemoryTransport]:
-    """Two connected ends. `buffered` is how many writes may wait unread before a writer has to."""
+    """Return two connected ends. `buffered` is how many writes may wait unread before a writer has to."""
     to_a, from_b = anyio.create_memory_object_stream[bytes](buffered)
     to_b, from_a = anyio.create_memory_object_stream[bytes](buffered)
     return MemoryTransport(from_b, to_b, limit), MemoryTransport(from_a, to_a, limit)

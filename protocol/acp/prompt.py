@@ -61,7 +61,7 @@ class ResourceBlock(WireModel):
 
 
 class OtherBlock(WireModel):
-    """Of a kind that is not known here."""
+    """Block of a kind that is not known here."""
 
     type: str = ""
 

@@ -15,7 +15,7 @@ from protocol.table import ClientRequest, NoResult
 
 
 class AgentInitializeRequest(WireModel):
-    """What the client can do is read from the extra fields: unknown or odd capabilities count as absent."""
+    """Handshake of a client. Its capabilities are read from the extra fields: unknown or odd ones count as absent."""
 
     model_config = ConfigDict(extra="allow")
     protocol_version: StrictInt = Field(ge=0, lt=1 << 16)

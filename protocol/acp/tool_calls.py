@@ -58,7 +58,7 @@ class ToolCallLocation(WireStruct, omit_defaults=True):
 
 
 class SessionToolCallFields(WireStruct, omit_defaults=True):
-    """Of a call that begins, or those that changed; lists replace the ones before."""
+    """Fields of a call that begins, or those that changed; lists replace the ones before."""
 
     tool_call_id: str
     title: str | None = None

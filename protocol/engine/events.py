@@ -210,7 +210,7 @@ class GoalCleared(Struct, frozen=True):
 
 
 class SettingsChanged(Struct, frozen=True):
-    """What the next turn starts from, after a change."""
+    """Settings that the next turn starts from, after a change."""
 
     settings: Settings
     model_provider: str

@@ -22,7 +22,7 @@ class ToolCallQuestion(Struct, frozen=True, kw_only=True):
 
 
 class ToolCallAnswer(Struct, frozen=True):
-    """What the tool came to, for the model."""
+    """Outcome of the tool, for the model."""
 
     success: bool
     content: tuple[FunctionCallOutputContentItem, ...]
@@ -68,7 +68,7 @@ class AllowFiles(Struct, frozen=True):
 
 
 class ClientTool(EngineStruct, omit_defaults=True):
-    """As the model is offered it, and as a conversation stores it."""
+    """Tool of a client, as the model is offered it, and as a conversation stores it."""
 
     name: str
     namespace: str | None = None

@@ -74,7 +74,7 @@ def _chosen(given: T | Literal[Unset.UNSET], before: T) -> T:
 
 
 class Settings(Struct, frozen=True):
-    """What the next turn starts from; a `user_turn` changes it for the turns after it too."""
+    """Settings that the next turn starts from; a `user_turn` changes them for the turns after it too."""
 
     cwd: str
     approval_policy: AskForApproval

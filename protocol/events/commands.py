@@ -70,7 +70,7 @@ SandboxRiskLevel = TypeAliasType("SandboxRiskLevel", Literal["low", "medium", "h
 
 
 class SandboxCommandAssessment(EngineStruct):
-    """What leaving the sandbox for a command would risk."""
+    """Risk of leaving the sandbox for a command."""
 
     description: str
     risk_level: SandboxRiskLevel
@@ -198,8 +198,7 @@ class PatchApplyEndEvent(EngineStruct):
 
 
 class TurnDiffEvent(EngineStruct):
-    """What patches changed in the turn so far, as one unified diff. After the `patch_apply_end` that
-    altered it."""
+    """Changes by patches in the turn so far, as one unified diff. After the `patch_apply_end` that altered it."""
 
     type: Literal["turn_diff"] = "turn_diff"
     unified_diff: str

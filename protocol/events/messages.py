@@ -11,8 +11,9 @@ from protocol.structs import EngineStruct, shown
 
 
 class UserMessageEvent(EngineStruct, omit_defaults=True):
-    """What the user said. Right after the `item_completed` of the user's message, which comes right after
-    `task_started` (or later, if the user spoke while the turn ran)."""
+    """Words of the user. Right after the `item_completed` of the user's message, which comes right after `task_started`
+    (or later, if the user spoke while the turn ran).
+    """
 
     type: Literal["user_message"] = shown("user_message")
     message: str

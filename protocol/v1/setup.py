@@ -21,7 +21,7 @@ def _object_or_none(value: Json) -> Json:
 
 
 class ClientInfo(WireModel):
-    """Who the client is; name and version go into the user agent."""
+    """Name and version of the client; they go into the user agent."""
 
     name: str
     title: str | None = None
@@ -29,8 +29,9 @@ class ClientInfo(WireModel):
 
 
 class ClientCapabilities(WireModel):
-    """What a client can do beyond the conversation API; nothing of it is sent to clients that do not
-    say so. What is unknown or of another shape is ignored."""
+    """Capabilities of a client beyond the conversation API; nothing of it is sent to clients that do not say so. What
+    is unknown or of another shape is ignored.
+    """
 
     model_config = ConfigDict(extra="allow")
     elicitation: Annotated[Flag, BeforeValidator(lambda value: value is True)] = False
@@ -43,7 +44,7 @@ class InitializeParams(WireModel):
 
 
 class ServerCapabilities(WireStruct):
-    """What this server offers beyond the conversation API, by name."""
+    """Capabilities of this server beyond the conversation API, by name."""
 
     extensions: tuple[str, ...] = ()
 
@@ -56,7 +57,7 @@ class InitializeResponse(WireStruct, omit_defaults=True):
 
 
 class WideInitializeResponse(InitializeResponse):
-    """What clients are answered that announce capabilities: those of newer APIs need it."""
+    """Answer to clients that announce capabilities: those of newer APIs need it."""
 
     codex_home: str
     platform_family: str
@@ -81,7 +82,7 @@ class LoginApiKeyParams(WireModel):
 
 
 class LoginChatGptResponse(WireStruct):
-    """Where the user's browser goes, and the id that `loginChatGptComplete` will carry."""
+    """Address for the user's browser, and the id that `loginChatGptComplete` will carry."""
 
     login_id: str
     auth_url: str
@@ -145,7 +146,7 @@ class Profile(WireStruct):
 
 
 class UserSavedConfig(WireStruct):
-    """What the user's configuration file says, without defaults."""
+    """Settings in the user's configuration file, without defaults."""
 
     approval_policy: AskForApproval | None = None
     sandbox_mode: SandboxMode | None = None

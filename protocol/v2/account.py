@@ -94,7 +94,7 @@ LoginAccount = Annotated[
 
 
 class LoginAccountParams(WireUnion[LoginAccount]):
-    """How to log in."""
+    """Kind of login, with what it needs."""
 
 
 class ApiKeyLoginAccountResponse(WireStruct):
@@ -127,7 +127,7 @@ LoginAccountStarted = Annotated[
 
 
 class LoginAccountResponse(WireUnion[LoginAccountStarted]):
-    """What became of the login so far."""
+    """State of the login so far."""
 
 
 class CancelLoginAccountParams(WireModel):

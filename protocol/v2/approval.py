@@ -149,7 +149,7 @@ class PermissionsRequestApprovalParams(WireStruct):
 
 
 class PermissionsRequestApprovalResponse(WireModel):
-    """What is granted; nothing of it means no."""
+    """Permissions that are granted; nothing of it means no."""
 
     permissions: Annotated[Foreign, unserved("GrantedPermissionProfile")]
     scope: PermissionGrantScope = "turn"

@@ -21,7 +21,9 @@ class CommandExecTerminalSize(WireModel):
 
 
 def _tagged(raw: Json) -> Json:
-    """Other spellings of a policy are not guessed here: the command would run before anybody could notice."""
+    """Refuse other spellings of a policy, which are not guessed here: the command would run before anybody could
+    notice.
+    """
     if isinstance(raw, Mapping) and raw.get("type") not in SANDBOX_TYPES:
         raise ValueError(f"expected a policy with a `type`, one of {', '.join(SANDBOX_TYPES)}")
     return raw

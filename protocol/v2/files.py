@@ -15,7 +15,7 @@ from protocol.v2.fields import AbsolutePathBuf
 
 
 class AtPath(WireModel):
-    """What is done to the same path is done in order."""
+    """Request about one path. Requests about the same path are done in order."""
 
     ordered_by = "path"
     path: AbsolutePath

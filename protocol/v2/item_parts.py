@@ -17,7 +17,7 @@ from protocol.v2.fields import LegacyAppPathString
 
 
 class Item(WireStruct):
-    """What every item has. The id is unique within the thread; times are null as long as they are not known."""
+    """Base of every item. The id is unique within the thread; times are null as long as they are not known."""
 
     type: str
     id: str

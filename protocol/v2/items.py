@@ -14,7 +14,7 @@ from protocol.v2.fields import LegacyAppPathString
 
 
 class MessagePhase(StrEnum):
-    """What a message of the model is for, where the model says so."""
+    """Purpose of a message of the model, where the model says so."""
 
     COMMENTARY = "commentary"
     PARTIAL_ANSWER = "partial_answer"
@@ -22,7 +22,7 @@ class MessagePhase(StrEnum):
 
 
 class UserMessageThreadItem(parts.Item):
-    """What the user said, as it was sent; `clientId` is the client's own name for it."""
+    """Words of the user, as they were sent; `clientId` is the client's own name for them."""
 
     type: Literal["userMessage"] = "userMessage"
     client_id: str | None = None
@@ -30,7 +30,7 @@ class UserMessageThreadItem(parts.Item):
 
 
 class AgentMessageThreadItem(parts.Item):
-    """What the model said."""
+    """Words of the model."""
 
     type: Literal["agentMessage"] = "agentMessage"
     text: str
@@ -46,7 +46,7 @@ class PlanThreadItem(parts.Item):
 
 
 class ReasoningThreadItem(parts.Item):
-    """What the model thought: summaries by part, and the raw text where it is shown."""
+    """Thoughts of the model: summaries by part, and the raw text where it is shown."""
 
     type: Literal["reasoning"] = "reasoning"
     summary: tuple[str, ...] = ()

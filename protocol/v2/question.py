@@ -14,7 +14,7 @@ from protocol.v2.item_parts import DynamicToolCallOutputContentItem
 
 
 class _Elicitation(WireModel):
-    """What every question of an MCP server says; null as turn where it belongs to none."""
+    """Base of every question of an MCP server; the turn is null where it belongs to none."""
 
     model_config = ConfigDict(json_schema_extra=without("threadId", "turnId", "serverName"))
     thread_id: str
@@ -121,7 +121,7 @@ class DynamicToolCallParams(WireStruct):
 
 
 class DynamicToolCallResponse(WireModel):
-    """What the tool came to, for the model."""
+    """Outcome of the tool, for the model."""
 
     content_items: tuple[DynamicToolCallOutputContentItem, ...]
     success: Flag

@@ -16,7 +16,7 @@ from protocol.v2.fields import AbsolutePathBuf
 
 
 class ClientInfo(WireModel):
-    """Who the client is; name and version go into the user agent."""
+    """Name and version of the client; they go into the user agent."""
 
     name: str
     title: str | None = None
@@ -24,7 +24,7 @@ class ClientInfo(WireModel):
 
 
 class InitializeCapabilities(WireModel):
-    """What a client can take. Unknown names among the notifications are fine; they match whole names only."""
+    """Capabilities of a client. Unknown names among the notifications are fine; they match whole names only."""
 
     experimental_api: Flag = False
     opt_out_notification_methods: tuple[str, ...] | None = None
@@ -36,7 +36,7 @@ class InitializeParams(WireModel):
 
 
 class InitializeResponse(WireStruct):
-    """Who the server is, and where its home is."""
+    """Identity of the server, and where its home is."""
 
     user_agent: str
     codex_home: AbsolutePathBuf
@@ -213,7 +213,7 @@ class RateLimitWindow(WireStruct):
 
 
 class RateLimitSnapshot(WireStruct):
-    """How much of each window is used."""
+    """Share of each window that is used."""
 
     limit_id: str | None = None
     limit_name: str | None = None

@@ -72,7 +72,7 @@ AskForApproval = TypeAliasType(
 
 
 class ApprovalsReviewer(StrEnum):
-    """Who answers questions. This server asks the user, whatever is set."""
+    """Answerer of questions. This server asks the user, whatever is set."""
 
     USER = "user"
     AUTO_REVIEW = "auto_review"

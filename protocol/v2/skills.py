@@ -147,7 +147,7 @@ WindowsSandboxReadiness = TypeAliasType(
 
 
 class WindowsSandboxReadinessResponse(WireStruct):
-    """Of the sandbox of another system."""
+    """State of the sandbox of another system."""
 
     status: WindowsSandboxReadiness
 

@@ -15,7 +15,7 @@ from protocol.v2.turn import Turn
 
 
 class ThreadHistoryMode(StrEnum):
-    """How the items of a thread are stored."""
+    """Form in which the items of a thread are stored."""
 
     LEGACY = "legacy"
     PAGINATED = "paginated"
@@ -266,7 +266,7 @@ class ThreadGoalStatus(StrEnum):
 
 
 class ThreadGoal(WireStruct):
-    """What a thread works for by itself, and what that has used."""
+    """Goal that a thread works for by itself, and what that has used."""
 
     thread_id: str
     objective: str

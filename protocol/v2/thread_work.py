@@ -57,7 +57,7 @@ ThreadGoalMutationOrigin = TypeAliasType("ThreadGoalMutationOrigin", Literal["us
 
 
 class ThreadGoalSetParams(InThread):
-    """What is absent stays as it is."""
+    """Change of a goal. What is absent stays as it is."""
 
     origin: ThreadGoalMutationOrigin | None = None
     objective: CleanText | None = None

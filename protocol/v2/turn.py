@@ -35,7 +35,7 @@ class TurnStatus(StrEnum):
 
 
 class TurnItemsView(StrEnum):
-    """How much of a turn is shown: nothing, its first and last words, or everything."""
+    """Part of a turn that is shown: nothing, its first and last words, or everything."""
 
     NOT_LOADED = "notLoaded"
     SUMMARY = "summary"

@@ -90,7 +90,7 @@ class ShownCall(Struct, kw_only=True):
 
     @property
     def content(self) -> tuple[ToolCallContent, ...]:
-        """Everything that a client is shown of it."""
+        """Return everything that a client is shown of it."""
         return (*output_content(self.output), *self.notes)
 
     def fields(

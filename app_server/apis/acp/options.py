@@ -99,7 +99,7 @@ def mode_of(permissions: Permissions) -> str:
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
-    """What can be chosen, and what is. Values are replaced, never changed."""
+    """Choices of a session, offered and made. Values are replaced, never changed."""
 
     permissions: Mapping[str, Permissions]
     """By mode, in the order in which they are offered."""

@@ -55,7 +55,7 @@ class PromptTurns:
 
     @property
     def order(self) -> anyio.Lock:
-        """Held while words are prepared and handed over, so that they keep their order."""
+        """Return the lock that is held while words are prepared and handed over, so that they keep their order."""
         return self._order
 
     # --- prompts

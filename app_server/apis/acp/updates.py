@@ -54,7 +54,7 @@ class _Waiting(Struct):
 
 
 class RunningOutput(Struct):
-    """What a running command prints: the end of it, and what of it is news."""
+    """Output of a running command: its end, and the part that is news."""
 
     due: float = 0.0
     """When news may be sent next."""
@@ -175,7 +175,7 @@ class SessionUpdates(LinePacer):
     # --- the pace
     @property
     def due(self) -> float | None:
-        """When `flush` is needed next, by the clock."""
+        """Return when `flush` is needed next, by the clock."""
         times = [output.due for _, output in self._running.values() if output.news]
         return min(times if self._waiting is None else [*times, self._waiting.due], default=None)
 

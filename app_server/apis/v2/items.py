@@ -183,7 +183,7 @@ def command_actions(
 
 
 def review_text(output: ReviewOutputEvent | None) -> str:
-    """Explanation and findings as one text."""
+    """Join explanation and findings to one text."""
     if output is None:
         return NO_REVIEW
     text = output.overall_explanation.strip()

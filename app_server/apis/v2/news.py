@@ -42,7 +42,7 @@ def goal_status(shown: wire.ThreadGoalStatus | None) -> engine.GoalStatus | None
 
 
 class AccountLimits(Struct):
-    """How much of the account is used up, as the provider said with its last answer."""
+    """Shares of the account that are used up, as the provider said with its last answer."""
 
     latest: server.RateLimitSnapshot = msgspec.field(default_factory=server.RateLimitSnapshot)
 

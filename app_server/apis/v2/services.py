@@ -34,7 +34,7 @@ SUBSCRIPTION = "threads"
 
 
 class ThreadContext(Struct, frozen=True, kw_only=True):
-    """What is needed to do something with threads."""
+    """Services of handlers that do something with threads."""
 
     config: UserSettings
     conversations: ConversationManager
@@ -73,7 +73,7 @@ def loaded(conversations: ConversationManager, thread_id: str) -> LiveConversati
 
 
 class ThreadServices(Struct, frozen=True):
-    """What is there for every family of methods."""
+    """Services of every family of methods."""
 
     server: ServerServices
     notifier: ThreadNotifier
@@ -121,7 +121,7 @@ class ThreadClients:
 
 
 class NewsFilter:
-    """What one client is not told, or not told again."""
+    """Filter of what one client is not told, or not told again."""
 
     def __init__(self, client: Client) -> None:
         self._profile = client.profile

@@ -82,7 +82,9 @@ def shown_approval_policy(
 
 
 def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
-    """Read-only with network is read-only without. An external sandbox is none of ours."""
+    """Convert a client's policy. Read-only with network becomes read-only without; an external sandbox is none of ours,
+    and means full access.
+    """
     match policy:
         case wire.DangerFullAccessSandboxPolicy() | wire.ExternalSandboxSandboxPolicy():
             return engine.DangerFullAccess()

@@ -14,7 +14,7 @@ from protocol.structs import replace
 
 
 class Rights(Struct, frozen=True):
-    """What a run may do, in a form that can be compared."""
+    """Rights of a run, in a form that can be compared."""
 
     confined: bool = True
     """False: it runs without a sandbox, and the other fields have no meaning."""

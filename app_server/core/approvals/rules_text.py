@@ -51,7 +51,7 @@ _START = re.compile(r"^prefix_rule\s*\(", re.MULTILINE)
 
 
 class RulesText(Struct, frozen=True):
-    """What a file says."""
+    """Content of a file of rules."""
 
     rules: tuple[PrefixRule, ...]
     damage: str | None = None

@@ -115,7 +115,7 @@ class AuthMethod(StrEnum):
 
 
 class LoginOutcome(Struct, frozen=True):
-    """How an attempt to log in ended."""
+    """Outcome of an attempt to log in."""
 
     success: bool
     error: str | None = None

@@ -32,7 +32,7 @@ class LoginExpiredError(AuthError):
 
 
 class DeviceCode(Discreet, frozen=True):
-    """What the user types, and by what the issuer knows this login."""
+    """Code that the user types, and the id by which the issuer knows this login."""
 
     HIDDEN = ("id", "user_code")
     id: str

@@ -148,7 +148,7 @@ class McpLoginOver(AuthError):
 
 
 class OAuthClient(Discreet, frozen=True):
-    """What the authorization server knows this program as."""
+    """Registration of this program at the authorization server."""
 
     HIDDEN = ("secret",)
     id: str

@@ -38,7 +38,7 @@ class Metadata(Struct, frozen=True):
 
 
 class DirectoryEntry(Struct, frozen=True):
-    """What a link leads to counts; one that leads nowhere is neither."""
+    """Entry of a directory. The target of a link counts; a link that leads nowhere is neither."""
 
     file_name: str
     is_directory: bool
@@ -53,7 +53,7 @@ class CopyStopped(Exception):
 
 
 class ClientFiles(Struct, frozen=True):
-    """What a client can do with files; the secrets in `home` are not among them."""
+    """Operations of a client on files; the secrets in `home` are not among them."""
 
     home: str
 

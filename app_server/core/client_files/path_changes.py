@@ -180,7 +180,7 @@ def take_snapshot(path: str, before: PathSnapshot | None = None) -> PathSnapshot
 
 
 def changed_paths(path: str, before: PathSnapshot, now: PathSnapshot) -> set[str]:
-    """As inotify would report them: the path, or names in it."""
+    """Return what inotify would report: the path, or names in it."""
     changed: set[str] = set()
     if before.own != now.own or before.modified_ns != now.modified_ns:
         changed.add(path)

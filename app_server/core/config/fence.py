@@ -54,7 +54,7 @@ _NO_WIDER: Final[Mapping[AskForApproval, Sequence[AskForApproval]]] = {
 
 
 class AskedRights(Protocol):
-    """What a thread may do, as settings of a configuration or of a turn."""
+    """Rights of a thread, as settings of a configuration or of a turn."""
 
     @property
     def approval_policy(self) -> AskForApproval: ...

@@ -131,7 +131,7 @@ class EnvInherit(StrEnum):
 
 
 class ShellEnvironmentPolicy(Discreet, frozen=True, kw_only=True):
-    """How to derive the environment of a command from the server's."""
+    """Policy by which the environment of a command is derived from the server's."""
 
     HIDDEN = ("set",)
     inherit: EnvInherit = EnvInherit.ALL
@@ -142,7 +142,7 @@ class ShellEnvironmentPolicy(Discreet, frozen=True, kw_only=True):
 
 
 class HistoryPersistence(StrEnum):
-    """Whether what the user typed is appended to history.jsonl."""
+    """Choice of whether what the user typed is appended to history.jsonl."""
 
     SAVE_ALL = "save-all"
     NONE = "none"
@@ -165,7 +165,7 @@ class OtelProtocol(StrEnum):
 
 
 class OtelConfig(Discreet, frozen=True, kw_only=True):
-    """Where to send telemetry; nowhere by default."""
+    """Destination of telemetry; none by default."""
 
     HIDDEN = ("headers",)
     environment: str = "dev"
@@ -193,7 +193,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True):
-    """What commands and patches may do, and when the user is asked."""
+    """Rights of commands and patches, and when the user is asked."""
 
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     granular: QuestionKinds | None = None
@@ -223,7 +223,7 @@ class ClientFence(Struct, frozen=True):
 
 
 class InstructionSettings(Struct, frozen=True, kw_only=True):
-    """What the model is sent besides the conversation; None stands for our own texts."""
+    """Texts that the model is sent besides the conversation; None stands for our own."""
 
     base: str | None = None
     developer: str | None = None
@@ -258,7 +258,7 @@ class SettingsWarning(Struct, frozen=True):
 
 
 class SettingsNotices(Struct, frozen=True, kw_only=True):
-    """What the user should know about the settings."""
+    """Notices for the user about the settings."""
 
     warnings: tuple[SettingsWarning, ...] = ()
     old_names: tuple[tuple[str, str], ...] = ()

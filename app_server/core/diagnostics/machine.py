@@ -33,7 +33,7 @@ FEW_FILES = 1000
 
 
 class FreeSpace(Struct, frozen=True):
-    """Of a file system, for this user."""
+    """Free space of a file system, for this user."""
 
     free_bytes: int
     free_files: int | None

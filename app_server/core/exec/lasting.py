@@ -46,7 +46,7 @@ class PtySession:
 
     @property
     def exit_code(self) -> int | None:
-        """None while the command runs."""
+        """Return the exit code; None while the command runs."""
         return None if self.process.report is None else self.process.report.exit_code
 
     def check(self) -> None:

@@ -124,7 +124,7 @@ class LauncherProcess:
                 self._partially_sent = bool(rest)
 
     def _drop_if_partially_sent(self) -> None:
-        """After a partial request the launcher would misread the next one. Otherwise the launcher is kept, because its
+        """Drop the launcher after a partial request: it would misread the next one. Otherwise it is kept, because its
         commands would end with it.
         """
         if self._partially_sent:
@@ -154,7 +154,7 @@ class LauncherProcess:
 
 
 class Confinement(Struct, frozen=True):
-    """How this machine can confine a command, by the result of the probe."""
+    """Confinement that this machine supports, by the result of the probe."""
 
     namespaces: bool
     landlock: dict[str, int] | None

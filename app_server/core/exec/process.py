@@ -73,11 +73,11 @@ class Process:
 
     @property
     def root(self) -> CommandRoot | None:
-        """Where its tree of processes begins, as far as that is known."""
+        """Return where its tree of processes begins, as far as that is known."""
         return self._reader.root
 
     def kill(self) -> None:
-        """Have the supervisor kill the whole tree; it still sends a report."""
+        """Let the supervisor kill the whole tree; it still sends a report."""
         with contextlib.suppress(OSError):  # it has ended
             self._channel.shutdown(socket.SHUT_WR)
 

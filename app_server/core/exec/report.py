@@ -32,7 +32,7 @@ class ProcessUsage(Struct, frozen=True):
 
 
 class CommandRoot(Struct, frozen=True):
-    """Where the processes of a command begin."""
+    """Beginning of a command's tree of processes."""
 
     pid: int
     is_supervisor: bool
@@ -106,7 +106,7 @@ class Report(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """The exit code as shells have it."""
+        """Return the exit code as shells have it."""
         return self.code if self.code >= 0 else SIGNAL_EXIT_BASE - self.code
 
     def check(self) -> None:
@@ -155,7 +155,7 @@ class ReportReader:
 
     @property
     def root(self) -> CommandRoot | None:
-        """Where the processes of a command that has started begin, as far as that is known."""
+        """Return where the processes of a command that has started begin, as far as that is known."""
         if self._leader:
             return CommandRoot(self._leader, is_supervisor=False)
         started_inside = self._leader == 0 and self._sender

@@ -72,7 +72,7 @@ class CommandRunner:
 
     @property
     def launcher_pid(self) -> int | None:
-        """The process that starts commands; None before the first."""
+        """Return the process that starts commands; None before the first."""
         return self._launcher.pid
 
     def environment_for_commands(self, environment: Mapping[str, str]) -> Mapping[str, str]:

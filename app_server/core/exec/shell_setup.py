@@ -162,7 +162,7 @@ Key = tuple[str, str, bool, frozenset[tuple[str, str]]]
 
 
 class Start(Struct, frozen=True):
-    """What a login shell begins a script with."""
+    """Environment and script with which a login shell begins."""
 
     env: Mapping[str, str]
     script: str
@@ -170,7 +170,7 @@ class Start(Struct, frozen=True):
 
 
 class Known(Struct):
-    """What is known of one kind of login shell."""
+    """Knowledge of one kind of login shell."""
 
     at: float
     start: Start | None = None

@@ -46,7 +46,7 @@ class Word(Struct, frozen=True):
 
 
 class Scale:
-    """What a match at a boundary is worth: behind white space, behind a delimiter; any other is worth BOUNDARY."""
+    """Worth of a match at a boundary: behind white space, behind a delimiter; any other is worth BOUNDARY."""
 
     def __init__(self, white: int, delimiter: int, delimiters: str, start: int) -> None:
         """`start` is the class before the first character."""

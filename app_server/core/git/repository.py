@@ -166,7 +166,7 @@ def is_own(repository: Repository) -> bool:
 
 
 class Head(Struct, frozen=True):
-    """What is checked out. A branch without a commit is unborn; without a branch, HEAD is detached."""
+    """Branch and commit that are checked out. A branch without a commit is unborn, HEAD without one detached."""
 
     branch: str | None
     commit: str | None

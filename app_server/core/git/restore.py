@@ -42,7 +42,7 @@ State = tuple[int, str]
 
 
 class TurnChange(Struct, frozen=True):
-    """What a turn did to one file. None: there was none."""
+    """Change of one file by a turn. None: there was none."""
 
     path: bytes
     before: State | None
@@ -50,13 +50,13 @@ class TurnChange(Struct, frozen=True):
 
     @property
     def object_id(self) -> bytes:
-        """The content to put back."""
+        """Return the content to put back."""
         assert self.before is not None
         return self.before[1].encode()
 
 
 class Undone(Struct, frozen=True):
-    """What an undo did. Names are relative to the root of the working tree."""
+    """Result of an undo. Names are relative to the root of the working tree."""
 
     restored: int
     """So many files are as they were."""

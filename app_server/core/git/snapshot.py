@@ -198,7 +198,7 @@ def _whole_names(ignored: bytes) -> list[bytes]:
 
 
 def pathspec(prefix: bytes) -> list[str]:
-    """Arguments that limit a command to a folder; none for the whole working tree."""
+    """Return arguments that limit a command to a folder; none for the whole working tree."""
     return ["--", os.fsdecode(prefix)] if prefix else []
 
 

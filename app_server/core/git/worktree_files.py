@@ -85,7 +85,7 @@ class WorktreeFile(Struct, frozen=True):
 
     @property
     def signature(self) -> Signature:
-        """What changes with each change of the file; no program can set back the time of the change."""
+        """Return values that change with each change of the file; no program can set back the time of the change."""
         return self.mode, self.size, self.mtime_ns, self.ctime_ns, self.inode
 
 
@@ -112,7 +112,7 @@ def worktree_file(path: bytes, status: os.stat_result) -> WorktreeFile:
 
 
 class Changes(Struct, frozen=True):
-    """How the working tree differs from the index. Deleted files are in neither part."""
+    """Differences of the working tree from the index. Deleted files are in neither part."""
 
     kept: tuple[IndexEntry, ...]
     changed: tuple[tuple[WorktreeFile, str], ...]

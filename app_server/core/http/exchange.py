@@ -39,7 +39,7 @@ class HttpResponse(Protocol):
 
 
 class Fault(StrEnum):
-    """Where a request broke."""
+    """Stage at which a request broke."""
 
     UNREACHABLE = "unreachable"
     """No connection."""

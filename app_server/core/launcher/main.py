@@ -178,7 +178,8 @@ class Launcher:
                     self.placeholders.remove_unused()
 
     def _poll_timeout(self) -> int | None:
-        """Milliseconds until new children should be forked or placeholders removed; None if there is nothing to do.
+        """Return milliseconds until new children should be forked or placeholders removed; None if there is nothing to
+        do.
 
         The command that was just handed over needs the processors for its own start. So the next child is forked at the
         next event, usually the end of that command, or after this time.
@@ -263,9 +264,7 @@ class Launcher:
         self.pool.hand_over(request, descriptors)
 
     def _supervise(self, commands: socket.socket) -> None:
-        """Be a supervisor without namespaces: run one command after another, until one leaves a
-        process behind.
-        """
+        """Run one command after another as a supervisor without namespaces, until one leaves a process behind."""
         self._leave([])
         if sys.platform == "linux":
             enforce.become_reaper()

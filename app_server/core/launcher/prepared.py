@@ -31,7 +31,7 @@ if sys.platform == "linux":
 
 
 def serve(launcher: socket.socket, confine: wire.Value) -> None:
-    """Be the prepared parent: create the namespaces, then fork a child per request of the launcher.
+    """Create the namespaces as the prepared parent, then fork a child per request of the launcher.
 
     The order is given by the kernel. The broker's sockets are opened before `unshare`, while the process is in the
     server's network namespace. Only a process outside can write the uid and gid maps, so the launcher does that between
@@ -121,8 +121,8 @@ def _another(
 def _run_child(
     commands: socket.socket, broker: BrokerHandle, common: wire.Value, rest: enforce.RestFilters
 ) -> None:
-    """Be a command's process 1: set up what all commands share ahead of time, receive the request, apply
-    its roots and filters, then run and supervise the command. `common` is the confinement that the parent was made for.
+    """Set up what all commands share, as process 1 of the next one; receive the request, apply its roots and filters,
+    then run and supervise the command. `common` is the confinement that the parent was made for.
     """
     refused: OSError | None = None
     shown = None

@@ -47,7 +47,7 @@ def ignore_state(change: McpServerStateChanged) -> None:
 
 
 class McpRuntime(Discreet, frozen=True, kw_only=True):
-    """What the servers of a conversation need to start."""
+    """Surroundings that the servers of a conversation need to start."""
 
     HIDDEN = ("environment",)
 

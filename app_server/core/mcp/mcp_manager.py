@@ -72,7 +72,7 @@ class McpManager:
 
     @property
     def requests(self) -> McpRequests:
-        """What can be asked of the servers."""
+        """Return what can be asked of the servers."""
         return _REQUESTS.get()(self)
 
     async def run_servers(self) -> None:

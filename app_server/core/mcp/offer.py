@@ -89,7 +89,7 @@ class McpTool(ServerTool, frozen=True):
 
 
 class ServerIntroduction(Struct, frozen=True):
-    """What a server said of itself in the handshake."""
+    """Words of a server about itself in the handshake."""
 
     info: Json = None
     capabilities: Json = None

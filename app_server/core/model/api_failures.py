@@ -19,7 +19,7 @@ from protocol.structs import Json
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:
-    """Both windows; a window that the headers are silent about is None. Header names are in lower case."""
+    """Read both windows; a window that the headers are silent about is None. Header names are in lower case."""
     return RateLimitSnapshot(primary=_window(headers, "primary"), secondary=_window(headers, "secondary"))
 
 
@@ -72,7 +72,9 @@ _SECONDS: Final[Mapping[str, float]] = {
 
 
 def reported_failure(error: Json) -> ModelError:
-    """The error object of a `response.failed` event, or of an error event of either API."""
+    """Return the error that the error object of a `response.failed` event, or of an error event of either API, stands
+    for.
+    """
     details = mapping(error)
     message = text_of(details.get("message")) or text_of(error) or UNEXPLAINED
     code = details.get("code") or details.get("type")
@@ -86,7 +88,7 @@ def reported_failure(error: Json) -> ModelError:
 
 
 def known_failure(code: str, message: str) -> ModelError | None:
-    """The error for a code that makes a retry useless; None for other codes."""
+    """Return the error for a code that makes a retry useless; None for other codes."""
     match code:
         case "context_length_exceeded":
             return ContextWindowExceeded()
@@ -108,7 +110,7 @@ def known_failure(code: str, message: str) -> ModelError | None:
 
 
 def delay_in(message: str) -> float | None:
-    """Seconds in a text such as "Please try again in 1.3s"."""
+    """Return the seconds in a text such as "Please try again in 1.3s"."""
     found = _DELAY.search(message)
     if found is None:
         return None
@@ -133,7 +135,7 @@ class RequestFailure(Struct, frozen=True):
 
 
 def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> RequestFailure:
-    """The failure for a status other than 2xx. Header names are in lower case."""
+    """Return the failure for a status other than 2xx. Header names are in lower case."""
     text = body.decode("utf-8", "replace")
     details = mapping((parse_object(body) or {}).get("error"))
     message = text_of(details.get("message")) or text
@@ -159,7 +161,7 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
 
 
 def refuses_usage(failure: RequestFailure) -> bool:
-    """Whether the provider does not take the option by which Chat Completions are asked for counts of tokens."""
+    """Tell whether the provider does not take the option by which Chat Completions are asked for counts of tokens."""
     error = failure.error
     return isinstance(error, model_errors.UnexpectedStatus) and (
         "stream_options" in error.body or "include_usage" in error.body
@@ -179,7 +181,7 @@ def _overloaded(status: int, headers: Mapping[str, str], *, named: bool) -> Requ
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the headers ask to wait. A date is counted from the response's own date."""
+    """Return the seconds that the headers ask to wait. A date is counted from the response's own date."""
     for name, factor in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) * factor

@@ -131,7 +131,7 @@ class ChatDecoder:
         return call
 
     def _place(self, call_id: str | None, position: int) -> int:
-        """The index of a piece without one: that of the call with its id, or a new one."""
+        """Return the index of a piece without one: that of the call with its id, or a new one."""
         if call_id is None:
             return position if self._highest is None else self._highest
         following = 0 if self._highest is None else self._highest + 1
@@ -167,7 +167,7 @@ def _reasoning(text: str) -> ReasoningResponseItem:
 
 
 def _thought(value: Json) -> str | None:
-    """A piece of reasoning: text, or an object around it."""
+    """Return a piece of reasoning: text, or an object around it."""
     if isinstance(value, dict):
         return payload.text_of(value.get("text")) or payload.text_of(value.get("content"))
     return payload.text_of(value)

@@ -28,7 +28,7 @@ def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes, *, as
 
 
 def _envelope(prompt: Prompt, settings: RequestSettings, *, asks_usage: bool) -> tuple[bytes, bytes]:
-    """Up to the instructions, which are the first message, and from the end of the messages."""
+    """Return the JSON up to the instructions, which are the first message, and from the end of the messages."""
     system = {"role": "system", "content": prompt.instructions}
     head = b'{"model":%b,"messages":[%b' % (json_bytes(settings.model), json_bytes(system))
     tail: dict[str, Json] = {
@@ -96,7 +96,7 @@ def _output(output: responses.FunctionCallOutputPayload) -> Json:
 
 
 def _content(parts: Sequence[Part]) -> Json:
-    """Plain text where there is nothing else: not every server understands parts."""
+    """Return plain text where there is nothing else: not every server understands parts."""
     texts = [part.text for part in parts if not isinstance(part, responses.InputImage)]
     return "".join(texts) if len(texts) == len(parts) else [_part(part) for part in parts]
 
@@ -108,7 +108,7 @@ def _part(part: Part) -> Json:
 
 
 def _thoughts(items: Sequence[responses.ResponseItem]) -> dict[int, str]:
-    """Reasoning since the last user message, by the index of the message or call that follows it."""
+    """Return the reasoning since the last user message, by the index of the message or call that follows it."""
     start = max(
         (
             n

@@ -28,7 +28,7 @@ class CredentialSource(Protocol):
     async def credentials(self) -> Credentials | None: ...
 
     async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
-        """Others than the refused ones; None where there are none."""
+        """Return other credentials than the refused ones; None where there are none."""
         ...
 
 
@@ -70,7 +70,7 @@ def endpoint(
 
 
 def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials | None) -> str | None:
-    """The provider's own key: the configured one, or else the one in its variable. None: it has none."""
+    """Return the provider's own key: the configured one, or else the one in its variable. None: it has none."""
     if provider.experimental_bearer_token:
         return provider.experimental_bearer_token
     if provider.env_key is None:
@@ -82,7 +82,7 @@ def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials
 
 
 def key_source(provider: ProviderConfig, env: Mapping[str, str], login: Credentials | None) -> str | None:
-    """Where the credential of a request comes from, for people: `in SOME_VARIABLE`. None: none is sent."""
+    """Tell people where the credential of a request comes from: `in SOME_VARIABLE`. None: none is sent."""
     if provider.experimental_bearer_token:
         return "in `experimental_bearer_token`"
     if provider.env_key is not None and env.get(provider.env_key, "").strip():
@@ -96,7 +96,7 @@ def key_source(provider: ProviderConfig, env: Mapping[str, str], login: Credenti
 
 
 def is_azure(provider: ProviderConfig) -> bool:
-    """Azure's Responses API keeps conversations, and wants the ids of its items back."""
+    """Tell whether it is Azure's Responses API, which keeps conversations, and wants the ids of its items back."""
     if provider.wire_api is not WireApi.RESPONSES:
         return False
     url = (provider.base_url or "").lower()
@@ -114,7 +114,7 @@ def _url(provider: ProviderConfig, path: str, *, chatgpt: bool) -> str:
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
-    """Without what HTTP cannot carry: a stray line end would begin another header."""
+    """Remove what HTTP cannot carry: a stray line end would begin another header."""
     fit = {}
     for name, value in headers.items():
         if name.isascii() and value.isascii() and f"{name}{value}".isprintable() and " " not in name:

@@ -113,7 +113,7 @@ FAMILIES: tuple[tuple[str, ModelFamily], ...] = (
 
 @cache
 def find_family(slug: str) -> ModelFamily:
-    """The family that the model of this name belongs to."""
+    """Return the family that the model of this name belongs to."""
     return next((family for start, family in FAMILIES if slug.startswith(start)), UNKNOWN)
 
 

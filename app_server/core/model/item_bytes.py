@@ -50,8 +50,8 @@ class ItemBytes:
     def envelope(
         self, what: tuple[object, ...], write: Callable[[], tuple[bytes, bytes]]
     ) -> tuple[bytes, bytes]:
-        """The result of `write()`: the JSON before the items and after them. `what` has all values that it depends on,
-        compared by identity, too: equal values may differ in JSON, such as 1 and true.
+        """Return the result of `write()`, the JSON before the items and after them. `what` has all values that it
+        depends on, compared by identity, too: equal values may differ in JSON, such as 1 and true.
         """
         if len(what) != len(self._what) or any(map(is_not, what, self._what)):
             self._what, self._envelope = what, write()
@@ -82,12 +82,12 @@ TOTAL_LINES = "Total output lines: "
 
 
 def wants_plain_outputs(prompt: Prompt) -> bool:
-    """Whether the request offers the free-form patch tool."""
+    """Tell whether the request offers the free-form patch tool."""
     return any(isinstance(tool, FreeformTool) and tool.name == APPLY_PATCH for tool in prompt.tools)
 
 
 def command_calls(items: Iterable[ResponseItem]) -> frozenset[str]:
-    """The ids of all calls that ran a command or a patch."""
+    """Return the ids of all calls that ran a command or a patch."""
     ids = set()
     for item in items:
         match item:
@@ -124,7 +124,7 @@ def plain_output(stored: str) -> str:
 
 
 def _total_lines(output: str) -> tuple[int | None, str]:
-    """The note that a shortened output begins with, and the output without it."""
+    """Return the note that a shortened output begins with, and the output without it."""
     if not output.startswith(TOTAL_LINES):
         return None, output
     number, _, rest = output.removeprefix(TOTAL_LINES).partition("\n")

@@ -95,7 +95,7 @@ class ModelClient:
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
-        """The events of a response. Entering and iterating raise ModelError."""
+        """Yield the events of a response. Entering and iterating raise ModelError."""
         async with AsyncExitStack() as stack:
             answer, sent = await self._open_response(stack, prompt, settings)
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
@@ -289,7 +289,7 @@ def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
 
 
 async def _beginning(answer: HttpResponse) -> bytes:
-    """As much of a body as is worth reading; what has come when it breaks off or takes too long."""
+    """Read as much of a body as is worth it; what has come when it breaks off or takes too long."""
     body = bytearray()
     try:
         with anyio.move_on_after(BODY_SECONDS):

@@ -176,7 +176,7 @@ JITTER = 0.1
 
 
 def backoff(attempt: int, rng: Callable[[], float]) -> float:
-    """Seconds before attempt number `attempt`, counted from 1; `rng` gives numbers from 0 up to 1."""
+    """Return the seconds before attempt number `attempt`, counted from 1; `rng` gives numbers from 0 up to 1."""
     doublings = min(max(attempt, 1) - 1, 16)
     delay = min(FIRST_DELAY * 2.0**doublings, LONGEST_DELAY)
     return delay * (1.0 - JITTER + 2.0 * JITTER * rng())

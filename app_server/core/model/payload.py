@@ -41,7 +41,7 @@ class EventReader:
 
 
 def parse_object(data: bytes) -> dict[str, Json] | None:
-    """The object in `data`; None where there is none that can be read, or one beyond all bounds."""
+    """Parse the object in `data`; None where there is none that can be read, or one beyond all bounds."""
     if not _begins_object(data) or too_many_values(data):
         return None
     try:
@@ -120,14 +120,14 @@ class ReplySize:
         self._bytes = self._items = 0
 
     def item(self, size: int) -> None:
-        """One more item, of so many bytes."""
+        """Count one more item, of so many bytes."""
         self._items += 1
         if self._items > MAX_ITEMS:
             raise ResponseTooLarge(f"more than {MAX_ITEMS} items in one answer")
         self._add(size)
 
     def piece(self, text: str) -> None:
-        """A piece of an item that is put together here."""
+        """Count a piece of an item that is put together here."""
         self._add(len(text) + PIECE_OVERHEAD)
 
     def _add(self, size: int) -> None:

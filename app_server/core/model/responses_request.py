@@ -62,7 +62,7 @@ def _envelope(
 
 
 def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[str, Json] | None:
-    """The reasoning effort and the kind of summary; None for models without reasoning."""
+    """Return the reasoning effort and the kind of summary; None for models without reasoning."""
     supported = settings.supports_reasoning_summaries
     if not (family.supports_reasoning_summaries if supported is None else supported):
         if settings.sends_chosen_effort and settings.effort is not None:
@@ -82,7 +82,7 @@ def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[st
 
 
 def _sent_effort(effort: str) -> str:
-    """As the provider knows it: for the most that there is, the highest that every model takes."""
+    """Return an effort as the provider knows it: for the most that there is, the highest that every model takes."""
     return ReasoningEffort.HIGH.value if effort == ULTRA else str(effort)
 
 
@@ -130,7 +130,7 @@ _OURS = frozenset((responses.GhostSnapshot, responses.OtherItem))
 
 
 def sendable(items: Sequence[responses.ResponseItem]) -> list[responses.ResponseItem]:
-    """The items for the model, without snapshots and unknown items."""
+    """Return the items for the model, without snapshots and unknown items."""
     return [item for item in items if type(item) not in _OURS]
 
 

@@ -74,7 +74,7 @@ class EventStream:
                 return events
 
     async def _next(self, events: list[ModelEvent]) -> None:
-        """A bounded number of frames. Other tasks run first where much was done since they last did."""
+        """Return a bounded number of frames. Other tasks run first where much was done since they last did."""
         frames = list(islice(self._frames, PIECE_STEPS))
         if not frames and not self._closed:
             await self._feed()
@@ -97,7 +97,7 @@ class EventStream:
         await self._budget.spend(len(piece or b""))
 
     async def _read(self) -> bytes | None:
-        """The first piece of the next chunk; None at the end."""
+        """Read the first piece of the next chunk; None at the end."""
         try:
             chunk = await anext(self._chunks, None)
         except HttpFailure as failure:
@@ -121,7 +121,7 @@ class EventStream:
 
 
 def _stream_failure(failure: HttpFailure) -> ModelError:
-    """Another attempt may end differently, unless the server itself sends what is not taken."""
+    """Return the failure. Another attempt may end differently, unless the server itself sends what is not taken."""
     match failure.fault:
         case Fault.IDLE:
             return StreamDisconnected(IDLE)

@@ -52,7 +52,7 @@ def note(database: sqlite3.Connection, key: Key, state: FileState, stored: Store
 
 
 def columns(stored: StoredThread) -> tuple[str, str, str, str]:
-    """Source, provider, working directory and the text that is searched."""
+    """Return source, provider, working directory and the text that is searched."""
     head = stored.head
     return (
         source_word(head.source),

@@ -38,7 +38,7 @@ class InvalidCursor(ConversationError):
 
 
 class ListKey(Struct, frozen=True, order=True):
-    """Where an entry stands: entries sort by the value, then by the id."""
+    """Place of an entry in a list: entries sort by the value, then by the id."""
 
     value: str
     """The start as in the file's name, or the last change in nanoseconds, with leading zeros."""
@@ -116,7 +116,7 @@ def source_word(source: SessionOrigin | dict[str, Json]) -> str:
 
 
 class StoredHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a file says of its conversation, in the order in which the index keeps it."""
+    """Facts of a file about its conversation, in the order in which the index keeps them."""
 
     id: str
     preview: str
@@ -140,7 +140,7 @@ class StoredHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
 
 
 class ThreadSummary(StoredHead, frozen=True, kw_only=True):
-    """What is shown of a thread beside its turns. Times are in whole seconds since 1970."""
+    """Facts that are shown of a thread beside its turns. Times are in whole seconds since 1970."""
 
     path: Path | None
     """Where it is stored, or will be; None: nowhere."""
@@ -161,7 +161,7 @@ def page_limit(wanted: int | None) -> int:
 
 
 class Anchor(Struct, frozen=True):
-    """Where a page begins: at this turn or item, or behind it."""
+    """Beginning of a page: at this turn or item, or behind it."""
 
     id: str
     included: bool = False

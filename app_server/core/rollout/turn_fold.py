@@ -154,5 +154,5 @@ class TurnFold(Struct):
 
 
 def _whole(seconds: float | None) -> float | None:
-    """Whole seconds, as stored; None for 0, which means unknown in old files."""
+    """Return whole seconds, as stored; None for 0, which means unknown in old files."""
     return float(int(seconds)) if seconds else None

@@ -61,7 +61,7 @@ class TurnPlaces(Struct, frozen=True):
 
 
 class TurnIndex(Struct):
-    """Of one file as far as it was read."""
+    """Index of one file as far as it was read."""
 
     conversation_id: str
     lines: int = 0

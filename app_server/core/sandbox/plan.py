@@ -50,7 +50,7 @@ class RootFacts(Struct, frozen=True):
 
 
 class SandboxFacts(Struct, frozen=True):
-    """What `inspect` found for one policy."""
+    """Findings of `inspect` for one policy."""
 
     home: str
     """The server's home, resolved."""
@@ -65,7 +65,7 @@ class SandboxFacts(Struct, frozen=True):
 
 
 class SandboxPlan(Struct, frozen=True):
-    """What one command may do. None in place of a plan means full access."""
+    """Rights of one command. None in place of a plan means full access."""
 
     writable_roots: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()

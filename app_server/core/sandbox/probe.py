@@ -66,7 +66,7 @@ GAPS = {
 
 
 class SandboxState(Struct, frozen=True):
-    """How commands are confined on this machine."""
+    """Confinement that works on this machine."""
 
     level: Literal["full", "degraded", "none"]
     reason: str = ""
@@ -77,7 +77,7 @@ class SandboxState(Struct, frozen=True):
 
     @property
     def warning(self) -> str | None:
-        """The warning for the client; None if everything is covered."""
+        """Return the warning for the client; None if everything is covered."""
         if self.level == "full":
             return None
         if self.level == "none":

@@ -68,7 +68,7 @@ def resolve(path: str) -> ResolvedPath | None:
 
 
 def exists(path: str) -> bool:
-    """lexists without the exception that it makes and drops for each name that is missing."""
+    """Tell what `lexists` does, without the exception that it makes and drops for each name that is missing."""
     if os.access in os.supports_follow_symlinks:
         return os.access(path, os.F_OK, follow_symlinks=False)
     return os.path.lexists(path)
@@ -197,7 +197,7 @@ class NamedRoot(Struct, frozen=True):
 
 
 class ServerRoots:
-    """What all conversations of one server share."""
+    """Roots that all conversations of one server share."""
 
     def __init__(self, tmpdir: str | None) -> None:
         self.tmpdir = tmpdir if tmpdir and os.path.isabs(tmpdir) else None

@@ -25,7 +25,7 @@ FORGOTTEN_MS = 60 * 60 * 1000
 
 
 class TurnWishes(Struct, frozen=True, kw_only=True):
-    """What the clients of an API expect of the turns that they begin."""
+    """Wishes of the clients of an API for the turns that they begin."""
 
     names_turn: bool = True
     """The client is told which turn its words are in: they are answered in it, and it begins and ends whatever happens.

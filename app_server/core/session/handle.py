@@ -41,29 +41,29 @@ if TYPE_CHECKING:
 
 
 class SessionFacts:
-    """What can be read of a conversation, as it is at the moment."""
+    """Facts of a conversation, as they are at the moment."""
 
     def __init__(self, services: Services) -> None:
         self._services, self._state = services, services.state
 
     @property
     def settings(self) -> Settings:
-        """What the next turn starts from."""
+        """Return what the next turn starts from."""
         return self._state.settings
 
     @property
     def config(self) -> Config:
-        """With which it was opened; its settings may have changed since."""
+        """Return the configuration with which it was opened; its settings may have changed since."""
         return self._services.conversation.config
 
     @property
     def rollout_path(self) -> Path | None:
-        """None: it is not stored."""
+        """Return the file; None: it is not stored."""
         return self._services.conversation.rollout_path
 
     @property
     def usage(self) -> TokenUsageInfo | None:
-        """None: no request has reported any."""
+        """Return the tokens used; None: no request has reported any."""
         return self._state.tokens.info
 
     @property
@@ -72,12 +72,12 @@ class SessionFacts:
 
     @property
     def instruction_sources(self) -> tuple[str, ...]:
-        """The files with instructions that the model was sent."""
+        """Return the files with instructions that the model was sent."""
         return self._services.conversation.instructions.sources
 
     @property
     def first_words(self) -> str:
-        """What the user said first; "" before that."""
+        """Return what the user said first; "" before that."""
         return next(iter(collect_user_messages(self._state.history.items)), "")
 
     def permitted(self, change: SettingsChange) -> SettingsChange:
@@ -179,7 +179,7 @@ class SessionHandle:
     # --- what goes on
     @property
     def current_turn(self) -> str | None:
-        """The turn that runs, or the first that was requested and has not begun."""
+        """Return the turn that runs, or the first that was requested and has not begun."""
         return self._session.turns.current_id
 
     @property
@@ -231,7 +231,7 @@ class SessionHandle:
     # --- MCP servers, the editor
     @property
     def mcp(self) -> McpRequests:
-        """What can be asked of the MCP servers."""
+        """Return what can be asked of the MCP servers."""
         return self._services.mcp.requests
 
     def reload_servers(self, servers: Mapping[str, McpServerConfig]) -> None:

@@ -38,7 +38,7 @@ are counted. Off, clients see what codex 0.58 shows."""
 
 
 class RequestShape(Struct, frozen=True):
-    """What all requests of one turn have in common."""
+    """Parts that all requests of one turn have in common."""
 
     family: ModelFamily
     instructions: str
@@ -94,7 +94,7 @@ def _instructions(config: Config, settings: Settings, family: ModelFamily) -> st
 
 
 def base_instructions(family: ModelFamily) -> str:
-    """Our prompt; models that know patches from training are not taught the format."""
+    """Return our prompt; models that know patches from training are not taught the format."""
     base = instruction_text("base")
     return base if family.knows_apply_patch else f"{base}\n{instruction_text('apply_patch')}"
 

@@ -54,7 +54,7 @@ class Instructions(Struct, frozen=True, kw_only=True):
 
 
 class ConversationSetup(Struct, frozen=True, kw_only=True):
-    """What a conversation was opened with; none of it changes."""
+    """Facts with which a conversation was opened; none of them changes."""
 
     id: str
     config: Config
@@ -91,7 +91,7 @@ class CallersModel:
 
 
 class HomeFiles(Struct, frozen=True):
-    """What the user keeps in the home for all conversations."""
+    """Files of the user in the home for all conversations."""
 
     messages: SharedMessages
     skills: Lazy[SkillCatalog]
@@ -137,7 +137,7 @@ class Turn(Struct, frozen=True):
 
     @property
     def operation_id(self) -> str:
-        """The id of the operation that began it."""
+        """Return the id of the operation that began it."""
         return self.emitter.operation_id
 
     def record(self, *items: ResponseItem) -> None:

@@ -26,7 +26,7 @@ class TurnControl:
 
     @property
     def current_id(self) -> str | None:
-        """The turn that runs, or the first that was requested and has not begun."""
+        """Return the turn that runs, or the first that was requested and has not begun."""
         active = self.tasks.active
         if active is not None and not active.ending:
             return active.turn_id
@@ -121,7 +121,7 @@ class TurnControl:
 
 
 class SessionGoal:
-    """What the conversation works for by itself."""
+    """Goal that the conversation works for by itself."""
 
     def __init__(self, queue: OperationQueue, tasks: TaskRunner) -> None:
         self._queue, self._tasks = queue, tasks

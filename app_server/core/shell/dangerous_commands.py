@@ -121,7 +121,7 @@ def _change_mode(words: Words) -> bool:
 
 
 def _powershell(words: Words) -> bool:
-    """Its names and options have no case, and options may be shortened."""
+    """Judge a call of PowerShell, whose names and options have no case, and whose options may be shortened."""
     text = " ".join(words)
     return _ENCODED.search(text) is not None or _POWERSHELL_REMOVAL.search(text) is not None
 

@@ -24,7 +24,7 @@ def join(argv: Sequence[str]) -> str:
 
 
 def _quote(word: str) -> str:
-    """As few differently quoted pieces as a left-to-right reading gives."""
+    """Quote a word in as few differently quoted pieces as a left-to-right reading gives."""
     if not word:
         return "''"
     if _BARE_CHARACTERS.issuperset(word):

@@ -285,7 +285,7 @@ class _Search:
                 return  # its own tails have been visited
 
     def _wrapped(self, program: str, command: FoundCommand, depth: int) -> Reached:
-        """Wrappers have options of many kinds, so any word after the name may start the command."""
+        """Yield what a wrapper may run. With options of many kinds, any word after its name may start the command."""
         words = command.words
         if program in _TAKING_SCRIPTS:
             for at, word in enumerate(words):

@@ -179,7 +179,7 @@ def _any_words(words: Sequence[str]) -> list[str] | None:
 
 
 def _seq(words: Sequence[str]) -> list[str] | None:
-    """Its operands may be negative numbers, which look like options."""
+    """Read the operands, which may be negative numbers and look like options."""
     numbers = [word for word in words if _NUMERIC.fullmatch(word)]
     others = [word for word in words if not _NUMERIC.fullmatch(word)]
     return [] if others in ([], ["-w"]) and 1 <= len(numbers) <= 3 else None

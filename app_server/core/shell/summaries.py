@@ -219,7 +219,7 @@ def _script_of(argv: Sequence[str]) -> str | None:
 
 
 def _of_words(argv: Sequence[str]) -> list[ParsedCommand]:
-    """Models sometimes forget the shell, so an argument vector may contain operators."""
+    """Summarise an argument vector, which may contain operators: models sometimes forget the shell."""
     if len(argv) > 1 and argv[0] in ("yes", "y", "no", "n") and argv[1] == "|":
         argv = argv[2:]
     commands: list[list[str]] = [[]]

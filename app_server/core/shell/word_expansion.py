@@ -48,7 +48,7 @@ def quote_braces(text: str) -> str:
 
 
 def expand_braces(text: str) -> list[str]:
-    """Numbers of a sequence are represented by its ends. Raises TooManyWords."""
+    """Expand braces; numbers of a sequence are represented by its ends. Raises TooManyWords."""
     text = unmark_braces(text)
     if "{" not in text:
         return [text.translate(_UNQUOTED)]

@@ -31,7 +31,7 @@ class SkillOwner(Enum):
 
 
 class SkillAppearance(Struct, frozen=True, kw_only=True):
-    """How clients show a skill."""
+    """Appearance of a skill in clients."""
 
     display_name: str | None = None
     short_description: str | None = None
@@ -68,7 +68,7 @@ class SkillProblem(Struct, frozen=True):
 
 
 class SkillSet(Struct, frozen=True):
-    """What there is for one working directory, in the order of lists."""
+    """Skills for one working directory, in the order of lists."""
 
     skills: tuple[Skill, ...] = ()
     problems: tuple[SkillProblem, ...] = ()

@@ -48,7 +48,7 @@ class ConversationFacts(Discreet, frozen=True, kw_only=True):
 
 
 class Reporting(Struct, frozen=True):
-    """Where the events of one conversation go, and what all of them have."""
+    """Destination of the events of one conversation, and what all of them have."""
 
     sink: Sink
     facts: ConversationFacts

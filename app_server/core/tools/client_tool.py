@@ -174,7 +174,7 @@ def _shown(part: InputText | InputImage) -> Json:
 
 
 def _output(parts: tuple[InputText | InputImage, ...], *, success: bool) -> ToolOutput:
-    """As plain text where there is nothing else: not every provider understands parts."""
+    """Return the output as plain text where there is nothing else: not every provider understands parts."""
     texts = [part.text for part in parts if isinstance(part, InputText)]
     if len(texts) == len(parts):
         return text_output("\n".join(texts), success=success)

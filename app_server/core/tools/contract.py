@@ -117,7 +117,7 @@ class DiskChanges:
 
 
 class EditorAccess(Struct, frozen=True):
-    """Of one conversation."""
+    """Access of one conversation to the editor."""
 
     files: EditorFiles
     changes: DiskChanges
@@ -153,7 +153,7 @@ def text_output(text: str, success: bool | None = True) -> ToolOutput:
 
 
 class CommandServices(Struct):
-    """What tools need to run commands and write patches; the same for all turns of a conversation."""
+    """Services by which tools run commands and write patches; the same for all turns of a conversation."""
 
     runner: CommandRunner
     roots: ConversationRoots
@@ -173,7 +173,7 @@ class CommandServices(Struct):
 
 
 class ApprovalServices(Struct, frozen=True):
-    """What tools need to request approvals; the same for all turns of a conversation."""
+    """Services by which tools request approvals; the same for all turns of a conversation."""
 
     broker: ApprovalBroker
     remembered: ApprovalMemory
@@ -197,7 +197,7 @@ class ClockAndIds(Struct, frozen=True, kw_only=True):
 
 
 class ToolTurn(Struct, eq=False):
-    """What a tool can use of its turn."""
+    """Parts of its turn that a tool can use."""
 
     id: str
     settings: Settings

@@ -185,7 +185,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _same_text(one: bytes, other: bytes) -> bool:
-    """Editors show line ends and byte order marks in their own way."""
+    """Compare texts without line ends and byte order marks, which editors show in their own way."""
     return _plain(one) == _plain(other)
 
 

@@ -132,7 +132,7 @@ class PatchFlow(Struct, frozen=True):
 
     @property
     def _policy(self) -> AskForApproval:
-        """Where the user is not asked about the sandbox, a patch that leaves it is refused."""
+        """Return the policy. Where the user is not asked about the sandbox, a patch that leaves it is refused."""
         settings = self.turn.settings
         asks = settings.granular is None or settings.granular.sandbox_approval
         return settings.approval_policy if asks else AskForApproval.NEVER

@@ -311,7 +311,7 @@ class NewGoal(ToolArguments):
 
 
 class ReportedStatus(StrEnum):
-    """What a model may say of the goal."""
+    """Status of the goal that a model may report."""
 
     COMPLETE = "complete"
     BLOCKED = "blocked"

@@ -68,7 +68,7 @@ class Terminal:
 
     @property
     def line(self) -> str:
-        """The command line, for approval requests."""
+        """Return the command line, for approval requests."""
         return self.item.line or ""
 
     @property
@@ -135,7 +135,7 @@ class Terminals(Struct):
 
     @property
     def next_id(self) -> str:
-        """The number of the terminal that is opened next."""
+        """Return the number of the terminal that is opened next."""
         return str(self._next)
 
     def add(

@@ -22,7 +22,7 @@ from protocol.structs import replace
 
 
 class EventSink(Protocol):
-    """Where events go: the outbox."""
+    """Destination of events: the outbox."""
 
     def emit(
         self, operation_id: str, event: events.EngineEvent, *, turn_id: str | None = None, wake: bool = True

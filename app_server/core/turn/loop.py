@@ -38,7 +38,7 @@ class ContextStillFull(CoreError):
 
 
 class TurnInput(Protocol):
-    """What the user says while the turn runs."""
+    """Words of the user while the turn runs."""
 
     def take_input(self) -> list[UserWords]:
         """Return what the user said since the last call."""
@@ -50,7 +50,7 @@ class TurnInput(Protocol):
 
 
 class TurnSteps(Protocol):
-    """What one kind of turn does in the loop."""
+    """Steps of one kind of turn in the loop."""
 
     kind: TurnKind
 

@@ -59,7 +59,7 @@ EVENT_KINDS: Mapping[type, str] = {
 
 
 class ModelReply(Struct):
-    """What has come of one attempt so far."""
+    """Parts of one attempt's reply that have come so far."""
 
     entries: list[responses.ResponseItem | CallRun] = msgspec.field(default_factory=list)
     completed: bool = False
@@ -77,8 +77,9 @@ class ModelReply(Struct):
         return out
 
     def up_to_last_call(self, *, or_message: bool) -> ModelReply:
-        """Without what followed the last call: of that the next attempt makes something new. `or_message`: nor is
-        the last whole message left out, or what came before it."""
+        """Drop what followed the last call: of that the next attempt makes something new. `or_message`: keep the last
+        whole message too, and what came before it.
+        """
         kept = (CallRun, responses.MessageItem) if or_message else CallRun
         last = max((n for n, entry in enumerate(self.entries) if isinstance(entry, kept)), default=-1)
         return ModelReply(self.entries[: last + 1])

@@ -215,7 +215,7 @@ class Outbox:
 
 
 class Emits(Protocol):
-    """What emits events for a turn or for an operation."""
+    """Emitter of events for a turn or for an operation."""
 
     def emit(self, event: EngineEvent, *, wake: bool = True) -> None: ...
 

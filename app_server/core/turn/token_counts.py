@@ -18,7 +18,7 @@ class TokenCounts(Struct):
 
     @property
     def total(self) -> TokenUsage:
-        """What all requests of the conversation took."""
+        """Return what all requests of the conversation took."""
         return self.info.total_token_usage if self.info else TokenUsage()
 
     def add(self, usage: TokenUsage, context_window: int | None) -> None:
@@ -46,8 +46,9 @@ class TokenCounts(Struct):
         )
 
     def leave_context(self, before: TokenUsageInfo | None) -> None:
-        """Requests with a context of their own are over: they count, but the conversation's context is as before.
-        Whether that one is full, its next request says again."""
+        """End requests with a context of their own: they count, but the conversation's context is as before. Whether
+        that one is full, its next request says again.
+        """
         self.context_is_full = False
         if self.info is not None:
             last = before.last_token_usage if before else TokenUsage()
@@ -55,5 +56,5 @@ class TokenCounts(Struct):
 
     @property
     def in_context(self) -> int | None:
-        """Tokens that the last request and its answer took."""
+        """Return the tokens that the last request and its answer took."""
         return self.info.last_token_usage.total_tokens if self.info else None

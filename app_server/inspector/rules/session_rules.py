@@ -157,7 +157,7 @@ def session_07_what_is_current_is_offered() -> Check:
 
 
 def session_08_a_call_is_announced_once_and_goes_forward() -> Check:
-    """Except while a session is opened again: its calls are told from the begin, beside those that run."""
+    """Check calls, except while a session is opened again: its calls are told from the begin, beside those that run."""
     calls, asked = _Calls(), _Open()
 
     def check(wire: WireMessage) -> Iterator[str]:

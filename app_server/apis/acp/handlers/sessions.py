@@ -40,7 +40,7 @@ LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY wh
 
 
 class AcpServices(Struct, frozen=True):
-    """What the handlers of this protocol use."""
+    """Services of the handlers of this protocol."""
 
     server: ServerServices
     sessions: Sessions

@@ -148,7 +148,7 @@ async def _reopen(
 
 @contextmanager
 def settings_errors() -> Iterator[None]:
-    """Turn settings that cannot be used into an error whose beginning clients know."""
+    """Convert errors of settings into one whose beginning clients know."""
     try:
         yield
     except BeyondClientRights:
@@ -235,7 +235,7 @@ async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path
 
 
 class SharedThreads(Struct, frozen=True):
-    """What all clients of this API have in common."""
+    """State that all clients of this API share."""
 
     make_adapter: AdapterFactory
     seeds: ItemIdSeeds

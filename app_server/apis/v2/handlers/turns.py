@@ -56,7 +56,7 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
 
 
 async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParams) -> None:
-    """Answered at once: `turn/completed` reports the end of the turn. An empty id asks for the thread to rest,
+    """Interrupt a turn, and answer at once: `turn/completed` reports its end. An empty id asks for the thread to rest,
     also where it does already.
     """
     live = context.loaded(params.thread_id) if params.thread_id else _running(context, params.turn_id)

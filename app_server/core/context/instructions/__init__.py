@@ -8,5 +8,5 @@ from pathlib import Path
 
 @cache
 def instruction_text(name: str) -> str:
-    """The text of `name`.md."""
+    """Read the text of `name`.md."""
     return Path(__file__).with_name(f"{name}.md").read_text("utf-8")

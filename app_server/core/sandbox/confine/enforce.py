@@ -49,7 +49,7 @@ def show() -> None:
 
 
 def become_reaper() -> None:
-    """Orphans among the descendants become children of this process."""
+    """Make orphans among the descendants children of this process."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -142,7 +142,7 @@ HOST_DEVICES = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev
 
 @dataclass(frozen=True, slots=True)
 class RestFilters:
-    """What `in_parent` leaves for each command to install, as programs."""
+    """Filters that `in_parent` leaves for each command to install, as programs."""
 
     listening: seccomp.Program
     silent: seccomp.Program
