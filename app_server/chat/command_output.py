@@ -17,27 +17,25 @@ SHOWN_ROWS: Final = 5
 class CommandOutputs:
     def __init__(self) -> None:
         self._running: dict[str, str] = {}
-        """What each command printed so far, by its item."""
+        """What each command has printed so far, by its item."""
         self._lines: dict[str, str] = {}
         """The command line of each."""
         self._last = ""
-        """The last command that ended, with all of its output."""
+        """The last command that ended, with its output."""
 
     def started(self, item: CommandExecutionThreadItem) -> None:
-        self._running[item.id], self._lines[item.id] = "", item.command
+        self._running[item.id], self._lines[item.id] = "", f"$ {item.command}\n"
 
     def printed(self, item_id: str, text: str) -> None:
         """Take a piece of output; what is no longer waited for is dropped."""
         if item_id in self._running:
-            self._running[item_id] += text
-            if len(self._running[item_id]) > 2 * MOST_KEPT:
-                self._running[item_id] = self._running[item_id][-MOST_KEPT:]
+            so_far = self._running[item_id] + text
+            self._running[item_id] = so_far if len(so_far) <= 2 * MOST_KEPT else so_far[-MOST_KEPT:]
 
     def ended(self, item: CommandExecutionThreadItem) -> None:
         printed = item.aggregated_output or self._running.get(item.id, "")
         self._last = f"$ {item.command}\n{printed[-MOST_KEPT:]}"
         self._running.pop(item.id, None)
-        self._lines.pop(item.id, None)
 
     def turn_ended(self) -> None:
         """Forget commands whose end was not told."""
@@ -46,14 +44,9 @@ class CommandOutputs:
 
     def rows(self, columns: int) -> list[str]:
         """Return the last rows of each command that runs."""
-        return [
-            row
-            for text in self._running.values()
-            for row in guttered(text[-2 * columns * SHOWN_ROWS :], columns)[-SHOWN_ROWS:]
-        ]
+        ends = [text[-2 * columns * SHOWN_ROWS :] for text in self._running.values()]
+        return [row for end in ends for row in guttered(end, columns)[-SHOWN_ROWS:]]
 
     def whole(self) -> str:
         """Return all that the commands that run have printed, or else the last one."""
-        if not self._running:
-            return self._last
-        return "\n".join(f"$ {self._lines[id]}\n{text}" for id, text in self._running.items())
+        return "\n".join(self._lines[id] + text for id, text in self._running.items()) or self._last

@@ -70,6 +70,10 @@ class ChatCompleter(Completer):
 def _words(
     meanings: Mapping[str, str], document: Document, complete_event: CompleteEvent
 ) -> Iterable[Completion]:
-    """Complete the last word; what is shown of each comes from others."""
-    shown = {word: " ".join(printable(meaning).split()) for word, meaning in meanings.items()}
+    """Complete the last word. What is shown of each comes from others, as some of the words do."""
+    shown = {
+        word: " ".join(printable(meaning).split())
+        for word, meaning in meanings.items()
+        if word == printable(word)
+    }
     return FuzzyWordCompleter([*shown], shown, WORD=True).get_completions(document, complete_event)

@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from app_server.chat.command_output import CommandOutputs
-from app_server.chat.markdown_blocks import MarkdownBlocks, ShownMarkdown, blocks_of
+from app_server.chat.markdown_blocks import CODE_THEME, MarkdownBlocks, ShownMarkdown, blocks_of
 from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import BAR, guttered, last_rows, question_rows
 from app_server.client.command_line import printable
@@ -231,7 +231,7 @@ class EventView:
 
 
 def _coloured(diff: str) -> Syntax:
-    return Syntax(printable(diff).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True)
+    return Syntax(printable(diff).rstrip("\n"), "diff", theme=CODE_THEME, word_wrap=True)
 
 
 def user_text(item: wire.UserMessageThreadItem) -> str:

@@ -19,6 +19,9 @@ from app_server.client.command_line import printable
 
 FENCES = ("```", "~~~")
 
+CODE_THEME: Final = "ansi_light"
+"""The plain colours of the terminal, which can be read on dark and on light ones; bright ones cannot."""
+
 PARSER: Final = (
     MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
 )
@@ -95,7 +98,7 @@ class ShownMarkdown(Markdown):
     """
 
     def __init__(self, block: str, columns: int) -> None:
-        super().__init__("", code_theme="ansi_dark", hyperlinks=False)
+        super().__init__("", code_theme=CODE_THEME, hyperlinks=False)
         tokens = PARSER.parse(block)
         left = columns - max(_indents(tokens), default=0)
         if left < FEWEST_COLUMNS:

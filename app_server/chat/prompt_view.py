@@ -64,6 +64,13 @@ class PromptView:
         """Tell whether all of a question can be read in the prompt."""
         return question_rows(question.parts(), self._size().columns) == self.question_rows(question)
 
+    def whole(self) -> str:
+        """Return all of what is cut short: the question that waits, or else what commands print."""
+        question = self._chat.questions.current
+        return printable(
+            "\n".join(question_rows(question.parts())) if question else self._chat.view.outputs.whole()
+        )
+
     def state(self) -> str:
         """Show the state of the chat in one line."""
         chat = self._chat

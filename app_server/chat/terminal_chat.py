@@ -26,11 +26,9 @@ from app_server.chat.notices import DesktopNotices
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.picker import picker
 from app_server.chat.prompt_view import Printable, PromptView
-from app_server.chat.question_rows import question_rows
 from app_server.chat.slash_commands import EnteredLines, Leave
 from app_server.chat.terminal_keys import RawInput, reporting
 from app_server.chat.typed_text import TypedText, history_in
-from app_server.client.command_line import printable
 from app_server.client.failures import AppServerError
 
 T = TypeVar("T")
@@ -66,6 +64,8 @@ class TerminalChat:
         self._lines = EnteredLines(chat, home, self)
         self._interrupted_at = -TWICE_WITHIN
         self._left = False
+        self._prompting = anyio.Event()
+        """Set while the prompt has the terminal, so that it can be lent."""
         self._picker: Application[Any] | None = None
         """Takes the place of the prompt."""
         self._picked: Any = None
@@ -127,7 +127,8 @@ class TerminalChat:
             self._picked, self._picker = await self._picker.run_async(), None
             self._picker_ended.set()
             return None
-        line = await self._session.prompt_async(pre_run=self._put_back)
+        line = await self._session.prompt_async(pre_run=self._prompt_begins)
+        self._prompting = anyio.Event()
         self._text.empty()
         taken, self._session.app.erase_when_done = self._session.app.erase_when_done, False
         return None if taken else line
@@ -161,6 +162,7 @@ class TerminalChat:
 
     async def page(self, text: str) -> None:
         """Show a text in the user's pager, or above the prompt where there is none."""
+        await self._prompting.wait()
         if not await self._lent.page(text):
             print(text)  # noqa: T201  above the prompt
 
@@ -181,11 +183,9 @@ class TerminalChat:
             await self._session.default_buffer.open_in_editor()
 
     def show_all(self) -> None:
-        """Page what was cut short: the question that waits, or else what commands print."""
-        question = self._chat.questions.current
-        whole = "\n".join(question_rows(question.parts())) if question else self._chat.view.outputs.whole()
-        if whole:
-            self._group.start_soon(self.page, printable(whole))
+        """Page what was cut short."""
+        if whole := self._view.whole():
+            self._group.start_soon(self.page, whole)
 
     # --- questions, and what is typed meanwhile
     def _asked(self, question: PendingQuestion) -> None:
@@ -215,6 +215,10 @@ class TerminalChat:
             self._text.empty()
         if problem is None and question.reply is None and not self._view.fits(question):
             self._chat.view.question(question)  # what is asked next
+
+    def _prompt_begins(self) -> None:
+        self._prompting.set()
+        self._put_back()
 
     def _put_back(self) -> None:
         if self._chat.questions.current is None:

@@ -283,3 +283,19 @@ async def test_models_are_picked_with_their_efforts(chat: PlayChat) -> None:
     w = await chat(play, ONE)
     sent = w.model.requests[0].body
     assert (sent["model"], sent["reasoning"]["effort"]) == ("gpt-5.1-codex-mini", "high")
+
+
+async def test_what_the_provider_serves_stands_before_what_is_known_of_others(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("/model")
+        t.wait_for("→ local-one  (Offered by the configured provider.)\n  gpt-5.1-codex  (")
+        t.press("\x1b")
+        t.wait_for(IDLE)
+        t.press("/model lo")
+        t.wait_for("Offered by the configured provider.")
+        t.press("\t\r")
+        t.wait_for("from the next turn on: local-one")
+        t.press(CTRL_D)
+
+    await chat(play, offered=["local-one"])

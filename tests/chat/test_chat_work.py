@@ -197,6 +197,23 @@ async def test_everything_fits_into_60_columns(chat: PlayChat) -> None:
     await chat(play, TOUCH, DONE, columns=60, rows=20)
 
 
+async def test_colours_are_those_that_dark_and_light_terminals_can_show(chat: PlayChat) -> None:
+    code = "```python\nclass Box:  # note\n    def size(self): return f('text', 1)\n```\n"
+
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_for("why ?")
+        t.say("n")
+        wait_for_answer(t, "return f")
+        shown = {cell.fg for line in t.screen.buffer.values() for cell in line.values() if cell.data.strip()}
+        assert shown > {"magenta", "blue", "green"}
+        assert shown <= {"default", "red", "green", "brown", "blue", "magenta", "cyan", "brightblack"}
+        t.press(CTRL_D)
+
+    await chat(play, TOUCH, reply(says(code)))
+
+
 def test_a_hint_is_wrapped_between_answers() -> None:
     hint = "[y] yes  [a] always this command  [n] no"
     assert hint_rows(hint, 30) == ["[y] yes", "[a] always this command", "[n] no"]

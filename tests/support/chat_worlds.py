@@ -66,6 +66,8 @@ class Setting(TypedDict, total=False):
     environment: Mapping[str, str]
     config: Json
     tables: str
+    offered: Sequence[str]
+    """Models that the provider lists."""
 
 
 class PlayChat(Protocol):
@@ -79,6 +81,7 @@ def chats_in(root: Path) -> PlayChat:
                 _world(root, replies, setting.get("config"), setting.get("tables", "")) as (world, connector),
                 _chatting(connector, world, terminal, setting) as left,
             ):
+                world.model.offered = setting.get("offered", ())
                 await anyio.to_thread.run_sync(_play_to_the_end, play, terminal, left)
         return world
 

@@ -172,9 +172,13 @@ class ScriptedModel(LoopbackServer):
     aside: Callable[[Json], Reply | None] = lambda body: None
     """What answers a request that may come at any time, such as for a title; it takes no reply and is not recorded."""
 
+    offered: Sequence[str] = ()
+    """The models that the provider lists."""
+
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
         if request.method == "GET":
-            await stream.send(whole_response(200, b'{"models": [], "data": []}'))
+            listed = {"models": [], "data": [{"id": name} for name in self.offered]}
+            await stream.send(whole_response(200, json.dumps(listed).encode()))
             return True
         body = json.loads(request.body)
         answer = self.aside(body)
