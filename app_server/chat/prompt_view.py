@@ -45,7 +45,7 @@ class PromptView:
         question, size = self._chat.questions.current, self._size()
         if question is not None:
             rows = "\n".join(self.question_rows(question))
-            hint = "\n".join(hint_rows(question.hint, size.columns - OTHER_ROWS))
+            hint = "\n".join(self._hint_rows(question))
             return [(f"fg:ansi{NOTICE} bold", rows), ("", f"\n{hint} ? ")]
         mark = "… " if self._chat.running else "> "
         rows_left = max(1, min(STREAMED_ROWS, size.rows - OTHER_ROWS))
@@ -57,8 +57,14 @@ class PromptView:
     def question_rows(self, question: PendingQuestion) -> list[str]:
         """Return the rows of a question, as many as there is room for."""
         size = self._size()
-        hint = len(hint_rows(question.hint, size.columns - OTHER_ROWS))
-        return question_rows(question.parts(), size.columns, max(1, size.rows - OTHER_ROWS - hint))
+        rows = size.rows - OTHER_ROWS - len(self._hint_rows(question))
+        return question_rows(question.parts(), size.columns, max(1, rows))
+
+    def _hint_rows(self, question: PendingQuestion) -> list[str]:
+        size = self._size()
+        is_long = len(question_rows(question.parts(), size.columns)) >= size.rows - OTHER_ROWS
+        hint = f"{question.hint}  [Ctrl-O] all of it" if is_long else question.hint
+        return hint_rows(hint, size.columns - OTHER_ROWS)
 
     def fits(self, question: PendingQuestion) -> bool:
         """Tell whether all of a question can be read in the prompt."""

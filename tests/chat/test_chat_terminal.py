@@ -190,7 +190,7 @@ async def test_of_a_long_command_the_question_shows_both_ends_and_all_is_above(c
         t.wait_for("0 tokens")
         t.say("begin")
         t.wait_for("│ touch made100\n")
-        t.wait_to_see("touch made0 ", "rows are left out here", "touch made199", "why ?")
+        t.wait_to_see("touch made0 ", "rows are left out here", "touch made199", "all of it ?")
         t.say("n")
         wait_for_answer(t, "Then not.")
         t.press(CTRL_D)

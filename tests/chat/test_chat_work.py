@@ -82,10 +82,10 @@ async def test_a_long_question_is_paged_while_it_waits(chat: PlayChat, short_fol
     def play(t: Terminal) -> None:
         t.wait_for("0 tokens")
         t.say("begin")
-        t.wait_to_see("rows are left out here", "why ?")
+        t.wait_to_see("rows are left out here", "[Ctrl-O] all of it ?")
         t.press(CTRL_O)
         t.wait_for_file(paged)
-        t.wait_to_see("rows are left out here", "why ?")
+        t.wait_to_see("rows are left out here", "[Ctrl-O] all of it ?")
         t.say("n")
         wait_for_answer(t, "Done.")
         t.press(CTRL_D)
