@@ -17,7 +17,7 @@ from app_server.commands.options import (
     no_arguments,
     serving_itself,
 )
-from app_server.standard_streams import cancel_on_interrupt
+from app_server.standard_streams import cancel_on_interrupt, complain
 
 
 def _add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,11 @@ def _doctor(args: argparse.Namespace) -> int:
     from app_server.startup.full_server import settings_of  # noqa: PLC0415
     from app_server.startup.launch import parse_launch  # noqa: PLC0415
 
-    launch = parse_launch(vars(args), os.environ)
+    try:
+        launch = parse_launch(vars(args), os.environ)
+    except ValueError as error:  # a limit in the environment
+        complain("app-server doctor", str(error))
+        return 2
     log_errors_only()  # the checks say what the log would say
     cancel_on_interrupt()
     return run_doctor(settings_of(launch), online=args.online, json=args.json)

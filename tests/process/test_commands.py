@@ -185,6 +185,12 @@ async def test_what_is_broken_is_found_and_the_rest_is_checked(tmp_path: Path) -
     assert "git version" in printed
 
 
+async def test_a_limit_that_is_no_number_is_told(tmp_path: Path) -> None:
+    status, said = await doctor(tmp_path, APP_SERVER_MAX_REQUESTS="many")
+    expected = "app-server doctor: APP_SERVER_MAX_REQUESTS expects a number of at least 1, got 'many'\n"
+    assert (status, said) == (2, expected)
+
+
 async def test_the_command_line_is_that_of_the_server(tmp_path: Path) -> None:
     status, said = await doctor(tmp_path, "-c", "nothing")
     assert (status, said.splitlines()[-2]) == (
