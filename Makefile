@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage clean
+.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage wheel sbom clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -67,6 +67,16 @@ coverage: $(INSTALLED_DEV) ## run the tests with coverage, that of other process
 	@$(BIN)/coverage run -m pytest -q $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+wheel: $(INSTALLED_DEV) ## build the wheel and the source archive into dist/
+	$(BIN)/python -m hatchling build -d dist
+
+sbom: wheel ## list what an installation of the wheel brings, in dist/sbom.json
+	@rm -rf dist/.installed && "$(PYTHON)" -m venv dist/.installed
+	@dist/.installed/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/cyclonedx-py environment dist/.installed/bin/python --output-format JSON --output-file dist/sbom.json
+	@rm -rf dist/.installed
 
 clean: ## remove what was built or installed here
 	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis mutants .coverage*
