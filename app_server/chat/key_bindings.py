@@ -8,8 +8,7 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from app_server.chat.notices import DesktopNotices
-from app_server.chat.terminal_keys import FOCUS_IN, FOCUS_OUT, NEW_LINE
+from app_server.chat.terminal_keys import FOCUS_IN, FOCUS_OUT, NEW_LINE, DesktopNotices
 
 
 class PromptActions(Protocol):

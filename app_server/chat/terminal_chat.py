@@ -22,12 +22,11 @@ from app_server.chat.completion import ChatCompleter
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.key_bindings import chat_bindings
 from app_server.chat.lent_terminal import LentTerminal
-from app_server.chat.notices import DesktopNotices
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.picker import picker
 from app_server.chat.prompt_view import Printable, PromptView
 from app_server.chat.slash_commands import EnteredLines, Leave
-from app_server.chat.terminal_keys import RawInput, reporting
+from app_server.chat.terminal_keys import DesktopNotices, RawInput, reporting
 from app_server.chat.typed_text import TypedText, history_in
 from app_server.client.failures import AppServerError
 

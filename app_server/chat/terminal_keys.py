@@ -1,10 +1,10 @@
-"""What the chat asks of a terminal beside what prompt_toolkit does: keys that begin a new line, and whether the
-terminal is in front. And how a terminal is lent to the programs of the user: an editor, a pager.
+"""What the chat asks of a terminal beside what prompt_toolkit does: keys that begin a new line, whether it is in front,
+and a bell where it is not. And how it is lent to the programs of the user: an editor, a pager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
@@ -32,6 +32,12 @@ REPORTS_ON: Final = "\x1b[?1004h\x1b[>4;1m\x1b[m"
 REPORTS_OFF: Final = "\x1b[?1004l\x1b[>4m\x1b[m"
 """Switch the reports of the focus, and keys with Shift as sequences of their own. A terminal that does not know the
 second one may take it for a style, so the style is reset."""
+
+LONG: Final = 10.0
+"""Seconds from which on the end of a turn is told."""
+
+MAKE_NOTICES: Final = {"iTerm.app", "WezTerm", "ghostty", "WarpTerminal"}
+"""Values of TERM_PROGRAM of terminals that show OSC 9 as a notice; kitty says who it is by TERM."""
 
 
 class RawInput(Vt100Input):
@@ -70,3 +76,30 @@ def reporting(output: Output) -> Iterator[None]:
 def _write(output: Output, sequence: str) -> None:
     output.write_raw(sequence)
     output.flush()
+
+
+class DesktopNotices:
+    """Notices on the desktop. Whether the terminal is in front is known from its reports; one that sends none is taken
+    to be.
+    """
+
+    def __init__(self, output: Output, environment: Mapping[str, str]) -> None:
+        self.in_front = True
+        self._output = output
+        named = environment.get("TERM_PROGRAM") in MAKE_NOTICES
+        self._shown_on_desktop = named or environment.get("TERM") in ("xterm-kitty", "xterm-ghostty")
+
+    def asked(self) -> None:
+        self._tell("a question waits for your answer")
+
+    def ended(self, seconds: float) -> None:
+        """Tell the end of a turn that took so long."""
+        if seconds >= LONG:
+            self._tell(f"the turn has ended after {seconds:.0f} s")
+
+    def _tell(self, text: str) -> None:
+        if self.in_front:
+            return
+        notice = f"\x1b]9;app-server chat: {text}\x1b\\" if self._shown_on_desktop else ""
+        self._output.write_raw(f"\a{notice}")
+        self._output.flush()
