@@ -11,6 +11,7 @@ from typing import Final, assert_never
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.errands.errand import NotDone, misused, run_errand, say
+from app_server.standard_streams import cancel_on_interrupt
 from protocol.table import NoParams
 from protocol.v2 import account as wire
 
@@ -64,6 +65,7 @@ def _how(args: argparse.Namespace) -> wire.LoginAccount:
 def _key() -> str:
     """Read the key. Raises InvalidCommandLine."""
     typed = sys.stdin.isatty()
+    cancel_on_interrupt()  # what is typed shall be seen again after Ctrl-C
     key = getpass.getpass("API key (it is not shown): ") if typed else sys.stdin.read(LONGEST_KEY + 1)
     key = key.strip()
     if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable() or " " in key:

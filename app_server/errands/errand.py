@@ -91,12 +91,12 @@ def say(text: str) -> None:
 
 
 def show(text: str) -> None:
-    """Print a line of the result; on a terminal without what could drive it."""
+    """Print lines of the result; on a terminal without what could drive it."""
     print(command_line.printable(text) if sys.stdout.isatty() else text)  # noqa: T201
 
 
 def show_json(value: Json) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201
+    show(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def agreed(question: str) -> bool:

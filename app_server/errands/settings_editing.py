@@ -8,6 +8,7 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -68,7 +69,11 @@ def run_edit(args: argparse.Namespace) -> int:
 def _edited(draft: Path) -> str | None:
     """Let the user edit the draft; return why it cannot be used. Raises OSError where there is no editor."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    status = subprocess.run([*editor, str(draft)], check=False).returncode
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the editor's while it runs
+    try:
+        status = subprocess.run([*editor, str(draft)], check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
     if status != 0:
         return f"the editor ended with exit status {status}"
     return anyio.run(_problem, draft.parent)

@@ -21,7 +21,7 @@ def as_markdown(thread: Thread, facts: Mapping[str, str]) -> str:
             blocks += _item(item)
         if turn.error is not None:
             blocks.append(f"**The turn failed**: {turn.error.message}")
-    return printable("\n\n".join(block.strip("\n") for block in blocks)) + "\n"
+    return printable("\n\n".join(block.strip("\n") for block in blocks))
 
 
 def _item(item: wire.ThreadItem) -> Iterator[str]:

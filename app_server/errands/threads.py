@@ -60,11 +60,11 @@ def run_export(args: argparse.Namespace) -> int:
     async def export_thread(server: AppServer) -> int:
         thread = await _read(server, args.thread, turns=True)
         as_json = args.format == "json"
-        text = thread.to_json().decode() + "\n" if as_json else as_markdown(thread, _facts(thread))
+        text = thread.to_json().decode() if as_json else as_markdown(thread, _facts(thread))
         if args.out is None:
-            sys.stdout.write(text)
+            show(text)
         else:
-            Path(args.out).write_text(text, encoding="utf-8", errors="backslashreplace")
+            Path(args.out).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
         return 0
 
     return run_errand(args, export_thread)

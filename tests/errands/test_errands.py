@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import termios
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -151,6 +152,16 @@ async def test_a_list_fits_the_terminal(tmp_path: Path) -> None:
             assert terminal.wait_for_end() == 0
             [line] = terminal.wait_for("…").strip().splitlines()
         assert (len(line), line[-1]) == (120, "…")
+
+
+async def test_a_terminal_is_not_driven_by_what_is_exported(tmp_path: Path) -> None:
+    async with place_in(tmp_path, reply(says("a\x9b2Jb"))) as place:
+        await place.run("exec", "hi")
+        id = (await place.run("threads", "list")).stdout.split("\t")[0]
+        for form in ("markdown", "json"):
+            with place.terminal("threads", "export", "--format", form, id) as terminal:
+                assert terminal.wait_for_end() == 0
+                assert "a\ufffd2Jb" in terminal.wait_for("2Jb")
 
 
 # --- settings
@@ -316,6 +327,23 @@ async def test_a_key_from_stdin_is_stored_used_and_forgotten(tmp_path: Path) -> 
         for wrong in ("", "two words", "k\u00e9y", "x" * 10_001):
             refused = await place.run("login", "--with-api-key", stdin=wrong)
             assert (refused.returncode, wrong in refused.stderr) == (2, wrong == ""), refused.stderr
+
+
+async def test_a_key_that_is_typed_is_not_shown(tmp_path: Path) -> None:
+    async with place_in(tmp_path, tables=NEEDS_LOGIN) as place:
+        with place.terminal("login", "--with-api-key") as terminal:
+            terminal.wait_for("API key (it is not shown):")
+            terminal.say(KEY)
+            terminal.wait_for("Logged in")
+            assert terminal.wait_for_end() == 0
+            assert KEY not in terminal.text
+        assert KEY in (tmp_path / "home" / "auth.json").read_text()
+        with place.terminal("login", "--with-api-key") as terminal:
+            terminal.wait_for("API key (it is not shown):")
+            assert not termios.tcgetattr(terminal.inner)[3] & termios.ECHO
+            terminal.press("\x03")
+            assert terminal.wait_for_end() == 130
+            assert termios.tcgetattr(terminal.inner)[3] & termios.ECHO
 
 
 async def test_without_a_key_a_turn_fails_at_once_and_names_the_command(tmp_path: Path) -> None:
