@@ -6,6 +6,7 @@ option, which is the plainest one (no fault, no delay, the first task).
 """
 
 import random
+import time
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -57,3 +58,8 @@ class Draws:
     def seconds(self, kind: str, *options: float) -> float:
         """Draw a time; the first option is the plainest."""
         return self.pick(kind, options)
+
+
+def fresh_seed() -> int:
+    """Return the first of ten thousand seeds that nobody has played."""
+    return int(time.time()) * 10_000

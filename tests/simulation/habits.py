@@ -6,6 +6,7 @@ Worlds that each leave out most things find more than worlds that do a little of
 from dataclasses import dataclass
 
 from tests.simulation.draws import Draws
+from tests.simulation.moments import ALL_SIGNS, MOMENTS, Moment, edges
 
 CALL_KINDS = (
     "shell",
@@ -39,7 +40,6 @@ DEEDS = (
     "leave",
 )
 """What a person may do beside saying something."""
-CRASH_SIGNS = ("reply", "begin", "text", "work", "done", "question", "compaction")
 GOALS = ("goal", "goal", "no goal")
 """Deeds about what a thread works for by itself."""
 TURNS_OWN = ("interrupt", "second turn", "steer", "shell")
@@ -67,6 +67,8 @@ class Habits:
     bursts: float
     """The chance that a deed follows another at once."""
     interrupts: float
+    moments: tuple[Moment, ...]
+    """When a deed is done in a turn."""
     thinking: tuple[float, ...]
     """Seconds until a question is answered; the last may be for ever."""
     answers: tuple[str, ...]
@@ -125,11 +127,28 @@ class Habits:
     """The chance that reading what is stored, or moving it, fails."""
 
 
-def _some(draws: Draws, kind: str, plain: str, others: tuple[str, ...]) -> tuple[str, ...]:
-    """Draw a few of the others, as often as the plain one together, or none."""
+def _some(
+    draws: Draws, kind: str, plain: str, others: tuple[str, ...], alone: float = 0.0
+) -> tuple[str, ...]:
+    """Draw a few of the others, a third as often as the plain one, or none. `alone`: the chance that the plain one is
+    left out where there are others.
+    """
     count = draws.pick(f"number of {kind}", (0, 0, 1, 2, 4))
     chosen = tuple(draws.pick(kind, others) for _ in range(count))
+    if chosen and draws.chance(f"{kind} alone", alone):
+        return chosen
     return (plain,) * max(3 * len(chosen), 1) + chosen
+
+
+def _moments(draws: Draws) -> tuple[Moment, ...]:
+    """Draw when people do things: at any time, at the edges of what the server does, or at the edges of one part."""
+    match draws.pick("moments", ("any", "edges", "an edge"), (2, 2, 3)):
+        case "any":
+            return MOMENTS
+        case "edges":
+            return edges(*ALL_SIGNS)
+        case _:
+            return edges(draws.pick("edge", ALL_SIGNS))
 
 
 def draw_habits(draws: Draws) -> Habits:
@@ -155,7 +174,8 @@ def draw_habits(draws: Draws) -> Habits:
         impatient=draws.chance("impatience", 0.3),
         changes_mind=draws.pick("changes of mind", (0.0, 0.0, 0.7)),
         bursts=draws.pick("bursts", (0.0, 0.0, 0.7)),
-        interrupts=draws.pick("interrupts", (0.0, 0.0, 0.1, 0.5)),
+        interrupts=draws.pick("interrupts", (0.0, 0.0, 0.1, 0.5, 0.9)),
+        moments=_moments(draws),
         thinking=draws.pick("thinking", ((0.0,), (0.3,), (3.0, 0.0), (0.0, 400.0))),
         answers=draws.pick(
             "answers",
@@ -176,7 +196,8 @@ def draw_habits(draws: Draws) -> Habits:
         tool_calls=draws.pick("chance of calls", (0.3, 0.0, 0.7, 0.7)),
         calls_per_reply=draws.pick("calls", ((1,), (1,), (2, 1), (4,))),
         call_kinds=(
-            *_some(draws, "call kind", "shell", CALL_KINDS),
+            *_some(draws, "call kind", "shell", CALL_KINDS, alone=0.5),
+            *(("terminal", "terminal", "input") if terminals else ()),
             *(("mcp",) * 4 if mcp else ()),
             *(("client",) * 4 if client_tools else ()),
             *(("goal",) if goals else ()),
@@ -211,7 +232,7 @@ def draw_habits(draws: Draws) -> Habits:
         if crashes == "at a step"
         else None,
         crash_sign=(
-            draws.pick("sign of the crash", CRASH_SIGNS),
+            draws.pick("sign of the crash", ALL_SIGNS),
             1 + draws.below("signs before the crash", 6),
         )
         if crashes == "at a sign"

@@ -26,7 +26,7 @@ from app_server.client import (
 from protocol.structs import Json
 from protocol.v2.thread_open import FunctionDynamicToolSpec
 from tests.simulation.people import CLIENT_TOOL, Gone, ThreadPerson, World, marks_of
-from tests.support.client import Logged, MemoryWire
+from tests.support.client import MemoryWire
 
 
 class _RecordedLink:
@@ -43,7 +43,7 @@ class _RecordedLink:
     async def write(self, data: bytes) -> None:
         if not self._person.dead:
             for line in data.splitlines():
-                self._person.log.append(Logged(True, json.loads(line)))
+                self._person.note_message(json.loads(line), sent=True)
         await self._person.wire.write(data)
 
     async def close(self) -> None:
@@ -89,6 +89,7 @@ class LibraryPerson(ThreadPerson):
 
     async def leave(self) -> None:
         self.leaving = True
+        self.world.model.note("somebody left")
         self._leaves.set()
         await self.until_closed()
 

@@ -11,7 +11,7 @@ import contextvars
 import itertools
 import selectors
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -143,15 +143,28 @@ def describe_tasks(loop: asyncio.AbstractEventLoop) -> str:
 
 
 @contextmanager
-def threads_in_the_loop(draws: Draws, delays: tuple[float, ...]) -> Iterator[None]:
-    """Inside, work for threads runs in the event loop after one of the delays, in seconds."""
+def threads_in_the_loop(
+    draws: Draws, delays: tuple[float, ...], begins: Callable[[], None]
+) -> Iterator[None]:
+    """Inside, work for threads runs in the event loop after one of the delays, in seconds. `begins` is called where it
+    has to wait.
+    """
 
-    async def run_sync(work: Callable[..., Any], *args: Any, **_: Any) -> Any:
+    async def run_sync(
+        work: Callable[..., Any], *args: Any, abandon_on_cancel: bool = False, **_: Any
+    ) -> Any:
+        await anyio.lowlevel.checkpoint()
         delay = draws.seconds("thread", *delays)
-        if delay:
-            await anyio.sleep(delay)
-        else:
-            await anyio.lowlevel.checkpoint()
+        try:
+            if delay:
+                begins()
+                # Who is cancelled waits for the thread, as anyio does it.
+                with anyio.CancelScope(shield=not abandon_on_cancel):
+                    await anyio.sleep(delay)
+        except anyio.get_cancelled_exc_class():
+            with suppress(Exception):
+                work(*args)  # a thread that nobody waits for goes on
+            raise
         return work(*args)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -72,6 +72,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
     known: dict[str, _Known] = {}
     last: dict[str, Json] = {}
     ran, own = list(world.commands.ran), list(record.own_commands_done)
+    read = list(record.replies.values())
     if world.habits.repeats and "review" in world.habits.deeds:
         ran = []  # what a turn called, a review may have called again, and run
     forks = sorted(record.forks, key=lambda fork: fork.after_requests)
@@ -86,6 +87,11 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
                 by = model.called[mark].by
                 if not by.is_review and by.thread in known:
                     known[by.thread].done.add(mark)
+        while read and read[0].after_requests <= request.number:
+            answered = model.answered[read.pop(0).number - 1]
+            by = answered.request
+            if not (by.is_review or by.is_compaction) and by.thread in known:
+                known[by.thread].done |= answered.marks
         while own and own[0].after_requests <= request.number:
             command = own.pop(0)
             if command.thread in known:
@@ -107,7 +113,13 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
                 each.summarised |= each.done
                 each.done.clear()
                 each.late.clear()
-            # A command may have ended before the request, and the client have been told of it after.
+            # What was before the request the client may be told after it.
+            read = [
+                each
+                for each in read
+                if (by := model.answered[each.number - 1].request).thread != request.thread
+                or by.number > request.number
+            ]
             own = [
                 each
                 for each in own
@@ -115,7 +127,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             ]
             continue
         words = set(_said(world, request))
-        done = request.called_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
+        done = request.reply_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
         now = _Known(request.server, words, done)
         if before is not None and request.thread not in record.reverted:
             yield from (

@@ -48,16 +48,30 @@ def sign_of(message: Json) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The first of some time, so many messages, and a sign."""
+    """The first of some time, so many messages, and a sign; behind the sign some more time."""
 
     seconds: float
     messages: int = 0
     sign: str | None = None
+    later: float = 0.0
 
+    def __repr__(self) -> str:
+        if self.sign is not None:
+            return f"{self.sign} + {self.later} s"
+        return f"{self.messages} messages" if self.messages else f"{self.seconds} s"
+
+
+ALL_SIGNS = sorted({*SIGNS.values(), "question", "thread"})
+"""The last is none that people see: something runs in a thread, and the server waits for it."""
 
 MOMENTS = (
     *(Moment(seconds) for seconds in (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)),
     *(Moment(4.0, messages) for messages in (1, 2, 3, 5, 8)),
-    *(Moment(30.0, sign=sign) for sign in sorted({*SIGNS.values(), "question"})),
+    *(Moment(30.0, sign=sign) for sign in ALL_SIGNS),
 )
 """Before a deed in a turn: about as long as its parts take."""
+
+
+def edges(*signs: str) -> tuple[Moment, ...]:
+    """Return the moments at these signs and shortly behind them, where something else is going on."""
+    return tuple(Moment(30.0, sign=sign, later=later) for sign in signs for later in (0.0, 0.004, 0.3))

@@ -239,15 +239,18 @@ def _tried_too_often(world: "SimWorld", received: Sequence[Json]) -> list[str]:
 
 def _told_otherwise(person: "Person") -> list[str]:
     """Return where a client that listens over two APIs was told of other ends of turns over one than over the other; of
-    a turn that never began the conversation API tells the end only. A thread that is taken back is opened anew, which
-    ends listening over the conversation API, and a crash may come between the two.
+    a turn that never began the conversation API tells the end only. Listening over that API ends with the conversation,
+    and where a thread is taken back, which opens it anew; a crash may come between the two.
     """
     new: dict[str, list[str]] = {}
     old: dict[str, list[str]] = {}
+    over: set[str] = set()
     for message in person.received():
         params = message.get("params") or {}
         match message.get("method"):
-            case "turn/completed":
+            case "codex/event/shutdown_complete":
+                over.add(params["conversationId"])
+            case "turn/completed" if params["threadId"] not in over:
                 status = "aborted" if params["turn"]["status"] == "interrupted" else "ended"
                 new.setdefault(params["threadId"], []).append(status)
             case "codex/event/task_complete":

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from app_server.transport.framing import TransportClosed
 from protocol.structs import Json
-from tests.simulation.moments import MOMENTS, sign_of
+from tests.simulation.moments import sign_of
 from tests.simulation.sim_commands import OWN_COMMAND, TOUCHED
 from tests.simulation.sim_model import SimModel
 from tests.support.client import Logged, MemoryWire
@@ -82,6 +82,16 @@ class Forked:
     """And so many when it was there."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadReply:
+    """A reply of the model that was read to its end."""
+
+    number: int
+    """Of all replies, from 1 on."""
+    after_requests: int
+    """So many requests to the model were begun when a person was told."""
+
+
 @dataclass(slots=True)
 class Record:
     """What the people of a world did and were told, for the oracle."""
@@ -96,6 +106,8 @@ class Record:
     """What was allowed for the rest of a session."""
     own_commands: set[str] = field(default_factory=set)
     own_commands_done: list["OwnCommand"] = field(default_factory=list)
+    replies: dict[int, "ReadReply"] = field(default_factory=dict)
+    """By number, as they were told of first."""
     told_done: set[tuple[str, str]] = field(default_factory=set)
     """Threads and marks of commands that were told to have run."""
     forks: list["Forked"] = field(default_factory=list)
@@ -143,6 +155,10 @@ class World(Protocol):
     @property
     def loses_lines(self) -> bool: ...
 
+    def new_name(self, api: str) -> str:
+        """Return the name of a client that comes."""
+        ...
+
     def shown(self, sign: str) -> None:
         """Take note of what a person was shown."""
         ...
@@ -159,6 +175,7 @@ class Person:
 
     def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         self.world, self.wire, self.tasks, self.home = world, wire, tasks, home
+        self.name = world.new_name(self.api)
         self.draws, self.habits = world.model.draws, world.model.habits
         self.record = world.record
         self.log: list[Logged] = []
@@ -196,7 +213,7 @@ class Person:
         except ValueError:
             self.garbage.append(line)
             return
-        self.log.append(Logged(False, message))
+        self.note_message(message, sent=False)
         if "method" in message and "id" in message:
             self.asked(message)
         elif "method" in message:
@@ -205,8 +222,17 @@ class Person:
             self._answers[message.get("id")] = message
         self.wake()
         if (sign := sign_of(message)) is not None:
-            self._signs[sign] += 1
-            self.world.shown(sign)
+            self.notice(sign)
+
+    def note_message(self, message: Json, *, sent: bool) -> None:
+        self.log.append(Logged(sent, message))
+        self.world.model.journal.message(self.name, message, sent=sent)
+
+    def notice(self, sign: str) -> None:
+        """Do what is to be done at this sign."""
+        self._signs[sign] += 1
+        self.wake()
+        self.world.shown(sign)
 
     def wake(self) -> None:
         self._changed.set()
@@ -216,7 +242,7 @@ class Person:
         async with self._writing:  # the log has the order of the wire
             if self.closed or self.leaving or self.dead:
                 raise Gone
-            self.log.append(Logged(True, message))
+            self.note_message(message, sent=True)
             try:
                 with anyio.CancelScope(shield=True):  # what is in the log was sent
                     await self.wire.write(json.dumps(message).encode() + b"\n")
@@ -254,6 +280,7 @@ class Person:
     async def leave(self) -> None:
         """Close the connection and wait for the server's end of it."""
         self.leaving = True
+        self.world.model.note("somebody left")
         await self.wire.close()
         await self.until_closed()
 
@@ -268,6 +295,11 @@ class Person:
         path = self._paths[thread]
         with suppress(OSError):
             self.shown.append(Shown(thread, stored_as, 0 if path is None else path.stat().st_size))
+
+    def _read_reply(self, number: int) -> None:
+        """Note that the client was told what a reply has cost."""
+        if number and self.home == self.world.home:
+            self.record.replies.setdefault(number, ReadReply(number, self.world.model.begun))
 
     # --- questions
     def _shown_marks(self, question: Json) -> set[str]:
@@ -442,16 +474,18 @@ class Person:
 
     async def _moment(self) -> None:
         """Wait for some time, for so many messages, or for a sign."""
-        wait = self.draws.pick("moment of a deed", MOMENTS)
-        with anyio.move_on_after(wait.seconds):
-            for _ in range(wait.messages):
-                await self._changed.wait()
+        wait = self.draws.pick("moment of a deed", self.habits.moments)
+        with anyio.move_on_after(wait.seconds), suppress(Gone):
             if wait.sign is not None:
-                before = self._signs[wait.sign]
-                with suppress(Gone):
-                    await self.until(lambda: self.world.calm.is_set() or self._signs[wait.sign] > before)
-            elif not wait.messages:
+                seen = self._signs[wait.sign] + self.draws.pick("which sign", (1, 1, 2, 4))
+                await self.until(lambda: self.world.calm.is_set() or self._signs[wait.sign] >= seen)
+            elif wait.messages:
+                heard = len(self.log) + wait.messages
+                await self.until(lambda: len(self.log) >= heard)
+            else:
                 await self.world.calm.wait()
+        if wait.later:
+            await self._pause("behind a sign", (wait.later,))
 
     async def _try(self, thread: str, deed: str, turn: str | None) -> None:
         if self.world.calm.is_set():
@@ -498,7 +532,9 @@ class ThreadPerson(Person):
         """The turn of each thread that was asked for beside another."""
 
     def told(self, message: Json) -> None:
-        if message["method"] == "turn/started":
+        if message["method"] == "thread/tokenUsage/updated":
+            self._read_reply(message["params"]["tokenUsage"]["last"]["reasoningOutputTokens"])
+        elif message["method"] == "turn/started":
             self._running.add(message["params"]["turn"]["id"])
         elif message["method"] == "turn/completed":
             turn = message["params"]["turn"]
@@ -674,6 +710,8 @@ class ConversationPerson(Person):
             return
         params = message["params"]
         kind = params["msg"]["type"]
+        if kind == "token_count" and params["msg"].get("info"):
+            self._read_reply(params["msg"]["info"]["last_token_usage"]["reasoning_output_tokens"])
         if kind in ("user_message", "agent_message"):
             self._note(
                 params["conversationId"], re.escape(json.dumps(params["msg"]["message"].split()[0])[:-1])

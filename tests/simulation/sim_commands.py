@@ -79,6 +79,9 @@ class Commands:
         if outcome == "unavailable" and spec.sandbox is not None:
             raise SandboxUnavailable("no sandbox today")
         patch = _document(spec.argv)
+        place = "in the sandbox" if spec.sandbox is not None else "outside of the sandbox"
+        what = spec.argv[-1] if patch is None else "a patch"
+        self.model.journal.tell(f"a command runs {place}: {what}")
         self.ran.append(Ran(spec.argv, spec.sandbox is not None, self.model.begun, patch))
         lasts = 0.0 if self.calm.is_set() else draws.seconds("duration", *habits.durations)
         match outcome:

@@ -19,9 +19,11 @@ from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
 from protocol.structs import Json
 from tests.simulation.draws import Draws
 from tests.simulation.habits import Habits
+from tests.simulation.journal import Journal
 from tests.support.scripted_model import ModelRequest
 
 MARK = re.compile(r"\bm\d+\b")
+SAID = re.compile(r"^s\d+\b")
 RETRY_AFTER: tuple[dict[str, str], ...] = (
     {},
     {"retry-after": "2"},
@@ -54,13 +56,22 @@ class SimRequest(ModelRequest):
     def is_compaction(self) -> bool:
         return self.texts()[-1:] == [instruction_text("compact")]
 
-    def called_marks(self) -> set[str]:
-        """Return the marks of the calls in it."""
-        kinds = ("function_call", "custom_tool_call")
-        called = [item for item in self.input if item["type"] in kinds]
-        return {
-            mark for item in called for mark in MARK.findall(item.get("arguments", item.get("input", "")))
-        }
+    def reply_marks(self) -> set[str]:
+        """Return the marks of what the model has said and called before."""
+        return {mark for item in self.input for mark in marks_of_item(item)}
+
+
+def marks_of_item(item: Json) -> list[str]:
+    """Return the marks of a message of the model or of a call."""
+    match item["type"]:
+        case "function_call":
+            return MARK.findall(item["arguments"])
+        case "custom_tool_call":
+            return MARK.findall(item["input"])
+        case "message" if item["role"] == "assistant":
+            return SAID.findall("".join(part["text"] for part in item["content"]))
+        case _:
+            return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +83,21 @@ class Called:
     """The request that was answered with it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What the model answered to one request."""
+
+    request: SimRequest
+    marks: frozenset[str]
+
+
 @dataclass(slots=True)
 class SimModel:
     """The provider's side."""
 
     draws: Draws
     habits: Habits
+    journal: Journal
     requests: list[SimRequest] = field(default_factory=list)
     faults: bool = True
     """Whether the network may fail: off in the last part of a world."""
@@ -86,6 +106,7 @@ class SimModel:
     """The model ends every turn with its next reply."""
     called: dict[str, Called] = field(default_factory=dict)
     """By mark."""
+    answered: list[Answered] = field(default_factory=list)
     begun: int = 0
     """Requests, also those that never came here."""
     first_tries: dict[str, tuple[bytes, int]] = field(default_factory=dict)
@@ -94,13 +115,11 @@ class SimModel:
     terminals: set[str] = field(default_factory=set)
     """The calls of commands that may go on after their turn."""
     servers: int = 0
-    seen: dict[str, int] = field(default_factory=dict)
-    """How often situations came about, by name."""
     _marks: int = 0
     _calls: int = 0
 
     def note(self, situation: str) -> None:
-        self.seen[situation] = self.seen.get(situation, 0) + 1
+        self.journal.note(situation)
 
     def reply(self, request: SimRequest) -> list[Json]:
         """Draw the events of one reply."""
@@ -120,12 +139,16 @@ class SimModel:
             events.append(_done(call))
         if calls and draws.chance("words behind calls", 0.1):
             events += self._message()
+        items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+        marks = frozenset(mark for item in items for mark in marks_of_item(item))
+        self.answered.append(Answered(request, marks))
         tokens = 10 if self.calm else draws.pick("tokens", habits.tokens)
         usage = {
             "input_tokens": tokens,
             "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": 5,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            # By this number the client is told that the reply was read.
+            "output_tokens_details": {"reasoning_tokens": len(self.answered)},
             "total_tokens": tokens + 5,
         }
         events.append({"type": "response.completed", "response": {"id": "resp-1", "usage": usage}})
@@ -204,9 +227,10 @@ class SimModel:
                 status = self.draws.pick("status of a goal", ("complete", "blocked", "paused"))
                 return _function(call_id, "update_goal", {"status": status})
             case "unknown":
-                return _function(call_id, "no_such_tool", {})
+                return _function(call_id, "no_such_tool", {"text": mark})
             case "broken":
-                return {"type": "function_call", "call_id": call_id, "name": "shell", "arguments": "{"}
+                broken = json.dumps({"text": mark})[:-1]
+                return {"type": "function_call", "call_id": call_id, "name": "shell", "arguments": broken}
             case "terminal":
                 return _function(call_id, "exec_command", {"cmd": f"touch {mark}", "yield_time_ms": 1000})
             case _:
@@ -281,6 +305,7 @@ class SimHttp:
             return
         asked = SimRequest(request.url, dict(request.headers), body, number, self._server, self._home)
         model.requests.append(asked)
+        model.journal.tell(f"request {len(model.requests)} of {asked.thread}, with {len(asked.input)} items")
         if fault.isdigit():
             model.note(f"status {fault}")
             answer = json.dumps({"error": {"message": "sorry", "type": "sorry"}}).encode()

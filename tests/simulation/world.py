@@ -32,6 +32,7 @@ from app_server.transport.memory import memory_pair
 from tests.simulation.coverage import situations_of
 from tests.simulation.draws import Choices, Draws
 from tests.simulation.habits import Habits, draw_habits
+from tests.simulation.journal import Entry, Journal
 from tests.simulation.later import all_tell_the_same, beginning, second_server
 from tests.simulation.library_person import LibraryPerson
 from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_the_loop
@@ -116,6 +117,14 @@ class SimWorld:
         if (sign, self.signs[sign]) == self.habits.crash_sign and not self.calm.is_set():
             _kill(self)
 
+    def thread_begins(self) -> None:
+        """Let people act while the server waits for a thread: nobody sees that, and much is half done then."""
+        for person in self.people:
+            person.notice("thread")
+
+    def new_name(self, api: str) -> str:
+        return f"{api}.{len(self.people) + 1}"
+
     def come_back(self) -> None:
         if self.habits.comes_back and self.came_back < 2 and not self.killed.is_set():
             self.came_back += 1
@@ -161,7 +170,13 @@ class Outcome:
     virtual_seconds: float
     situations: Mapping[str, int]
     habits: Habits
-    log: tuple[str, ...]
+    journal: tuple[Entry, ...]
+
+    @property
+    def report(self) -> str:
+        """What is wrong, and the commands that show the world and shrink it."""
+        show = f"make simulate ARGS='--seed {self.seed}'"
+        return "\n".join([*self.problems, show, f"make simulate ARGS='--seed {self.seed} --shrink'"])
 
     def failing(self, problems: tuple[str, ...]) -> "Outcome":
         """Return the same world with other problems."""
@@ -200,8 +215,8 @@ def _open_files() -> set[str]:
 def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
     for name in ("home", "workspace", "user"):
         (root / name).mkdir()
-    model = SimModel(draws, habits)
     loop = SimLoop(draws)
+    model = SimModel(draws, habits, Journal(loop.time))
     world = SimWorld(draws, root, habits, model, Commands(model), loop)
     _write_config(world)
     if habits.crash_at is not None:
@@ -212,7 +227,7 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
         loop.before_round[100 + draws.below("step of the full disk", 2000)] = lambda: _fill_disk(world)
     with (
         _virtual(world),
-        threads_in_the_loop(draws, habits.thread_delays),
+        threads_in_the_loop(draws, habits.thread_delays, world.thread_begins),
         reading_fails(model, world.home),
     ):
         try:
@@ -224,24 +239,22 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
     if not loop.is_closed():
         loop.close()
     world.problems += [*world.writers.problems, *violations(world)]
-    said = [json.dumps([entry.sent, entry.message], sort_keys=True) for p in world.people for entry in p.log]
+    journal = tuple(model.journal.entries)
+    said = [json.dumps([each.seconds, each.who, each.sent, each.message], sort_keys=True) for each in journal]
     stored = [
         path.read_bytes().decode(errors="backslashreplace")
         for path in sorted(world.home.glob("**/rollout-*.jsonl"))
     ]
     text = re.sub(r"simulation-\d*", "ROOT", "\n".join(said + stored))  # also where a line was torn in it
-    seen = Counter(model.seen)
-    for person in world.people:
-        seen += situations_of(person.log)
     return Outcome(
         seed,
         tuple(world.problems),
         draws.made,
         hashlib.sha256(text.encode()).hexdigest(),
         loop.time(),
-        seen,
+        situations_of(journal),
         habits,
-        tuple(said),
+        journal,
     )
 
 

@@ -287,10 +287,11 @@ def spans(
         elif name in SPANS and what == "end" and running.pop((name, call), None) is None:
             broken.append(f"{name} of {call} ends and does not run")
         elif event["type"] in ENDS:
-            left = [key for key, turn in running.items() if turn == id and key[1] not in terminals]
+            left = [key for key, turn in running.items() if turn == id]
             if event["type"] == "task_complete":
+                left = [key for key in left if key[1] not in terminals]
                 broken += [f"turn {id} ends while {call} runs" for _, call in left]
-            for key in left:  # `turn_aborted` ends what ran
+            for key in left:  # `turn_aborted` ends what ran, terminals too
                 del running[key]
     if to_the_end:
         broken += [f"{name} of {call} never ends" for name, call in running if not terminals.get(call)]

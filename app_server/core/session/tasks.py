@@ -159,6 +159,11 @@ class ActiveTask(Struct, kw_only=True):
         self.taken += words
         return words
 
+    @property
+    def has_words(self) -> bool:
+        """Whether words joined since the last call of `take_input`."""
+        return bool(self._joined)
+
     def has_steered(self) -> bool:
         """Return whether words wait that are promised to this turn. Where none do, it ends now and takes no more."""
         promised = any(late is None for _, late in self._joined)
@@ -335,10 +340,8 @@ class TaskRunner:
                 _complete(active, outcome)
             else:
                 active.task.interrupted()
-                if active.has_steered() and not active.emitter.has_started:
-                    active.emitter.turn_started(
-                        active.kind, None
-                    )  # words that are promised to it are shown in it
+                if active.has_words and not active.emitter.has_started:
+                    active.emitter.turn_started(active.kind, None)  # the words that joined it are shown in it
                 _keep_words(active)
                 self._cut(active)
             for pending in waiting:

@@ -99,6 +99,12 @@ def test_a_terminal_may_outlive_its_turn() -> None:
     assert invariants.spans([*outlives, *of_turn(end("c"), id="1")], terminals={"c": False}) == []
 
 
+def test_no_terminal_outlives_its_turn_where_that_is_interrupted() -> None:
+    late = of_turn(START, begin("c"), ABORT, {"type": "exec_command_output_delta", "call_id": "c"})
+    assert invariants.spans(late, terminals={"c": True})
+    assert invariants.spans(late[:-1], terminals={"c": True}) == []
+
+
 def test_terminals_are_identified_by_what_the_model_was_sent() -> None:
     def asked(tool: str, id: str, told: str, **arguments: Json) -> list[Json]:
         called = {"type": "function_call", "name": tool, "call_id": id, "arguments": json.dumps(arguments)}
