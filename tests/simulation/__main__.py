@@ -6,7 +6,6 @@ it.
 
 import argparse
 import json
-import logging
 import re
 import sys
 import time
@@ -42,7 +41,6 @@ def main() -> int:
     parser.add_argument("--mutant", choices=names(), help="plant this bug and play until a world fails")
     parser.add_argument("--mutants", action="store_true", help="the same for each planted bug: print a table")
     options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
     if options.mutant or options.mutants:
         return _planted([options.mutant] if options.mutant else names(), options.seeds, options.count)
     if options.plan is not None:

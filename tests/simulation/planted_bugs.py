@@ -5,7 +5,6 @@ bug is. A world counts as a find if it fails with the patch and not without it.
 """
 
 import json
-import logging
 import os
 import re
 import shutil
@@ -122,7 +121,6 @@ def main(arguments: Sequence[str]) -> None:
     """Play the worlds from one seed to another; print the first that fails."""
     from tests.simulation.world import play  # noqa: PLC0415 - of the product in the working directory
 
-    logging.disable(logging.CRITICAL)
     for seed in range(int(arguments[0]), int(arguments[1]) + 1):
         outcome = play(seed)
         if outcome.problems:

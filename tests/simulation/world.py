@@ -9,6 +9,7 @@ import asyncio
 import gc
 import hashlib
 import json
+import logging
 import os
 import random
 import re
@@ -398,14 +399,21 @@ def _machine(world: SimWorld, home: Path) -> Machine:
 
 @contextmanager
 def _virtual(world: SimWorld) -> Iterator[None]:
-    """Inside, the clocks and identifiers of the standard library that are read without a `Machine` are the world's."""
+    """Inside, the clocks and identifiers of the standard library that are read without a `Machine` are the world's, and
+    nothing is logged: faults would fill the log.
+    """
     ids = random.Random(7)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "time", world.now)
-        patch.setattr(time, "monotonic", world.loop.time)
-        patch.setattr(time, "sleep", world.loop.jump)
-        patch.setattr(os, "urandom", ids.randbytes)
-        yield
+    logged = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", world.now)
+            patch.setattr(time, "monotonic", world.loop.time)
+            patch.setattr(time, "sleep", world.loop.jump)
+            patch.setattr(os, "urandom", ids.randbytes)
+            yield
+    finally:
+        logging.disable(logged)
 
 
 def _write_config(world: SimWorld) -> None:
