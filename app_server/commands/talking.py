@@ -52,6 +52,9 @@ def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output-schema", metavar="FILE", help="a JSON Schema for the final message")
     parser.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
+    parser.add_argument(
+        "--prices", metavar="FILE", help="what tokens cost, for the last line (else prices.json in the home)"
+    )
     stored = parser.add_mutually_exclusive_group()
     stored.add_argument("--resume", metavar="ID", help="go on with a stored thread")
     stored.add_argument("--resume-last", action="store_true", help="go on with the newest thread here")
@@ -61,9 +64,6 @@ def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-turns", type=positive, metavar="N", help="requests to the model")
     limits.add_argument("--budget-tokens", type=positive, metavar="N", help="tokens, of input and output")
     limits.add_argument("--timeout", type=duration, metavar="TIME", help="seconds, or as in 90s, 30m, 2h")
-    limits.add_argument(
-        "--prices", metavar="FILE", help="what tokens cost, for the last line (else prices.json in the home)"
-    )
     add_turn_settings(parser)
 
 

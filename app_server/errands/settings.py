@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
@@ -25,17 +25,17 @@ def run_get(args: argparse.Namespace) -> int:
     async def get(server: AppServer) -> int:
         read = await server.request(wire.CONFIG_READ, wire.ConfigReadParams(cwd=os.path.realpath(".")))
         settings: Json = read.config.to_value()
-        if args.key is not None:
-            settings = value_at(settings, split_key(args.key))
-        if settings is None:
+        shown = settings if args.key is None else value_at(settings, split_key(args.key))
+        if shown is None:
             raise NotDone(f"nothing sets {args.key!r}", "`app-server config get` shows what is set")
         if args.json:
-            show_json(settings)
-        elif not isinstance(settings, Mapping):
-            show(_plain(settings))
+            show_json(shown)
+        elif not isinstance(shown, Mapping):
+            show(_plain(shown))
         else:
-            for key, value in _lines(settings, "" if args.key is None else f"{args.key}."):
-                show(f"{key} = {json.dumps(value, ensure_ascii=False)}")
+            for key in sorted(read.origins):
+                if args.key is None or key.startswith(f"{args.key}."):
+                    show(f"{key} = {json.dumps(value_at(settings, split_key(key)), ensure_ascii=False)}")
         return 0
 
     return run_errand(args, get)
@@ -90,14 +90,3 @@ async def _write(server: AppServer, key: str, value: Json) -> None:
 def _plain(value: Json) -> str:
     """Write a value as a script wants it: a text without quotes."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _lines(table: Mapping[str, Json], path: str) -> Iterator[tuple[str, Json]]:
-    """Yield all settings of a table by their dotted keys."""
-    for name, value in table.items():
-        bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-        key = path + (name if bare else json.dumps(name, ensure_ascii=False))
-        if isinstance(value, Mapping):
-            yield from _lines(value, f"{key}.")
-        elif value is not None:
-            yield key, value

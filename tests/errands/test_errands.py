@@ -179,6 +179,8 @@ async def test_settings_are_shown_written_and_removed(tmp_path: Path) -> None:
         assert "# a comment" in place.config.read_text()
         everything = (await place.run("config", "get")).stdout.splitlines()
         assert {'model = "scripted"', 'profiles.fast.model_reasoning_effort = "low"'} <= set(everything)
+        fast = await place.run("config", "get", "profiles.fast")
+        assert fast.stdout == 'profiles.fast.model_reasoning_effort = "low"\n'
         assert json.loads((await place.run("config", "get", "--json", "profiles")).stdout) == {
             "fast": {"model_reasoning_effort": "low"}
         }
