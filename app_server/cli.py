@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app_server.logs import set_up_logging
-from app_server.standard_streams import complain, ended_in_order, prepare_for_text, replace_closed
+from app_server.standard_streams import ended_in_order, prepare_for_text, replace_closed
 
 FOR_PEOPLE = """\
 app-server: this is a server: editors and other programs start it and speak JSON-RPC with it over stdin and stdout.
@@ -43,10 +43,10 @@ def _run(words: Sequence[str]) -> int:
 
 def _serve(options: Mapping[str, Any]) -> int:
     """Serve with the options that were given, by their names."""
-    listen = options.get("listen")
-    if listen not in (None, "stdio", "stdio://"):
-        complain("app-server", f"--listen: expected stdio://, got {listen}", "it is the only transport")
-        return 2
+    if not all(each in ("stdio", "stdio://") for each in options.get("listen", ())):
+        from app_server.shared.shared_process import serve_shared  # noqa: PLC0415  others need none of it
+
+        return serve_shared(options)
     if os.isatty(0):
         print(FOR_PEOPLE, file=sys.stderr)  # noqa: T201
     from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it

@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 
 from app_server.transport.claim import own_description
 
@@ -21,6 +22,10 @@ LEVELS = {
     "off": logging.CRITICAL + 1,
 }
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+CONNECTION: ContextVar[int | None] = ContextVar("connection", default=None)
+"""The number of the connection for which something is done, in a server with several."""
+
 LONGEST_LINE = 4000
 """Bytes; a write of up to 4096 bytes to a pipe is atomic."""
 
@@ -55,16 +60,25 @@ class NonBlockingHandler(logging.Handler):
         return True
 
 
-def set_up_logging(environment: Mapping[str, str]) -> None:
-    """Set up the log, whose level is set by APP_SERVER_LOG (`debug`) or, as for codex 0.58, by RUST_LOG (`warn`,
-    `codex=debug,info`).
+class NumberingFormatter(logging.Formatter):
+    """Says for which connection something is done, where there is more than one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        number = CONNECTION.get()
+        return text if number is None else f"[{number}] {text}"
+
+
+def set_up_logging(environment: Mapping[str, str], write: Callable[[bytes], int] | None = None) -> None:
+    """Set up the log to stderr, or by `write`. Its level is set by APP_SERVER_LOG (`debug`) or, as for codex 0.58, by
+    RUST_LOG (`warn`, `codex=debug,info`).
     """
     wanted = environment.get("APP_SERVER_LOG") or environment.get("RUST_LOG") or "warn"
     plain = [part for part in wanted.split(",") if "=" not in part]
     level = LEVELS.get((plain[-1] if plain else wanted.rpartition("=")[2]).strip().lower(), logging.WARNING)
-    handler = NonBlockingHandler(_writer(2))
-    handler.setFormatter(logging.Formatter(FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])
+    handler = NonBlockingHandler(write or _writer(2))
+    handler.setFormatter(NumberingFormatter(FORMAT))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpcore", "asyncio"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,18 +26,16 @@ from app_server.conversations.manager import ConversationManager
 from app_server.conversations.unattended import Unattended
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, CurrentCaller, env_api_key
+from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, env_api_key
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config, SettingsPlace
-from app_server.core.errors import CoreError
+from app_server.core.config.types import SettingsPlace
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import Git
 from app_server.core.host import Host
 from app_server.core.lazy import Lazy
-from app_server.core.opening import Opened, Origin
 from app_server.core.process_memory import FreeMemoryReturn
-from app_server.core.threads import run_in_thread
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
+from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.errors import overloaded
@@ -51,73 +49,8 @@ if TYPE_CHECKING:
     from app_server.core.auth.issuer import Issuer
     from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.files.search import FileSearch
-    from app_server.core.mcp.requests import McpRequests
     from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
-
-
-PREPARED_AFTER = 0.5
-"""Seconds from the first conversation until turns and commands are prepared: a turn that comes at once goes first, and
-by then its model is asked, as a rule. What comes earlier does not wait for that.
-"""
-
-
-class LazyEngine:
-    """Opens conversations and lists models. The first use loads and assembles it, in the event loop, so that responses
-    keep the order of their requests.
-    """
-
-    def __init__(
-        self,
-        assemble: Lazy[Callable[[], Assembled]],
-        runner: CommandRunner,
-        environment: Mapping[str, str],
-        background: TaskGroup,
-    ) -> None:
-        """`environment` is the server's."""
-        self._assemble, self._runner, self._environment = assemble, runner, environment
-        self._background = background
-        self._assembled: Assembled | None = None
-        self._opened = False
-
-    async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
-        """Open a conversation as `Engine.open` does. The first one is followed by a turn, as a rule: prepare for it."""
-        opened = await self._ready().engine.open(config, origin, caller)
-        if not self._opened:
-            self._opened = True
-            self._background.start_soon(self._prepare, caller, name="turns, launcher and sandbox probe")
-        return opened
-
-    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
-        return await self._ready().models.names(config, CurrentCaller(caller, self._environment))
-
-    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
-        """Run MCP servers of no conversation for as long as the block."""
-        return self._ready().adapters.mcp_alone(config, caller)
-
-    async def aclose(self) -> None:
-        if self._assembled is not None:
-            await self._assembled.models.networks.aclose()
-            await self._assembled.adapters.close()
-
-    async def _prepare(self, caller: Caller) -> None:
-        """Load turns, start the launcher and probe the sandbox. An error of commands occurs again, and is reported, at
-        the first one.
-        """
-        await anyio.sleep(PREPARED_AFTER)
-        await run_in_thread(self._ready().engine.load_turns)
-        network = CurrentCaller(caller, self._environment).environment
-        await self._ready().models.networks.of(network).warm_up()
-        try:
-            self._runner.warm_up()
-            await self._runner.sandbox.state()
-        except (CoreError, OSError) as error:
-            log.warning("the sandbox probe failed ahead of the first command: %s", error)
-
-    def _ready(self) -> Assembled:
-        if self._assembled is None:
-            self._assembled = self._assemble.get()()
-        return self._assembled
 
 
 log = logging.getLogger(__name__)
@@ -187,6 +120,21 @@ async def open_server(settings: ServerSettings) -> AsyncIterator[Server]:
         process.cancel_scope.cancel()
 
 
+class Work(Struct, frozen=True):
+    """Numbers of what goes on in a server."""
+
+    conversations: int
+    """That are open."""
+    turns: int
+    questions: int
+    commands: int
+
+    @property
+    def any(self) -> bool:
+        """Whether something goes on that an end would break off."""
+        return bool(self.turns or self.questions or self.commands)
+
+
 class Server:
     """Parts that all clients of a process share."""
 
@@ -244,15 +192,41 @@ class Server:
             background.start_soon(unattended.run, anyio.sleep, name="unattended")
 
     @property
+    def work(self) -> Work:
+        live = self.conversations.all()
+        return Work(
+            conversations=len(live),
+            turns=sum(each.busy for each in live),
+            questions=sum(len(each.questions.open) for each in live),
+            commands=self._runner.running,
+        )
+
+    async def settle(self) -> None:
+        """Refuse to begin anything from now on, and wait for the turns that run. Each conversation is ended behind its
+        turn, so that another server can go on with it.
+        """
+        self.conversations.draining = True
+        await self.conversations.end_when_settled()
+
+    async def end_conversations(self) -> None:
+        """Interrupt what runs, and end every conversation: all is told and stored."""
+        await self.conversations.end_all()
+
+    @property
     def full(self) -> bool:
         """Whether so many clients are connected that no other one is served."""
         return len(self.conversations.clients) >= self._settings.limits.clients
 
     async def serve(
-        self, transport: Transport, place: ClientPlace, early: EarlyInitialize | None = None
+        self,
+        transport: Transport,
+        place: ClientPlace,
+        early: EarlyInitialize | None = None,
+        *,
+        joined: Callable[[Client], None] = lambda client: None,
     ) -> None:
         """Serve one client until it closes the connection; what runs of its conversations goes on. One too many is
-        told so, and not served.
+        told so, and not served. `joined` is called with the client as conversations know it.
         """
         if place.shared and self.full:
             await _refuse(transport, f"{self._settings.limits.clients} clients are connected; try again")
@@ -266,18 +240,24 @@ class Server:
         async with anyio.create_task_group() as connection:
             connection.start_soon(_write, outgoing, connection, name="writer")
             try:
-                await self._serve(transport, outgoing, place, early)
+                await self._serve(transport, outgoing, place, early, joined)
             finally:
                 with anyio.move_on_after(GRACE_SECONDS, shield=True):
                     await outgoing.finish()
                 connection.cancel_scope.cancel()
 
     async def _serve(
-        self, transport: Transport, outgoing: Outgoing, place: ClientPlace, early: EarlyInitialize | None
+        self,
+        transport: Transport,
+        outgoing: Outgoing,
+        place: ClientPlace,
+        early: EarlyInitialize | None,
+        joined: Callable[[Client], None],
     ) -> None:
         async with anyio.create_task_group() as background:
             services = self._services(outgoing, place, background)
             self.conversations.clients.add(services.client)
+            joined(services.client)
             try:
                 router = _router(services, place, early)
                 most = self._settings.limits.requests_of(shared=place.shared)

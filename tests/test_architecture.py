@@ -29,6 +29,7 @@ OUTER = (
     {"startup", "demo", "doctor", "inspector", "proxy"},
     {"client", "diagnosis"},
     {"server"},
+    {"lazy_engine"},
     {"assembly"},
     {"apis"},
     {"conversations"},
@@ -147,7 +148,9 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
+    "app_server.places.locks": "for a server that is slow to answer its proxy",
     "app_server.places.starting": "where there is no server to be the proxy of",
+    "app_server.shared": "a server that clients share, and commands about it",
     "app_server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.commands": "argparse, which a server that is started as editors do does without",
     "app_server.core.auth.browser": "the same as the issuer",
@@ -321,6 +324,7 @@ OPENS_FILES = {
     "app_server.places": "locks and a log in a folder of the home that is the user's alone",
     "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",
     "app_server.settings_reference": "a tool for building",
+    "app_server.shared": "a lock and a log in a folder of the home that is the user's alone; /proc",
     "app_server.standard_streams": "/dev/null, stdout and stderr",
     "app_server.transport.claim": "stdout",
 }

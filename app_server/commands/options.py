@@ -109,8 +109,20 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add all that a server takes."""
     add_turn_settings(parser)
     group = parser.add_argument_group("serving", argument_default=argparse.SUPPRESS)
-    group.add_argument("--listen", metavar="ADDRESS", help="stdio:// is the only one there is")
+    group.add_argument(
+        "--listen",
+        action="append",
+        metavar="ADDRESS",
+        help="stdio:// (the default), unix://, unix:///PATH, ws://127.0.0.1:PORT or off; several times for several",
+    )
     group.add_argument("--stdio", action="store_true", help="serve stdin and stdout, as without it")
+    group.add_argument(
+        "--ws-token-file",
+        metavar="FILE",
+        help="the token of clients of ws://; without it, one in the home is made",
+    )
+    group.add_argument("--ws-token-sha256", metavar="HEX", help="its SHA-256, instead of the token")
+    group.add_argument("--startup", help=argparse.SUPPRESS)  # descriptors of who starts a shared server
 
 
 def log_errors_only() -> None:

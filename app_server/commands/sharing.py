@@ -1,4 +1,4 @@
-"""Commands about the server that all clients share: `proxy`."""
+"""Commands about the server that all clients share: `proxy` and those of `daemon`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Final
 
-from app_server.commands.options import CommandCode, add_turn_settings
+from app_server.commands.options import CommandCode, add_choice, add_turn_settings, no_arguments
 
 
 def _add_proxy_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,4 +27,46 @@ def _proxy(args: argparse.Namespace) -> int:
     return run_proxy(vars(args), os.environ)
 
 
-CODE: Final = {"proxy": CommandCode(_add_proxy_arguments, _proxy)}
+def _add_start_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--listen",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="listen there, too: unix:///PATH or ws://127.0.0.1:PORT",
+    )
+    add_turn_settings(parser)
+
+
+def _add_status_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_stop_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--now", action="store_true", help="interrupt the turns that run")
+
+
+def _add_restart_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_stop_arguments(parser)
+    _add_start_arguments(parser)
+
+
+def _add_unit_arguments(parser: argparse.ArgumentParser) -> None:
+    add_choice(parser, "manager", "MANAGER", "the service manager", ("systemd", "launchd"))
+
+
+def _daemon(args: argparse.Namespace) -> int:
+    from app_server.shared.daemon_command import run_daemon  # noqa: PLC0415  others need none of it
+
+    return run_daemon(args.command.partition(" ")[2], vars(args))
+
+
+CODE: Final = {
+    "proxy": CommandCode(_add_proxy_arguments, _proxy),
+    "daemon start": CommandCode(_add_start_arguments, _daemon),
+    "daemon status": CommandCode(_add_status_arguments, _daemon),
+    "daemon version": CommandCode(no_arguments, _daemon),
+    "daemon stop": CommandCode(_add_stop_arguments, _daemon),
+    "daemon restart": CommandCode(_add_restart_arguments, _daemon),
+    "daemon unit": CommandCode(_add_unit_arguments, _daemon),
+}

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from app_server.commands.rows import BUILD, SERVE, USE, Example, Subcommand
+from app_server.commands.sharing_table import DAEMON
 from app_server.commands.upkeep_table import THREADS, UPKEEP
 
 FAMILIES: Final[Mapping[str, str]] = {
     "threads": "list, show, rename, archive, delete and export stored threads",
     "mcp": "list, add and remove MCP servers, and log in at them",
     "config": "show and change settings",
+    "daemon": "start, show and end the server that all clients share",
 }
 """First words of commands with two, with what these are for."""
 
@@ -140,5 +142,6 @@ COMMANDS: Final = (
             Example("app-server generate-ts --out types --experimental"),
         ),
     ),
+    *DAEMON,
     *UPKEEP,
 )

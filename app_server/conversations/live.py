@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
 
 
+NEXT_TURN_SECONDS = 0.01
+"""For a turn that was requested to begin, where another one has ended."""
+
+
 class Pump:
     """From the session to the clients, in the words of each API."""
 
@@ -240,6 +244,15 @@ class LiveConversation:
         except CoreError:
             pass  # it ends already
         await self.gone.wait()
+
+    async def end_when_settled(self) -> None:
+        """End it once its turns have ended, those that were requested, too. No other begins for its goal."""
+        self.subscriptions.on_watched = lambda watched: None
+        self.session.watch_goal(False)
+        while self.session.current_turn is not None:
+            await self.session.settled()
+            await anyio.sleep(NEXT_TURN_SECONDS)
+        await self.shut_down()
 
     async def hand_over(self) -> None:
         """End it because it goes on in another session. Subscribers receive the end of its turn."""

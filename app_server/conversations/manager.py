@@ -161,6 +161,12 @@ class ConversationManager:
             for live in list(self._live.values()):
                 group.start_soon(live.shut_down)
 
+    async def end_when_settled(self) -> None:
+        """End each conversation once no turn of it runs or is about to."""
+        async with anyio.create_task_group() as group:
+            for live in list(self._live.values()):
+                group.start_soon(live.end_when_settled)
+
     async def _run(self, live: LiveConversation) -> None:
         try:
             await live.run()

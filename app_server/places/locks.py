@@ -47,6 +47,17 @@ def hold(path: str, seconds: float = 0) -> int:
     return fd
 
 
+def is_held(path: str) -> bool:
+    """Tell whether somebody holds the lock; no where that cannot be known."""
+    try:
+        os.close(hold(path))
+    except LockHeld:
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def take(fd: int, offset: int = 0) -> bool:
     """Lock one byte of an open file; return False while another holds it. Raises OSError where there are no locks."""
     try:

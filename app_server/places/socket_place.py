@@ -19,6 +19,9 @@ REFERENCE_SOCKET = "app-server-control.sock"
 LONGEST_ADDRESS = 103 if sys.platform == "darwin" else 107
 """Bytes of a socket's path that the system takes, without the NUL at its end."""
 
+STARTS_WITHIN = 10.0
+"""Seconds for a server to be ready, and for another starter to end."""
+
 PRIVATE = 0o700
 OF_OTHERS = 0o077
 

@@ -13,15 +13,12 @@ import sys
 import time
 
 from app_server.places.locks import LockHeld, hold
-from app_server.places.socket_place import PlaceRefused, SocketPlace
+from app_server.places.socket_place import STARTS_WITHIN, PlaceRefused, SocketPlace
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-STARTS_WITHIN = 10.0
-"""Seconds for a server to be ready, and for another starter to end."""
 
 READY = b"ready\n"
 
@@ -70,8 +67,7 @@ def _start_holding(
     told, tells = os.pipe()
     try:
         begun = os.fstat(log).st_size
-        own = (sys.executable, "-P", "-m", "app_server", "--listen", place.listen)
-        command = (*own, "--startup", f"{LOCK_FD},{READY_FD}", *words)
+        command = (*server_command(place), "--startup", f"{LOCK_FD},{READY_FD}", *words)
         _spawn(command, passed_on(environment), log, lock, tells)
         os.close(tells)
         tells = -1
@@ -84,6 +80,11 @@ def _start_holding(
         for fd in (log, told, tells):
             if fd >= 0:
                 os.close(fd)
+
+
+def server_command(place: SocketPlace) -> tuple[str, ...]:
+    """Return the command of a server that listens at the place, wherever it is run."""
+    return (sys.executable, "-P", "-m", "app_server", "--listen", place.listen)
 
 
 def passed_on(environment: Mapping[str, str]) -> dict[str, str]:

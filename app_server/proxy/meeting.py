@@ -12,7 +12,7 @@ import select
 import sys
 import time
 
-from app_server.places.socket_place import SocketPlace
+from app_server.places.socket_place import STARTS_WITHIN, SocketPlace
 from app_server.proxy.preface import MOST_OF_ANSWER, ProxyRefused, accepted
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
             start()
             continue
         try:
-            accepted(ask(connection, preface))
+            accepted(ask(connection, preface, lambda: is_starting(place)))
         except Left:
             connection.close()
             continue
@@ -111,14 +111,27 @@ def _other_user(connection: _socket.socket) -> int | None:
     return None if user == os.geteuid() else user
 
 
-def ask(connection: _socket.socket, line: bytes) -> bytes:
-    """Send a line and return the server's, both without waiting for ever. Raises Left and ProxyRefused."""
-    deadline, rest, answer = time.monotonic() + ANSWERS_WITHIN, memoryview(line), b""
+def is_starting(place: SocketPlace) -> bool:
+    """Tell whether a server is being started, which a service manager does with the first client that connects."""
+    from app_server.places.locks import is_held  # noqa: PLC0415  only for a server that is slow
+
+    return is_held(place.startup_lock)
+
+
+def ask(connection: _socket.socket, line: bytes, has_reason: Callable[[], bool] = lambda: False) -> bytes:
+    """Send a line and return the server's, both without waiting for ever; longer where the server `has_reason` to be
+    slow. Raises Left and ProxyRefused.
+    """
+    begun, rest, answer = time.monotonic(), memoryview(line), b""
+    deadline = begun + ANSWERS_WITHIN
     waiting = select.poll()
     try:
         while True:
             waiting.register(connection, select.POLLIN | (select.POLLOUT if rest else 0))
             left = deadline - time.monotonic()
+            if left <= 0 and deadline - begun < STARTS_WITHIN and has_reason():
+                deadline += ANSWERS_WITHIN
+                continue
             if left <= 0 or len(answer) > MOST_OF_ANSWER:
                 raise ProxyRefused(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
             for _, events in waiting.poll(left * 1000):

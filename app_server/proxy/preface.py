@@ -20,9 +20,10 @@ NUMBER = 1
 MOST_BYTES = 4 << 20
 """Of a preface, most of which is the environment."""
 
-MOST_OF_ANSWER = 1 << 16
+MOST_OF_ANSWER = 1 << 20
 
-BEGINNING = b'{"preface":%d,' % NUMBER
+BEGINNING_OF_ANY = b'{"preface":'
+BEGINNING = b"%b%d," % (BEGINNING_OF_ANY, NUMBER)
 ACCEPTED = b'"ok":true}'
 
 ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\"} | {

@@ -101,12 +101,17 @@ def _serve_alone(options: Mapping[str, object]) -> int:
 
 def words_alone(options: Mapping[str, object]) -> list[str]:
     """Return the words of a command line that starts a server with the same options, and no proxy."""
-    words = ["acp"] if options.get("api") == "acp" else []
+    return [*(["acp"] if options.get("api") == "acp" else []), *settings_words(options), "--stdio"]
+
+
+def settings_words(options: Mapping[str, object]) -> list[str]:
+    """Return the words of a command line that say the same settings."""
+    words: list[str] = []
     for name in SETTINGS:
         given = options.get(name)
         values = given if isinstance(given, list) else [] if given is None else [given]
         words += [f"--{name.replace('_', '-')}={value}" for value in values]
-    return [*words, "--stdio"]
+    return words
 
 
 def replace_closed() -> None:

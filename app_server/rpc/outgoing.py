@@ -157,6 +157,11 @@ class Outgoing:
 
     # --- back-pressure
     @property
+    def unread(self) -> int:
+        """The bytes that are queued."""
+        return self._queued
+
+    @property
     def congested(self) -> bool:
         return self._queued > self._high_water
 

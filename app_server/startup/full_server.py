@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 def run(write_fd: int, launch: Launch, handover: Handover) -> None:
     """Returns once the client has closed the connection and everything is stored."""
-    _wait_for_children_without_threads()
+    wait_for_children_without_threads()
     anyio.run(_run, write_fd, launch, handover)
 
 
-def _wait_for_children_without_threads() -> None:
+def wait_for_children_without_threads() -> None:
     """Wait for children as later interpreters do. The thread of a child could not be started in a shortage."""
     if sys.platform == "linux" and sys.version_info < (3, 12):
         with contextlib.suppress(OSError):

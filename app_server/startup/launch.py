@@ -36,7 +36,7 @@ class Launch:
 
 
 def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> Launch:
-    """Read the options that were given on the command line, by their names."""
+    """Read the options that were given on the command line, by their names. Raises ValueError."""
     return Launch(
         home=server_home(environment),
         cwd=working_directory(),

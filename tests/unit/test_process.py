@@ -21,8 +21,8 @@ from app_server.core.opening import NewConversation
 from app_server.core.process_memory import FreeMemoryReturn
 from app_server.core.threads import NO_THREAD, run_in_thread
 from app_server.identity import PREFIX, SMALLEST, Limits, limits_of
+from app_server.lazy_engine import LazyEngine
 from app_server.logs import NonBlockingHandler
-from app_server.server import LazyEngine
 from tests.support.callers import some_caller
 
 

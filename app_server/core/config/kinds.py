@@ -62,6 +62,14 @@ def _seconds(value: Json) -> float:
     return float(value)
 
 
+def _amount(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong("a number", value)
+    if not 0 <= value <= 1e9:
+        raise WrongValue("must be a number of at least 0")
+    return float(value)
+
+
 def _texts(value: Json) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wrong("a list of strings", value)
@@ -95,6 +103,7 @@ TEXT = Kind("string", {"type": "string"}, _text)
 FILLED = Kind("string", {"type": "string", "minLength": 1}, _filled)
 FLAG = Kind("boolean", {"type": "boolean"}, _flag)
 SECONDS = Kind("seconds, above 0", {"type": "number", "exclusiveMinimum": 0}, _seconds)
+AMOUNT = Kind("number, at least 0", {"type": "number", "minimum": 0}, _amount)
 TEXTS = Kind("list of strings", _LIST, _texts)
 TEXT_SET = Kind("list of strings", _LIST, lambda value: frozenset(_texts(value)))
 FILE_NAMES = Kind("list of strings", _LIST, _file_names)

@@ -104,7 +104,7 @@ def cli_layer(cli: CliOverrides) -> dict[str, Json]:
     for names, switch in ((cli.enable, True), (cli.disable, False)):
         for name in names:
             layer = merge(layer, {"features": {name: switch}})
-    return layer
+    return layer if cli.above is None else merge(layer, cli_layer(cli.above))
 
 
 def request_layer(request: RequestOverrides) -> dict[str, Json]:
@@ -188,7 +188,8 @@ def _config_map(request: RequestOverrides) -> dict[str, Json]:
 def _named_profile(
     everything: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides
 ) -> str | None:
-    name = request.settings.get("profile") or cli.profile or everything.get("profile")
+    of_server = cli.above and cli.above.profile
+    name = request.settings.get("profile") or of_server or cli.profile or everything.get("profile")
     if name is None or isinstance(name, str):
         return name or None
     raise derive_error("`profile` must be a string", "profile")

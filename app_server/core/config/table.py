@@ -14,6 +14,7 @@ from msgspec import Struct
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, TOOL_SWITCHES
 from app_server.core.config.kinds import (
+    AMOUNT,
     ANYTHING,
     FILE_NAMES,
     FILLED,
@@ -31,6 +32,7 @@ from app_server.core.config.kinds import (
     refused,
     word,
 )
+from app_server.core.config.sharing import SharingSettings
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
@@ -262,12 +264,20 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             "`false`: a client gets at most what the rest of the configuration gives; no request changes it",
         ),
         "editor_files": Setting(FLAG, "`false`: patches take no unsaved text of the editor into account"),
+    },
+    SettingsPart("Shared server", "app_server", SharingSettings): {
         "shared": Setting(
             FLAG,
             "`true`: `app-server` and `app-server acp` are proxies of one server for all clients; a project's file"
             " cannot say so",
-            None,
-            default=False,
+        ),
+        "idle_exit_minutes": Setting(
+            AMOUNT, "so long it stays without a client and without work; 0: for ever"
+        ),
+        "drain_seconds": Setting(AMOUNT, "so long turns may go on when it is stopped"),
+        "unwatched_minutes": Setting(AMOUNT, "so long a turn goes on that no client follows; 0: not at all"),
+        "question_hours": Setting(
+            AMOUNT, "so long a question waits for a client; then it counts as declined"
         ),
     },
     SettingsPart("Login", "", types.LoginSettings): {

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.config.features import Features
+from app_server.core.config.sharing import SharingSettings
 from app_server.core.errors import FilePosition
 from protocol.policy import (
     AskForApproval,
@@ -284,6 +285,7 @@ class Config(Discreet, frozen=True, kw_only=True):
     mcp_servers: Mapping[str, McpServerConfig] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     login: LoginSettings = LoginSettings()
     notify: tuple[str, ...] = ()
+    sharing: SharingSettings = SharingSettings()
     history: HistoryConfig = HistoryConfig()
     otel: OtelConfig = OtelConfig()
     notices: SettingsNotices = SettingsNotices()
@@ -310,7 +312,7 @@ def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:
 
 
 class CliOverrides(Struct, frozen=True, kw_only=True):
-    """Overrides from the command line, for every conversation of this process."""
+    """Overrides from the command line of a client, for every conversation that it opens."""
 
     settings: tuple[tuple[str, str], ...] = ()
     """`-c key=value`, split at the first `=`, in the order given."""
@@ -322,6 +324,8 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
     """Commands may write there as in the workspace, beside what the settings name."""
     enable: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
+    above: CliOverrides | None = None
+    """Those of the server that the client shares with others, which count more."""
 
 
 class RequestOverrides(Struct, frozen=True, kw_only=True):

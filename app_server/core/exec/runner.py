@@ -84,6 +84,11 @@ class CommandRunner:
         """Whether a command runs, of any conversation."""
         return bool(self._running)
 
+    @property
+    def running(self) -> int:
+        """The number of commands that run, of all conversations."""
+        return len(self._running)
+
     def runs_in(self, folder: str) -> bool:
         """Tell whether a command runs, of any conversation, that works in the folder at this real path or around it, or
         may write in it."""

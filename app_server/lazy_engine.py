@@ -1,0 +1,106 @@
+"""The engine of a server, loaded with its first conversation, or at once where nobody would have to wait for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.caller import Caller, CurrentCaller
+from app_server.core.config.types import Config
+from app_server.core.errors import CoreError
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.lazy import Lazy
+from app_server.core.opening import Opened, Origin
+from app_server.core.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from app_server.assembly import Assembled
+    from app_server.core.mcp.requests import McpRequests
+
+log = logging.getLogger(__name__)
+
+PREPARED_AFTER = 0.5
+"""Seconds from the first conversation until turns and commands are prepared: a turn that comes at once goes first, and
+by then its model is asked, as a rule. What comes earlier does not wait for that.
+"""
+
+
+class LazyEngine:
+    """Opens conversations and lists models. The first use loads and assembles it, in the event loop, so that responses
+    keep the order of their requests.
+    """
+
+    def __init__(
+        self,
+        assemble: Lazy[Callable[[], Assembled]],
+        runner: CommandRunner,
+        environment: Mapping[str, str],
+        background: TaskGroup,
+    ) -> None:
+        """`environment` is the server's."""
+        self._assemble, self._runner, self._environment = assemble, runner, environment
+        self._background = background
+        self._assembled: Assembled | None = None
+        self._opened = False
+
+    async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
+        """Open a conversation as `Engine.open` does. The first one is followed by a turn, as a rule: prepare for it."""
+        opened = await self._ready().engine.open(config, origin, caller)
+        if not self._opened:
+            self._opened = True
+            self._background.start_soon(self._prepare, caller, name="turns, launcher and sandbox probe")
+        return opened
+
+    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
+        return await self._ready().models.names(config, CurrentCaller(caller, self._environment))
+
+    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
+        """Run MCP servers of no conversation for as long as the block."""
+        return self._ready().adapters.mcp_alone(config, caller)
+
+    async def prepare(self) -> None:
+        """Do now what is done late where there is one client, who would wait."""
+        self._opened = True
+        assembled = self._ready()
+        assembled.engine.load_turns()
+        with self._logged():
+            self._runner.warm_up()
+        self._background.start_soon(self._probe_sandbox, name="sandbox probe")
+        await assembled.models.networks.of(self._environment).warm_up()
+
+    async def aclose(self) -> None:
+        if self._assembled is not None:
+            await self._assembled.models.networks.aclose()
+            await self._assembled.adapters.close()
+
+    async def _prepare(self, caller: Caller) -> None:
+        """Load turns, start the launcher and probe the sandbox. An error of commands occurs again, and is reported, at
+        the first one.
+        """
+        await anyio.sleep(PREPARED_AFTER)
+        await run_in_thread(self._ready().engine.load_turns)
+        network = CurrentCaller(caller, self._environment).environment
+        await self._ready().models.networks.of(network).warm_up()
+        await self._probe_sandbox()
+
+    async def _probe_sandbox(self) -> None:
+        with self._logged():
+            self._runner.warm_up()
+            await self._runner.sandbox.state()
+
+    @contextmanager
+    def _logged(self) -> Iterator[None]:
+        try:
+            yield
+        except (CoreError, OSError) as error:
+            log.warning("the sandbox probe failed ahead of the first command: %s", error)
+
+    def _ready(self) -> Assembled:
+        if self._assembled is None:
+            self._assembled = self._assemble.get()()
+        return self._assembled

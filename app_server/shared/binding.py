@@ -1,0 +1,177 @@
+"""The socket that a server listens on at a place: bound so that nobody ever sees one that does not listen, and removed
+only while it is still ours. The server holds the lock of the place meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from app_server.core.config.safe_file import write_file_atomically
+from app_server.places.locks import LockHeld, hold
+from app_server.places.socket_place import SOCKET, PlaceRefused, SocketPlace, fits, make_private_folder
+
+BACKLOG = 4096
+"""Connections that wait to be accepted; systems have a bound of their own."""
+
+MOST_SIGNED = 200
+
+
+class PlaceTaken(Exception):
+    """Another server listens there; the text is a sentence that names it."""
+
+
+class HeldPlace:
+    """A place whose lock this process holds."""
+
+    def __init__(self, place: SocketPlace, lock: int) -> None:
+        self.place, self.lock = place, lock
+        self._real: str | None = None
+        self._identity: tuple[int, int] | None = None
+        """Of the socket's file."""
+        self._described = False
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether this process has bound the socket there, and not a service manager."""
+        return self._real is not None
+
+    def sign(self, who: str) -> None:
+        """Write into the lock who holds it. That is for the error of others, and decides nothing."""
+        os.ftruncate(self.lock, 0)
+        os.pwrite(self.lock, who.encode()[:MOST_SIGNED], 0)
+
+    def describe(self, text: str) -> None:
+        """Leave a file for people beside the socket, until the socket is removed. Raises OSError."""
+        write_file_atomically(Path(self.place.info), text.encode() + b"\n", 0o600)
+        self._described = True
+
+    def bind(self, environment: Mapping[str, str]) -> socket.socket:
+        """Return a socket that listens under the name of the place. Raises PlaceTaken, PlaceRefused and OSError."""
+        path = self.place.socket
+        if _is_answered(self.place.address()):
+            raise PlaceTaken(f"another program listens on {path}")
+        if os.path.lexists(path) and not (os.path.islink(path) or stat.S_ISSOCK(os.lstat(path).st_mode)):
+            raise PlaceRefused(f"{path} is no socket")
+        real = path if fits(path) and fits(_beside(path)) else _short_path(path, environment)
+        listening = _listen_privately(real)
+        try:
+            status = os.lstat(real)
+            self._real, self._identity = real, (status.st_dev, status.st_ino)
+            if real != path:
+                _link(real, path)
+        except BaseException:
+            listening.close()
+            self.unlink()
+            raise
+        return listening
+
+    def link_reference(self) -> None:
+        """Let clients of codex find the socket under the name that they know, unless a server of theirs has it."""
+        name = self.place.reference
+        if name is not None and not _is_answered(name):
+            _link(SOCKET, name)
+
+    def unlink(self) -> None:
+        """Remove the names that are still ours."""
+        if self._described:
+            self._described = False
+            with suppress(OSError):
+                os.unlink(self.place.info)
+        path, real = self.place.socket, self._real
+        if real is None:
+            return
+        self._real = None
+        with suppress(OSError):
+            if self.place.reference is not None and os.readlink(self.place.reference) == SOCKET:
+                os.unlink(self.place.reference)
+        with suppress(OSError):
+            status = os.lstat(real)
+            if (status.st_dev, status.st_ino) == self._identity:
+                if real != path and os.readlink(path) == real:
+                    os.unlink(path)
+                os.unlink(real)
+
+    def release(self) -> None:
+        """Let another server have the place, whose names were given up before."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+
+def hold_place(place: SocketPlace) -> HeldPlace:
+    """Take the lock of a place. Raises PlaceTaken, PlaceRefused, and OSError where nothing can be locked."""
+    place.make_ready()
+    try:
+        return HeldPlace(place, hold(place.server_lock))
+    except LockHeld:
+        raise PlaceTaken(f"{_holder(place.server_lock)} already listens on {place.socket}") from None
+
+
+def _holder(lock: str) -> str:
+    with suppress(OSError), open(lock, "rb") as file:
+        if who := file.read(MOST_SIGNED).decode(errors="replace").strip():
+            return f"a server ({who})"
+    return "a server"
+
+
+def _listen_privately(path: str) -> socket.socket:
+    """Bind under another name, listen, and rename; the file is the user's alone before anybody can connect."""
+    beside = _beside(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.bind(beside)
+        try:
+            os.chmod(beside, 0o600)
+            listening.listen(BACKLOG)
+            os.rename(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _link(target: str, path: str) -> None:
+    beside = _beside(path)
+    os.symlink(target, beside)
+    try:
+        os.rename(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def _beside(path: str) -> str:
+    return os.path.join(os.path.dirname(path), f".{secrets.token_hex(4)}.sock")
+
+
+def _short_path(path: str, environment: Mapping[str, str]) -> str:
+    """Return where the socket lies whose path is too long: in a folder of the user alone. Raises PlaceRefused."""
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    folder = os.path.join(runtime, "app-server") if runtime else f"/tmp/app-server-{os.geteuid()}"
+    make_private_folder(folder)
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return os.path.join(folder, f"{name}.sock")
+
+
+def _is_answered(path: str) -> bool:
+    """Tell whether something listens there. A refusal alone would not show that nobody does, but the lock is ours."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return True

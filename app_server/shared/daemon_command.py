@@ -1,0 +1,165 @@
+"""`app-server daemon`: starts, shows and ends the shared server of the home. Answers are JSON, in the names of codex.
+
+It asks the server over its socket, by a preface of its own. Loads no server.
+"""
+
+from __future__ import annotations
+
+import _socket
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app_server import __version__
+from app_server.places.home import home_folder
+from app_server.places.socket_place import SocketPlace, place_of_home
+from app_server.places.starting import StartFailed, server_command, start_server
+from app_server.proxy.meeting import Left, NobodyListens, ask, connect, is_there
+from app_server.proxy.preface import NUMBER, ProxyRefused, as_json
+from app_server.proxy.proxy_command import settings_words
+from app_server.shared.units import launchd_unit, systemd_unit
+from app_server.standard_streams import complain
+
+NOT_RUNNING = "notRunning"
+UNITS = {"systemd": systemd_unit, "launchd": launchd_unit}
+
+
+class Daemon:
+    """The shared server of a home, from outside."""
+
+    def __init__(self, home: str, environment: Mapping[str, str]) -> None:
+        self._home, self._environment = home, environment
+        self._place: SocketPlace = place_of_home(home)
+
+    def start(self, words: Sequence[str]) -> int:
+        """`words` are options of the server."""
+        try:
+            started = start_server(self._place, words, self._environment, lambda: is_there(self._place))
+        except StartFailed as error:
+            complain("app-server daemon start", str(error), f"its log is {self._place.log}")
+            return 1
+        self._tell("started" if started else "alreadyRunning", self._status())
+        return 0
+
+    def status(self, *, as_object: bool) -> int:
+        status = self._status()
+        if as_object or status is None:
+            self._tell(NOT_RUNNING if status is None else "running", status, **(status or {}))
+        else:
+            print(_for_people(status))  # noqa: T201
+        return 1 if status is None else 0
+
+    def version(self) -> int:
+        status = self._status()
+        self._tell(NOT_RUNNING if status is None else "running", status)
+        return 1 if status is None else 0
+
+    def stop(self, *, now: bool) -> int:
+        stopping = self._begin_stop(now=now)
+        if stopping is not None:
+            _wait_for_end(stopping)
+        self._tell(NOT_RUNNING if stopping is None else "stopped", None)
+        return 0
+
+    def restart(self, words: Sequence[str], *, now: bool) -> int:
+        """Turns of the old server go on in it; the new one does not wait for them."""
+        stopping = self._begin_stop(now=now)
+        if stopping is not None and now:
+            _wait_for_end(stopping)
+        return self.start(words)
+
+    def unit(self, kind: str) -> int:
+        print(UNITS[kind](server_command(self._place), self._home, self._place.socket), end="")  # noqa: T201
+        return 0
+
+    # --- asking
+    def _status(self) -> dict[str, Any] | None:
+        """Return what the server says of itself; None where there is none."""
+        answered = self._ask({"ask": "status"})
+        return None if answered is None else answered[1]["status"]
+
+    def _begin_stop(self, *, now: bool) -> _socket.socket | None:
+        """Return a connection that ends with the server, which has given up its place; None where there is none."""
+        answered = self._ask({"ask": "stop", "now": now})
+        return None if answered is None else answered[0]
+
+    def _ask(self, question: Mapping[str, object]) -> tuple[_socket.socket, dict[str, Any]] | None:
+        try:
+            connection = connect(self._place)
+            line = ask(connection, (as_json({"preface": NUMBER, **question}) + "\n").encode())
+        except (NobodyListens, Left):
+            return None
+        answer = json.loads(line)
+        if not answer.get("ok"):
+            raise ProxyRefused(str(answer.get("reason")))
+        return connection, answer
+
+    def _tell(self, status: str, running: Mapping[str, Any] | None, **more: Any) -> None:
+        answer: dict[str, Any] = {
+            "status": status,
+            "socketPath": self._place.socket,
+            "cliVersion": __version__,
+        }
+        if running is not None:
+            answer |= {"pid": running["pid"], "appServerVersion": running["version"]}
+        print(json.dumps({**answer, **more}))  # noqa: T201
+
+
+def _wait_for_end(connection: _socket.socket) -> None:
+    connection.setblocking(True)
+    try:
+        while connection.recv(1024):
+            pass
+    except ConnectionError:
+        pass
+
+
+def _for_people(status: Mapping[str, Any]) -> str:
+    lines = [
+        f"app-server {status['version']}, pid {status['pid']}, since {_time(status['started'])}",
+        *(f"listening on {address}" for address in status["addresses"]),
+        f"threads {status['threadsLoaded']}, turns running {status['turnsRunning']},"
+        f" open questions {status['questionsOpen']}, commands running {status['commandsRunning']}",
+    ]
+    if status["memoryBytes"]:
+        lines.append(f"memory {status['memoryBytes'] >> 20} MiB")
+    if status["log"]:
+        lines.append(f"log {status['log']}")
+    lines += [
+        f"client {each['number']}: {each['name'] or '?'}, pid {each['pid']}, since {_time(each['since'])},"
+        f" unread {each['unreadBytes']} bytes"
+        for each in status["clients"]
+    ]
+    return "\n".join(lines)
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def run_daemon(command: str, options: Mapping[str, Any]) -> int:
+    """Run one of the commands, with the options that were given, by name; return the exit status."""
+    daemon = Daemon(home_folder(os.environ), os.environ)
+    now = bool(options.get("now"))
+    words = [*(f"--listen={each}" for each in options.get("listen", ())), *settings_words(options)]
+    try:
+        match command:
+            case "start":
+                return daemon.start(words)
+            case "status":
+                return daemon.status(as_object=options["json"])
+            case "version":
+                return daemon.version()
+            case "stop":
+                return daemon.stop(now=now)
+            case "restart":
+                return daemon.restart(words, now=now)
+            case "unit":
+                return daemon.unit(options["manager"])
+            case _:
+                raise AssertionError(command)
+    except ProxyRefused as error:
+        complain(f"app-server daemon {command}", str(error))
+        return 1

@@ -1,0 +1,106 @@
+"""Who is at the other end of a unix socket, as the system says.
+
+Who may write to the socket runs commands as the user. So other users are not served, root among them; nor is what this
+server has started, because a command that a model runs is not to answer for the user.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import sys
+from collections.abc import Callable
+
+from msgspec import Struct
+
+CREDENTIALS = struct.Struct("3i")
+"""Process, user and group, of SO_PEERCRED."""
+
+SO_PEERPIDFD = 77
+"""Of Linux 6.5; Python has no name for it."""
+
+MAC_CREDENTIALS = struct.Struct("2I")
+"""Version and user, which LOCAL_PEERCRED begins with."""
+SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
+
+MOST_ANCESTORS = 10_000
+
+
+class Peer(Struct, frozen=True):
+    user: int
+    pid: int
+    """0: not to be seen from here, as in another container."""
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return who has connected. Raises OSError where the system does not say."""
+    if sys.platform == "darwin":
+        told = connection.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, 128)
+        return Peer(mac_user(told), connection.getsockopt(SOL_LOCAL, LOCAL_PEERPID))
+    pid, user, _ = CREDENTIALS.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    )
+    return Peer(user, pid)
+
+
+def mac_user(credentials: bytes) -> int:
+    """Return the user of what LOCAL_PEERCRED says."""
+    return int(MAC_CREDENTIALS.unpack_from(credentials)[1])
+
+
+def is_own_work(connection: socket.socket, pid: int) -> bool:
+    """Tell whether the peer descends from this process: a command, an MCP server, or what one of them has started. One
+    that is not there any more does, for nobody can tell.
+    """
+    if sys.platform != "linux" or pid in (0, os.getpid()):
+        return False
+    descends = descends_from(os.getpid(), pid, parent_of)
+    return True if descends is None else descends or _has_ended(connection)
+
+
+def descends_from(ancestor: int, pid: int, parent: Callable[[int], int | None]) -> bool | None:
+    """Tell whether `ancestor` is among the ancestors of a process; None where they cannot be followed to the first."""
+    for _ in range(MOST_ANCESTORS):
+        above = parent(pid)
+        if above is None:
+            return None
+        if above == ancestor:
+            return True
+        if above <= 1:
+            return False
+        pid = above
+    return None
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the parent of a process; None where it has ended."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        _, _, rest = os.read(fd, 4096).rpartition(b")")
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    fields = rest.split()
+    return int(fields[1]) if len(fields) > 1 else None
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Tell whether the process that connected has ended, so that another may have its number; False where the system
+    cannot tell.
+    """
+    try:
+        fd = connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError:
+        return False
+    try:
+        waiting = select.poll()
+        waiting.register(fd, select.POLLIN)
+        return bool(waiting.poll(0))
+    finally:
+        os.close(fd)

@@ -1,0 +1,196 @@
+"""A server that several clients share, as a process: everything is loaded, then it listens, then it is ready.
+
+`lifetime` says when it ends. Nothing here is loaded by a server of one client.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from msgspec import Struct
+
+from app_server.core.config.settings import load_config
+from app_server.core.config.sharing import SharingSettings
+from app_server.core.errors import ConfigError
+from app_server.logs import set_up_logging
+from app_server.places.starting import READY
+from app_server.server import ServerSettings, UnattendedLimits, open_server
+from app_server.shared.addresses import Addresses, BadAddress, parse_addresses, passed_sockets
+from app_server.shared.control import Control
+from app_server.shared.doors import CannotListen, Doors, TokenOptions
+from app_server.shared.lifetime import Lifetime, ListeningPlace
+from app_server.shared.loading import load_everything
+from app_server.shared.log_file import LogFile
+from app_server.shared.reception import Reception
+from app_server.standard_streams import complain
+from app_server.startup.full_server import settings_of, wait_for_children_without_threads
+from app_server.startup.launch import Launch, parse_launch
+from app_server.startup.process import begin_loading, end_loading, guard_memory
+from app_server.transport.claim import claim_stdout
+from app_server.transport.stdio import StdioTransport
+from protocol.structs import replace
+
+log = logging.getLogger(__name__)
+
+
+class Startup(Struct, frozen=True):
+    """The starter's pipe, and the lock that it holds until this server is ready."""
+
+    lock: int
+    ready: int
+
+    def tell(self) -> None:
+        """Tell the starter that clients are served, and let others start servers."""
+        with suppress(OSError):  # it has gone
+            os.write(self.ready, READY)
+        os.close(self.ready)
+        os.close(self.lock)
+
+
+def serve_shared(options: Mapping[str, Any]) -> int:
+    """Serve at the addresses of `--listen` until stopped; return the exit status. `options` are those of the command
+    line, by their names.
+    """
+    startup = _startup(options.get("startup"))
+    try:
+        launch = parse_launch(options, os.environ)
+        addresses = parse_addresses(options["listen"], str(launch.home))
+        passed = passed_sockets(os.environ, os.getpid())
+    except (ValueError, BadAddress) as error:
+        complain("app-server", str(error))
+        return 2
+    if startup is not None and addresses.places:
+        set_up_logging(os.environ, LogFile(addresses.places[0].log).write)
+    begin_loading()
+    guard_memory()
+    token = TokenOptions(options.get("ws_token_file"), options.get("ws_token_sha256"))
+    try:
+        doors = Doors(addresses, passed, str(launch.home), token)
+        load_everything()
+        end_loading()
+        wait_for_children_without_threads()
+        failure = anyio.run(SharedProcess(launch, addresses, doors, startup).run)
+    except BadAddress as error:
+        complain("app-server", str(error))
+        return 2
+    except CannotListen as error:
+        failure = str(error)
+    if failure is not None:
+        complain("app-server", failure)
+    return 0 if failure is None else 1
+
+
+def _startup(given: str | None) -> Startup | None:
+    if given is None:
+        return None
+    lock, ready = map(int, given.split(","))
+    for fd in (lock, ready):
+        os.set_inheritable(fd, False)
+    return Startup(lock, ready)
+
+
+class SharedProcess:
+    """The parts of the process, put together."""
+
+    def __init__(self, launch: Launch, addresses: Addresses, doors: Doors, startup: Startup | None) -> None:
+        self._launch, self._addresses, self._doors, self._startup = launch, addresses, doors, startup
+        self._sharing = _sharing(launch)
+
+    async def run(self) -> str | None:
+        """Serve until the end; return why nothing can be listened on, if so."""
+        wire = claim_stdout()
+        settings = self._settings()
+        async with open_server(settings) as server:
+            await server.engine.prepare()
+            raise_descriptor_limit()  # behind the launcher, whose commands keep the usual one
+            reception = Reception(
+                server,
+                settings,
+                most=settings.limits.clients,
+                line_limit=settings.limits.line_bytes,
+                wall_clock=settings.machine.wall_clock,
+                answer=lambda question, arrival: control.answer(question, arrival),
+            )
+            try:
+                places, others = self._doors.open(
+                    settings.environment, settings.limits.line_bytes, reception.why_full
+                )
+            except CannotListen as error:
+                return str(error)
+            reception.doors = [*(place.door for place in places), *others]
+            lifetime = Lifetime(server, reception, places, self._sharing, settings.environment)
+            control = Control(
+                reception,
+                lifetime,
+                lambda: server.work,
+                started=settings.machine.wall_clock(),
+                log=self._log_path(),
+            )
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(reception.run, name="reception")
+                if self._addresses.stdio:
+                    tasks.start_soon(self._host_stdio, wire, reception, lifetime, name="stdio")
+                await lifetime.run(lambda: self._announce(places, control))
+                tasks.cancel_scope.cancel()
+        return None
+
+    def _settings(self) -> ServerSettings:
+        """Return the settings of the server, which are those of clients without a preface, too."""
+        return replace(
+            settings_of(self._launch),
+            brings_environment=False,
+            shared=True,
+            unattended=UnattendedLimits(
+                turn=self._sharing.unwatched_minutes * 60, question=self._sharing.question_hours * 3600
+            ),
+        )
+
+    async def _host_stdio(self, wire: int, reception: Reception, lifetime: Lifetime) -> None:
+        """Serve the client on stdin and stdout. Once it has left, the server ends with the last of its clients."""
+        transport = StdioTransport(0, wire, self._launch.limits.line_bytes)
+        await reception.host(transport, replace(settings_of(self._launch), hears_all=False))
+        while not reception.is_empty:
+            await reception.left.wait()
+        lifetime.stop()
+
+    # --- what others are told
+    def _announce(self, places: Sequence[ListeningPlace], control: Control) -> None:
+        for address in control.addresses:
+            print(f"listening on {address}", file=sys.stderr, flush=True)  # noqa: T201  for who has started it
+        for place in places:
+            if place.held.place.reference is not None:
+                with suppress(OSError):  # people do without it
+                    place.held.describe(json.dumps(control.facts(), indent=1))
+        self._doors.ready()
+        if self._startup is not None:
+            self._startup.tell()
+
+    def _log_path(self) -> str | None:
+        """Return the file that stderr is, where nobody watches this process."""
+        places = self._addresses.places
+        return places[0].log if self._startup is not None and places else None
+
+
+def _sharing(launch: Launch) -> SharingSettings:
+    """Return how the user wants servers to be shared; the defaults where the settings cannot be read."""
+    try:
+        return load_config(settings_of(launch)).sharing
+    except ConfigError as error:
+        log.error("the settings cannot be used: %s", error)
+        return SharingSettings()
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process have as many connections as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

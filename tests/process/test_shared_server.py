@@ -1,0 +1,439 @@
+"""A server that clients share: its place, how it is started and found, and who may come in."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app_server.places.socket_place import FOLDER, LONGEST_ADDRESS
+from app_server.shared.units import systemd_unit
+from tests.support.pipes import PATIENCE
+from tests.support.shared import INITIALIZE, SharedHome, answer_of, connect, is_closed, shared_homes
+from tests.support.waiting import wait_until
+from tests.support.world import SCRIPT
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def shared(short_folder: Path) -> Iterator[SharedHome]:
+    with shared_homes(short_folder) as home:
+        yield home
+
+
+def mode(path: str | Path) -> int:
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+# --- one server at a place
+def test_a_proxy_starts_a_server_and_others_find_it(shared: SharedHome) -> None:
+    with shared.client() as first, shared.client() as second:
+        first.initialize()
+        second.initialize()
+        status = shared.status()
+        assert [each["name"] for each in status["clients"]] == ["tests", "tests"]
+        assert {each["pid"] for each in status["clients"]} == {first.process.pid, second.process.pid}
+        assert shared.servers() == {status["pid"]}
+        assert first.log.read_text() == second.log.read_text() == ""
+    assert (mode(shared.place.socket), mode(shared.place.folder)) == (0o600, 0o700)
+    for path in (shared.place.log, shared.place.server_lock, shared.place.startup_lock, shared.place.info):
+        assert mode(path) == 0o600
+
+
+def test_a_second_server_names_the_first_and_ends(shared: SharedHome) -> None:
+    with shared.server() as first:
+        first.listening_on(1)
+        with shared.server() as second:
+            status, said = second.ended()
+        assert status == 1
+        assert said.startswith(f"app-server: a server (pid {first.pid}, ")
+        assert said.endswith(f") already listens on {shared.place.socket}\n")
+        with shared.server(f"unix://{shared.root}/other") as other:  # on another socket it is welcome
+            other.listening_on(1)
+            with shared.server(f"unix://{shared.root}/other") as third:
+                assert third.ended()[0] == 1
+
+
+def test_a_server_follows_one_that_was_killed(shared: SharedHome) -> None:
+    with shared.server() as first:
+        first.listening_on(1)
+        inode = os.lstat(shared.place.socket).st_ino
+        first.process.kill()
+        first.process.wait()
+        assert os.path.lexists(shared.place.socket)
+        with shared.server() as second:
+            assert second.listening_on(1) == [f"unix://{shared.place.socket}"]
+            assert os.lstat(shared.place.socket).st_ino != inode
+            with shared.connect() as client:
+                assert "result" in answer_of(client)
+
+
+def test_what_lies_at_the_place_and_is_no_socket_is_left_alone(shared: SharedHome) -> None:
+    shared.place.make_ready()
+    Path(shared.place.socket).write_text("mine")
+    with shared.server() as server:
+        assert server.ended() == (1, f"app-server: {shared.place.socket} is no socket\n")
+    assert Path(shared.place.socket).read_text() == "mine"
+
+
+def test_a_socket_of_another_program_is_not_taken_over(shared: SharedHome) -> None:
+    path = shared.root / "s"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        with shared.server(f"unix://{path}") as server:
+            assert server.ended() == (1, f"app-server: another program listens on {path}\n")
+        connect(str(path)).close()
+
+
+@pytest.mark.parametrize("fault", ["a link", "another user's"])
+def test_a_folder_that_is_not_the_users_own_is_refused(shared: SharedHome, fault: str) -> None:
+    folder = shared.home / FOLDER
+    if fault == "a link":
+        (shared.root / "elsewhere").mkdir()
+        folder.symlink_to(shared.root / "elsewhere")
+    elif os.geteuid() == 0:
+        folder.mkdir()
+        os.chown(folder, NOBODY, NOBODY)
+    else:
+        pytest.skip("needs root: a folder of another user")
+    why = {"a link": "is a link", "another user's": "belongs to another user"}[fault]
+    with shared.server() as server:
+        assert server.ended() == (1, f"app-server: {folder} {why}\n")
+    with shared.client() as client:  # and the proxy serves alone
+        client.initialize()
+        assert client.log.read_text() == (
+            f"app-server: this client is served alone: no shared server could be started: {folder} {why}\n"
+        )
+
+
+def test_a_folder_with_rights_for_others_is_put_right(shared: SharedHome) -> None:
+    (shared.home / FOLDER).mkdir()
+    (shared.home / FOLDER).chmod(0o777)
+    with shared.server() as server:
+        server.listening_on(1)
+        assert mode(shared.home / FOLDER) == 0o700
+
+
+@pytest.mark.parametrize("runtime", [True, False])
+def test_a_home_whose_path_is_too_long_for_a_socket(short_folder: Path, runtime: bool) -> None:
+    with shared_homes(short_folder) as outer:
+        shared = SharedHome(outer.root, outer.root / ("h" * 200))
+        where = Path(f"/tmp/app-server-{os.geteuid()}")
+        if runtime:
+            where = outer.root / "run" / "app-server"
+            where.parent.mkdir()
+            shared.environment["XDG_RUNTIME_DIR"] = str(where.parent)
+        with shared.server() as server:
+            server.listening_on(1)
+            real = Path(os.readlink(shared.place.socket))
+            assert real.parent == where
+            assert (mode(where), mode(real)) == (0o700, 0o600)
+            assert len(str(real)) <= LONGEST_ADDRESS
+            with shared.client("proxy", "--no-start") as client:
+                client.initialize()
+            server.process.send_signal(signal.SIGTERM)
+            assert server.ended()[0] == 0
+        assert not real.exists()
+        assert not os.path.lexists(shared.place.socket)
+
+
+def test_clients_of_codex_find_the_socket_by_a_link(shared: SharedHome) -> None:
+    assert shared.place.reference is not None
+    with shared.server() as server:
+        server.listening_on(1)
+        assert os.readlink(shared.place.reference) == "app-server.sock"
+        with connect(shared.place.reference) as client:
+            assert "result" in answer_of(client)
+        server.process.send_signal(signal.SIGTERM)
+        server.ended()
+    assert not os.path.lexists(shared.place.reference)
+
+
+@pytest.mark.parametrize("as_link", [True, False])
+def test_a_living_server_of_codex_keeps_its_name(shared: SharedHome, as_link: bool) -> None:
+    assert shared.place.reference is not None
+    shared.place.make_ready()
+    path = str(shared.root / "theirs") if as_link else shared.place.reference
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(path)
+        theirs.listen()
+        if as_link:
+            os.symlink(path, shared.place.reference)
+        before = os.lstat(shared.place.reference).st_ino
+        with shared.server() as server:
+            server.listening_on(1)
+            assert os.lstat(shared.place.reference).st_ino == before
+            with shared.client("proxy", "--no-start") as client:
+                client.initialize()
+            server.process.send_signal(signal.SIGTERM)
+            server.ended()
+        assert os.lstat(shared.place.reference).st_ino == before
+        theirs.close()  # killed: its name is left
+        with shared.server() as server:
+            server.listening_on(1)
+            assert os.readlink(shared.place.reference) == "app-server.sock"
+
+
+def test_a_server_removes_no_socket_that_is_not_its_own_any_more(shared: SharedHome) -> None:
+    with shared.server() as server:
+        server.listening_on(1)
+        os.unlink(shared.place.socket)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(shared.place.socket)
+            server.process.send_signal(signal.SIGTERM)
+            assert server.ended()[0] == 0
+            assert os.path.lexists(shared.place.socket)
+
+
+def test_several_addresses_each_with_a_client(shared: SharedHome) -> None:
+    named = f"unix://{shared.root}/s"
+    with shared.server("unix://", named, "ws://127.0.0.1:0") as server:
+        first, second, third = server.listening_on(3)
+        assert (first, second) == (f"unix://{shared.place.socket}", named)
+        with shared.connect() as a, connect(f"{shared.root}/s") as b:
+            assert "result" in answer_of(a)
+            assert "result" in answer_of(b)
+        port = int(third.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as web:
+            web.sendall(f"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            assert web.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        with socket.create_connection(("127.0.0.1", port)) as plain:  # without HTTP there is no token
+            plain.sendall(INITIALIZE)
+            assert is_closed(plain)
+
+
+def test_stdin_and_a_socket_are_served_together(shared: SharedHome) -> None:
+    with shared.server("stdio://", "unix://") as server:
+        server.listening_on(1)
+        assert server.process.stdin is not None
+        assert server.process.stdout is not None
+        server.process.stdin.write(INITIALIZE)
+        server.process.stdin.flush()
+        assert "result" in json.loads(server.process.stdout.readline())
+        with shared.connect() as client:
+            assert "result" in answer_of(client)
+            server.process.stdin.close()
+            wait_until(lambda: len(shared.status()["clients"]) == 1)
+            assert "result" in answer_of(client, b'{"id":2,"method":"getUserAgent"}\n')
+        assert server.ended()[0] == 0  # with the last of its clients
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("unix://relative", "a socket needs an absolute path"),
+        ("tcp://127.0.0.1:1", "expected stdio://"),
+        ("ws://0.0.0.0:1", "ssh -L"),
+    ],
+)
+def test_other_addresses_are_refused(shared: SharedHome, address: str, why: str) -> None:
+    with shared.server(address) as server:
+        status, said = server.ended()
+    assert status == 2
+    assert why in said
+
+
+def test_off_serves_nobody_until_it_is_ended(shared: SharedHome) -> None:
+    with shared.server("off") as server:
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) in (0, -signal.SIGTERM)  # also while it is being loaded
+    assert not (shared.home / FOLDER).exists()
+
+
+# --- who comes in
+def as_other_user(code: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = ("setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-I", "-c", code, *arguments)
+    return subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE)
+
+
+CONNECTS = """
+import socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+try:
+    connection.sendall(b'{}')
+    print(connection.recv(1))
+except OSError as error:
+    print(b"")
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root: a process of another user"
+)
+def test_another_user_is_closed_without_a_byte(shared: SharedHome) -> None:
+    with shared.server(f"unix://{shared.root}/s") as server:
+        server.listening_on(1)
+        os.chmod(shared.root, 0o755)
+        os.chmod(f"{shared.root}/s", 0o777)  # as if somebody had opened it to all
+        done = as_other_user(CONNECTS, f"{shared.root}/s")
+        assert done.stdout == b"b''\n", done.stderr
+        with connect(f"{shared.root}/s") as client:
+            assert "result" in answer_of(client)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root: a process of another user"
+)
+def test_root_is_another_user_too(shared: SharedHome) -> None:
+    """By the credentials, whatever the file system lets it do."""
+    home = shared.root / "theirs"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    os.chmod(shared.root, 0o755)
+    shared.environment["CODEX_HOME"] = str(home)
+    command = ("setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-P", "-m", "app_server")
+    with shared.server(command=command) as server:
+        said = server.err.readline().decode()
+        if "No module" in said or "Permission denied: " in said:
+            pytest.skip("other users cannot read the installation")
+        while not said.startswith("listening on "):
+            assert "the sandbox probe failed" in said, said
+            said = server.err.readline().decode()
+        with connect(said.removeprefix("listening on unix://").strip()) as client:
+            client.sendall(INITIALIZE)
+            assert is_closed(client)
+
+
+@pytest.mark.parametrize("bytes_said", [b"x", b"\n", b"\x00", b"POST / HTTP/1.1\r\n\r\n", b"[]\n"])
+def test_first_bytes_that_begin_nothing_close_the_connection(shared: SharedHome, bytes_said: bytes) -> None:
+    with shared.server() as server:
+        server.listening_on(1)
+        with shared.connect() as stranger, shared.connect() as client:
+            stranger.sendall(bytes_said)
+            assert is_closed(stranger)
+            assert "result" in answer_of(client)
+
+
+def test_a_server_knows_of_a_proxy_that_is_killed(shared: SharedHome) -> None:
+    with shared.server() as server:
+        server.listening_on(1)
+        with shared.client() as stays, shared.client() as goes:
+            stays.initialize()
+            goes.initialize()
+            goes.process.kill()
+            wait_until(lambda: [each["pid"] for each in shared.status()["clients"]] == [stays.process.pid])
+            assert stays.healthy()
+
+
+# --- who wants it
+def test_a_plain_command_is_a_proxy_where_the_user_says_so(shared: SharedHome) -> None:
+    shared.configure("app_server.shared = true\n")
+    with shared.client("-c", "model=mine") as client:
+        client.initialize()
+        assert client.call("newConversation")["model"] == "mine"
+        assert [each["pid"] for each in shared.status()["clients"]] == [client.process.pid]
+    with shared.client("--stdio") as alone:
+        alone.initialize()
+        assert shared.status()["clients"] == []
+
+
+@pytest.mark.parametrize("how", ["a project", "CI"])
+def test_a_plain_command_is_a_server_of_its_own_where_others_say_so(shared: SharedHome, how: str) -> None:
+    if how == "CI":
+        shared.configure("app_server.shared = true\n")
+        shared.environment["CI"] = "true"
+    else:
+        (shared.root / "workspace" / ".codex").mkdir(parents=True)
+        (shared.root / "workspace" / ".codex" / "config.toml").write_text("app_server.shared = true\n")
+    with shared.client("app-server") as client:
+        client.initialize()
+        assert shared.servers() == set()
+    assert not (shared.home / FOLDER).exists()
+
+
+# --- the daemon
+def test_the_daemon_says_what_it_did(shared: SharedHome) -> None:
+    assert shared.daemon("version")[0] == 1
+    assert shared.daemon("status", "--json")[1]["status"] == "notRunning"
+    status, started = shared.daemon("start", "-c", "model=ours")
+    assert (status, started["status"], started["socketPath"]) == (0, "started", shared.place.socket)
+    assert started["cliVersion"] == started["appServerVersion"]
+    assert shared.daemon("start") == (0, {**started, "status": "alreadyRunning"})
+    assert shared.daemon("version") == (0, {**started, "status": "running"})
+    with shared.client(
+        "proxy", "-c", "model=theirs"
+    ) as client:  # what the server was started with counts more
+        client.initialize()
+        assert client.call("newConversation")["model"] == "ours"
+        status, out, _ = shared.run("daemon", "status")
+        assert status == 0
+        assert f"tests, pid {client.process.pid}, since " in out
+        restarted = shared.daemon("restart")[1]
+        assert restarted["pid"] != started["pid"]
+        assert client.status() == 0  # it was told in good order
+    assert shared.daemon("stop")[1]["status"] == "stopped"
+    assert shared.servers() == set()
+    none = {"status": "notRunning", "socketPath": shared.place.socket, "cliVersion": started["cliVersion"]}
+    assert shared.daemon("stop") == (0, none)
+
+
+def test_a_start_that_fails_shows_the_last_line_of_the_log(shared: SharedHome) -> None:
+    shared.place.make_ready()
+    Path(shared.place.socket).mkdir()
+    status, out, err = shared.run("daemon", "start")
+    assert (status, out) == (1, "")
+    assert err.startswith(f"app-server daemon start: {shared.place.socket} is no socket\n")
+
+
+def test_a_server_has_nothing_of_its_starter(shared: SharedHome) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    process = subprocess.Popen(
+        (SCRIPT, "daemon", "start"),
+        env={**shared.environment, "SECRET": "of the starter", "LC_ALL": "C.UTF-8"},
+        cwd=shared.root,
+        pass_fds=[writing],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    pipes = [f"pipe:[{os.fstat(fd).st_ino}]" for fd in (writing, process.stdout.fileno())]
+    os.close(writing)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert os.read(reading, 1) == b""  # nobody holds the other end
+    os.close(reading)
+    pid = json.loads(out)["pid"]
+    proc = Path(f"/proc/{pid}")
+    assert os.readlink(proc / "cwd") == "/"
+    stat_fields = (proc / "stat").read_text().rpartition(")")[2].split()
+    session, terminal = int(stat_fields[3]), int(stat_fields[4])
+    assert session != process.pid
+    assert terminal == 0
+    environment = (proc / "environ").read_bytes()
+    assert b"SECRET" not in environment
+    assert b"LC_ALL=C.UTF-8" in environment
+    if os.geteuid() == 0:  # it lets nobody else look
+        opened = {os.readlink(path) for path in (proc / "fd").iterdir()}
+        assert opened & {shared.place.startup_lock, *pipes} == set()
+        assert shared.place.server_lock in opened
+
+
+@pytest.mark.skipif(not shutil.which("systemd-socket-activate"), reason="needs systemd-socket-activate")
+def test_a_service_manager_may_listen(shared: SharedHome) -> None:
+    shared.place.make_ready()
+    unit = systemd_unit((SCRIPT, "--listen", "unix://"), str(shared.home), shared.place.socket)
+    listen = next(line for line in unit.splitlines() if line.startswith("ListenStream=")).partition("=")[2]
+    command = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).partition("=")[2]
+    passed = [word for name in shared.environment for word in ("-E", name)]
+    activate = ("systemd-socket-activate", "-l", listen, *passed, *command.split())
+    with subprocess.Popen(activate, env=shared.environment, stderr=subprocess.PIPE) as manager:
+        try:
+            wait_until(lambda: os.path.exists(listen))
+            with shared.client("proxy", "--no-start") as client:
+                client.initialize()
+                assert shared.status()["pid"] == manager.pid
+            manager.send_signal(signal.SIGTERM)
+            assert manager.wait(PATIENCE) == 0
+            assert os.path.exists(listen)  # it is the manager's
+        finally:
+            manager.kill()

@@ -1,0 +1,183 @@
+"""A home with a server that clients share, as processes: started by hand, by `daemon` or by a proxy, and ended with the
+test.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from app_server.places.socket_place import SocketPlace, place_of_home
+from tests.support.leftovers import marked
+from tests.support.pipes import PATIENCE, Piped, alive
+from tests.support.world import PATH, SCRIPT
+
+MARK = "APP_SERVER_TEST"
+"""A variable that a server takes over from who starts it."""
+
+INITIALIZE = b'{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tests","version":"1"}}}\n'
+
+
+class Running:
+    """A server that the test has started itself."""
+
+    def __init__(self, process: subprocess.Popen[bytes], err: IO[bytes]) -> None:
+        self.process, self.err = process, err
+        self.pid = process.pid
+
+    def listening_on(self, count: int) -> list[str]:
+        """Its addresses, once it has said that it listens."""
+        found = []
+        for _ in range(count):
+            line = self.err.readline().decode()
+            assert line.startswith("listening on "), line
+            found.append(line.removeprefix("listening on ").strip())
+        return found
+
+    def ended(self) -> tuple[int, str]:
+        """Its exit status and what it said last, once it has ended by itself."""
+        return self.process.wait(PATIENCE), self.err.read().decode()
+
+
+class SharedHome:
+    def __init__(self, root: Path, home: Path | None = None) -> None:
+        self.root, self.home = root, home or root / "home"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.config = ""
+        self.environment = {
+            "PATH": PATH,
+            "HOME": str(root),
+            "CODEX_HOME": str(self.home),
+            "NO_PROXY": "127.0.0.1",
+            MARK: str(root),
+        }
+
+    @property
+    def place(self) -> SocketPlace:
+        return place_of_home(str(self.home))
+
+    @property
+    def log(self) -> str:
+        return Path(self.place.log).read_text()
+
+    def configure(self, text: str) -> None:
+        self.config = text
+        (self.home / "config.toml").write_text(text)
+
+    @contextmanager
+    def server(
+        self, *listen: str, command: Sequence[str] = (SCRIPT,), more: Sequence[str] = ()
+    ) -> Iterator[Running]:
+        """A server that is killed at the end if it has not ended."""
+        words = [f"--listen={address}" for address in listen or ("unix://",)]
+        process = subprocess.Popen(
+            (*command, *words, *more),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+            cwd=self.root,
+        )
+        assert process.stderr is not None
+        try:
+            yield Running(process, process.stderr)
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                assert pipe is not None
+                pipe.close()
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            (SCRIPT, *words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            cwd=self.root,
+            timeout=PATIENCE * 2,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    def daemon(self, *words: str) -> tuple[int, dict[str, Any]]:
+        """The exit status of `daemon`, and its answer."""
+        status, out, err = self.run("daemon", *words)
+        assert out, err
+        return status, json.loads(out)
+
+    def status(self) -> dict[str, Any]:
+        return self.daemon("status", "--json")[1]
+
+    def client(self, *words: str, environment: dict[str, str] | None = None) -> Piped:
+        """A client over a proxy; without words of a command the proxy."""
+        given = {**self.environment, **(environment or {})}
+        return Piped(self.root, *(words or ("proxy",)), environment=given, config=self.config)
+
+    def servers(self) -> set[int]:
+        """The servers of this home that run, without their children."""
+        found = set()
+        for pid in marked(f"{MARK}={self.root}"):
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if re.search(rb"\0--listen[\0=]", command):
+                found.add(pid)
+        return found
+
+    def connect(self) -> socket.socket:
+        return connect(self.place.address())
+
+
+def connect(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(PATIENCE)
+    connection.connect(path)
+    return connection
+
+
+def answer_of(connection: socket.socket, said: bytes = INITIALIZE) -> dict[str, Any]:
+    """What is answered to a line on a connection."""
+    connection.sendall(said)
+    answer: dict[str, Any] = json.loads(read_line(connection))
+    return answer
+
+
+def read_line(connection: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        some = connection.recv(1)
+        assert some, f"the connection ended after {line!r}"
+        line += some
+    return line
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side closes the connection without another byte."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@contextmanager
+def shared_homes(folder: Path) -> Iterator[SharedHome]:
+    """A home whose servers and their children are gone afterwards, or are killed."""
+    home = SharedHome(folder)
+    try:
+        yield home
+    finally:
+        left = home.servers()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        still = alive(marked(f"{MARK}={folder}"))
+        assert not still, f"left: {still}"

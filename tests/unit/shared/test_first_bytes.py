@@ -1,0 +1,58 @@
+"""What a client speaks, by what it says first."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.proxy.preface import MOST_BYTES
+from app_server.shared.first_bytes import MOST_WAITING, Nonsense, Speech, speech_after_preface, speech_of
+
+
+@pytest.mark.parametrize(
+    ("said", "speech"),
+    [
+        (b"", None),
+        (b"G", Speech.HTTP),
+        (b"GET / HTTP/1.1\r\n", Speech.HTTP),
+        (b"{", None),
+        (b'{"id":1}', None),
+        (b'{"id":1}\n', Speech.LINES),
+        (b"{" + b"x" * MOST_WAITING, Speech.LINES),
+        (b'{"preface', None),
+        (b'{"preface":1,', None),
+        (b'{"preface":1}\n', Speech.PREFACE),
+        (b'{"preface":' + b"x" * (MOST_BYTES - 100), None),
+        (b'{"prefaces":1}\n', Speech.LINES),
+    ],
+)
+def test_the_first_bytes_decide(said: bytes, speech: Speech | None) -> None:
+    assert speech_of(said) is speech
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"x", b" {", b"\n", b"\xff", b"POST", b'{"preface":' + b"x" * MOST_BYTES, b"\x16\x03\x01"],
+    ids=["a letter", "a space", "an empty line", "no UTF-8", "POST", "an endless preface", "TLS"],
+)
+def test_anything_else_is_none_of_ours(said: bytes) -> None:
+    with pytest.raises(Nonsense):
+        speech_of(said)
+
+
+@given(st.binary(min_size=1))
+def test_behind_a_preface_any_line_may_come(said: bytes) -> None:
+    assert speech_after_preface(said) is (Speech.HTTP if said.startswith(b"G") else Speech.LINES)
+
+
+@given(st.binary())
+def test_what_was_decided_stays(said: bytes) -> None:
+    """More bytes never change what is spoken, but for a preface that turns out to be endless."""
+    decided: list[Speech | type[Nonsense]] = []
+    for end in range(len(said) + 1):
+        try:
+            found = speech_of(said[:end])
+        except Nonsense:
+            decided.append(Nonsense)
+        else:
+            decided += [found] if found else []
+    assert len(set(decided)) <= 1

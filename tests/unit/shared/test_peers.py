@@ -1,0 +1,58 @@
+"""Who is at the other end of a socket."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app_server.shared.peers import Peer, descends_from, is_own_work, mac_user, parent_of, peer_of
+from tests.support.pipes import PATIENCE
+
+FAMILY = {30: 20, 20: 10, 10: 1, 40: 1, 50: 51, 51: 50}
+
+
+@pytest.mark.parametrize(
+    ("pid", "descends"), [(30, True), (20, True), (10, False), (40, False), (60, None), (50, None)]
+)
+def test_ancestors_are_followed_to_the_first(pid: int, descends: bool | None) -> None:
+    """A process that has ended has none, and a circle, which only numbers that are used again can make, no first."""
+    assert descends_from(10, pid, FAMILY.get) is descends
+
+
+def test_the_parent_of_a_process() -> None:
+    assert parent_of(os.getpid()) == os.getppid()
+    assert parent_of(1 << 22) is None
+
+
+def test_this_user_and_this_process() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_of(ours) == Peer(os.geteuid(), os.getpid())
+        assert not is_own_work(ours, os.getpid())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_child_and_what_has_ended_are_found(tmp_path: Path, short_folder: Path) -> None:
+    path = str(short_folder / "s")
+    code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1)"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        listening.settimeout(PATIENCE)
+        with subprocess.Popen([sys.executable, "-c", code, path]) as child:
+            connection, _ = listening.accept()
+            with connection:
+                pid = peer_of(connection).pid
+                assert pid == child.pid
+                assert is_own_work(connection, pid)
+                child.kill()
+                child.wait()
+                assert is_own_work(connection, pid)
+
+
+def test_what_macos_says_is_read() -> None:
+    assert mac_user(struct.pack("=2IH16I", 0, 501, 1, *([20] * 16))) == 501
