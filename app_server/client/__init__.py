@@ -42,6 +42,7 @@ from app_server.client.feeds import OnWarning as OnWarning
 from app_server.client.link import Connector as Connector
 from app_server.client.link import ServerLink as ServerLink
 from app_server.client.link import SubprocessConnector as SubprocessConnector
+from app_server.client.link import shared_server as shared_server
 from app_server.client.options import ForkOptions as ForkOptions
 from app_server.client.options import ListOptions as ListOptions
 from app_server.client.options import OpenOptions as OpenOptions

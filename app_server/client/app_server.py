@@ -16,11 +16,12 @@ from app_server.client.event_stream import EventQueue, EventSubscription
 from app_server.client.events import ServerEvent
 from app_server.client.failures import ServerEnded
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
-from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector
+from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, shared_server
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.thread_handle import ThreadHandle
 from protocol.base import WireModel
-from protocol.names import INITIALIZED
+from protocol.names import INITIALIZE, INITIALIZED
+from protocol.reading import read
 from protocol.structs import Json, Written
 from protocol.table import ClientRequest
 from protocol.v2 import server as wire
@@ -87,9 +88,13 @@ class AppServer:
     @classmethod
     @asynccontextmanager
     async def connect(
-        cls, connector: Connector, **options: Unpack[ConnectOptions]
+        cls, connector: Connector | Path | str, **options: Unpack[ConnectOptions]
     ) -> AsyncIterator[AppServer]:
-        """Use a server behind any connector; `app_server.in_process.InProcessConnector` has it in this process."""
+        """Use a server behind any connector; `app_server.in_process.InProcessConnector` has it in this process,
+        `shared_server` reaches the one that all of the user's clients share. A path is that of such a server's socket.
+        """
+        if isinstance(connector, Path | str):
+            connector = shared_server(connector)
         failure: BaseException | None = None
         async with connector.open() as link, anyio.create_task_group() as group:
             answerer = RequestAnswerer(group)
@@ -99,7 +104,7 @@ class AppServer:
             group.start_soon(connection.read, name="reader")
             group.start_soon(connection.write, name="writer")
             try:
-                yield cls(connection, feeds, await _initialize(connection, options.get("client")))
+                yield cls(connection, feeds, await _initialize(connection, options))
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:
@@ -192,14 +197,15 @@ class AppServer:
         return await self._connection.request_raw(method, params)
 
 
-async def _initialize(
-    connection: ServerConnection, client: wire.ClientInfo | None
-) -> wire.InitializeResponse:
-    info = client or wire.ClientInfo(name="app-server-client", version=__version__)
-    capabilities = wire.InitializeCapabilities(experimental_api=True)
-    params = wire.InitializeParams(client_info=info, capabilities=capabilities)
+async def _initialize(connection: ServerConnection, options: ConnectOptions) -> wire.InitializeResponse:
+    """Say who the client is; and, where no handler speaks for a person, that others answer questions first."""
+    info = options.get("client") or wire.ClientInfo(name="app-server-client", version=__version__)
+    capabilities: Json = {"experimentalApi": True}
+    if options.get("on_approval") is None:
+        capabilities["extensions"] = {"questions": "last"}
+    params: Json = {"clientInfo": info.to_value(), "capabilities": capabilities}
     with anyio.move_on_after(STARTS_WITHIN):
-        response = await connection.request(wire.INITIALIZE, params)
+        response = read(wire.InitializeResponse, await connection.request_raw(INITIALIZE, params))
         connection.notify(INITIALIZED)
         return response
     raise ServerEnded(f"the server did not answer within {STARTS_WITHIN:g} s")

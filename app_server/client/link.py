@@ -101,6 +101,22 @@ class SubprocessConnector(Struct, frozen=True, kw_only=True):
                 self.on_exit(process.returncode)
 
 
+def shared_server(
+    socket: Path | str | None = None,
+    *,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+) -> SubprocessConnector:
+    """Return a connector to the user's shared server, or to the one behind a socket, through `app-server proxy`. The
+    user's is started where there is none. `options` are those of the command line: `-c`, `--profile` …
+    """
+    place = () if socket is None else ("--sock", str(socket))
+    return SubprocessConnector(
+        command=(*OWN_COMMAND, "proxy", *place, *options), environment=environment, cwd=cwd
+    )
+
+
 class ProcessLink:
     """The pipes of a started server."""
 
