@@ -22,6 +22,7 @@ from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
 from app_server.rpc.errors import RpcError, invalid_params, invalid_request
+from protocol.engine.settings import UNSET, SettingsChange
 from protocol.jsonrpc import INVALID_REQUEST
 from protocol.structs import Json
 from protocol.table import Fields, S, ServerNotification
@@ -112,6 +113,20 @@ class ServerServices(Struct, frozen=True, kw_only=True):
 
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         self.client.outgoing.notify(row.method, row.make(*args, **fields).to_json())
+
+
+def change_of(
+    config: Config, *, model: bool, cwd: bool, approval_policy: bool, sandbox: bool
+) -> SettingsChange:
+    """Return those settings of a request that it names, for a conversation that is open already."""
+    rights = config.permissions
+    return SettingsChange(
+        model=config.model.name if model else UNSET,
+        cwd=str(config.cwd) if cwd else UNSET,
+        approval_policy=rights.approval_policy if approval_policy else UNSET,
+        granular=rights.granular if approval_policy else None,
+        sandbox_policy=rights.sandbox_policy if sandbox else UNSET,
+    )
 
 
 def require_folder(client: Client, cwd: str | None) -> None:

@@ -21,17 +21,20 @@ from app_server.client import command_line
 from app_server.client.app_server import AppServer
 from app_server.client.event_stream import TurnStream
 from app_server.client.failures import AppServerError
-from app_server.client.link import Connector
+from app_server.client.link import Connector, shared_server
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.core.config.settings_reader import did_you_mean
+from app_server.core.config.types import CliOverrides
 from app_server.core.lazy import Lazy
 from app_server.core.remedies import model_unknown
 from app_server.headless.exec_limits import LimitGate
-from app_server.headless.exec_options import ExecOptions, exec_options
+from app_server.headless.exec_options import ExecOptions, ThreadOrigin, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.in_process import InProcessConnector
+from app_server.proxy.sharing import is_sharing_wanted
 from app_server.standard_streams import check_stdout, complain, take_stdout
+from app_server.startup.launch import server_home
 from app_server.startup.process import end_loading
 from protocol.structs import replace
 from protocol.v2.settings import ReadOnlySandboxPolicy
@@ -97,12 +100,7 @@ async def reported_status(
 ) -> int:
     """Run a whole turn and return the exit status. Why there was no turn is written to stderr."""
     gate = LimitGate(options.limits, report.retrying)
-    connector = InProcessConnector(
-        cwd=options.cwd,
-        environment=environment,
-        overrides=options.overrides,
-        gate=gate if options.limits.of_requests else None,
-    )
+    connector = _connector(options, gate, environment)
     try:
         return await _run_turn(options, report, connector, gate)
     except command_line.InvalidCommandLine as error:
@@ -111,6 +109,34 @@ async def reported_status(
     except AppServerError as error:
         complain("app-server exec", command_line.reason(error), file=stderr)
         return command_line.FAILED
+
+
+def _connector(options: ExecOptions, gate: LimitGate, environment: Mapping[str, str] | None) -> Connector:
+    """Return the server of this process; that of all clients where the user wants one, for a new thread that is
+    stored: what others have open has rights that were not given here.
+    """
+    overrides, limited = options.overrides, options.limits.of_requests
+    origin = options.origin
+    alone = environment is not None or limited or overrides.writable_folders or origin != ThreadOrigin()
+    if not alone and is_sharing_wanted(os.environ, str(server_home(os.environ))):
+        return shared_server(options=as_words(overrides), cwd=options.cwd)
+    return InProcessConnector(
+        cwd=options.cwd, environment=environment, overrides=overrides, gate=gate if limited else None
+    )
+
+
+def as_words(overrides: CliOverrides) -> list[str]:
+    """Return the words of a command line that says so."""
+    given = (
+        ("--profile", overrides.profile),
+        ("--model", overrides.model),
+        ("--sandbox", overrides.sandbox_mode),
+        ("--ask-for-approval", overrides.approval_policy and overrides.approval_policy.value),
+        *(("-c", f"{key}={value}") for key, value in overrides.settings),
+        *(("--enable", feature) for feature in overrides.enable),
+        *(("--disable", feature) for feature in overrides.disable),
+    )
+    return [word for option, value in given if value is not None for word in (option, value)]
 
 
 async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connector, gate: LimitGate) -> int:

@@ -511,3 +511,21 @@ async def test_a_question_that_nobody_answers_for_long_is_a_no_and_the_turn_goes
         [last] = shown["thread"]["turns"]
         assert (last["status"], last["items"][-1]["text"]) == ("completed", "done")
         assert not (w.workspace / "ran").exists()
+
+
+async def test_what_a_client_names_as_it_joins_holds_from_the_next_turn_on_and_is_told_to_all(
+    world: MakeWorld,
+) -> None:
+    replies = (reply(runs("touch", "ran")), reply(says("done")))
+    async with world(*replies, reply(says("b"))) as w, w.another() as other, w.another() as third:
+        thread = await start(w.client)
+        await say(w.client, thread)
+        answer = await other.call(
+            "thread/resume", {"threadId": thread, "approvalPolicy": "untrusted", "model": "another"}
+        )
+        changed = await w.client.expect("thread/settings/updated")
+        assert changed["params"]["threadSettings"]["model"] == "another"
+        assert answer["thread"]["status"]["type"] == "idle"
+        await join(third, thread)
+        await say(third, thread)
+        assert [request.body["model"] for request in w.model.requests] == ["scripted", "scripted", "another"]

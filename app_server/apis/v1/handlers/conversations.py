@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import ServerServices, require_folder
+from app_server.apis.services import ServerServices, change_of, require_folder
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.adapter import ClientLine
 from app_server.conversations.live import LiveConversation
@@ -18,7 +18,6 @@ from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilt
 from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.engine.events import SessionEvent
-from protocol.engine.settings import UNSET, SettingsChange
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import known_effort
@@ -83,19 +82,14 @@ async def _join(
     """
     session, subscriptions = live.session, live.subscriptions
     if given is not None:
-        rights = config.permissions
-        session.do(
-            ChangeSettings(
-                session.facts.permitted(
-                    SettingsChange(
-                        cwd=str(config.cwd) if given.cwd else UNSET,
-                        model=config.model.name if given.model else UNSET,
-                        approval_policy=rights.approval_policy if given.approval_policy else UNSET,
-                        sandbox_policy=rights.sandbox_policy if given.sandbox else UNSET,
-                    )
-                )
-            )
+        change = change_of(
+            config,
+            model=given.model is not None,
+            cwd=given.cwd is not None,
+            approval_policy=given.approval_policy is not None,
+            sandbox=given.sandbox is not None,
         )
+        session.do(ChangeSettings(session.facts.permitted(change)))
     if subscriptions.hold(services.client, JOINING, ConversationAdapter) is not None:
         so_far = ConversationAdapter(live.id)
         told = [line for event in subscriptions.so_far.events() for line in _all_lines(so_far, event)]

@@ -12,7 +12,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import ServerServices, require_folder
+from app_server.apis.services import ServerServices, change_of, require_folder
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
@@ -29,8 +29,10 @@ from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, Config
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.engine.events import TurnRecord
+from protocol.engine.settings import UNCHANGED
 from protocol.ids import ConversationId
 from protocol.v2 import thread as wire
 from protocol.v2 import thread_open
@@ -63,6 +65,7 @@ async def thread_resume(
         live, stored = await _reopen(context, id, params)
     else:
         _require_joinable(context, live, params)
+        _change_settings(context, live, params)
     joins = live.joining(context.client, SUBSCRIPTION, context.make_adapter)
     with live.kept(), joins as joining:
         adapter = context.reading.live.adapter(live)
@@ -118,6 +121,24 @@ def _require_joinable(
     if named and named != os.path.realpath(live.rollout_path):
         text = f"cannot resume running thread {live.id} with stale path: requested `{params.path}`"
         raise invalid_field(f"{text}, active `{live.rollout_path}`", "path")
+
+
+def _change_settings(
+    context: ThreadContext, live: LiveConversation, params: thread_open.ThreadResumeParams
+) -> None:
+    """Let what the request names hold from the next turn on, in a thread that another client has open."""
+    if not live.shared_with_others(context.client):
+        return
+    with settings_errors():
+        change = change_of(
+            context.config.load(overrides_of(params)),
+            model=params.model is not None,
+            cwd=params.cwd is not None,
+            approval_policy=params.approval_policy is not None,
+            sandbox=params.sandbox is not None or params.permissions is not None,
+        )
+    if change != UNCHANGED:
+        live.session.do(ChangeSettings(live.session.facts.permitted(change)))
 
 
 async def _reopen(
