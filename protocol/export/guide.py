@@ -59,7 +59,7 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
     started: Json = {"id": "0", "msg": {"type": "task_started", "model_context_window": 272000}}
     started["conversationId"] = EXAMPLES["requests"]["getConversationSummary"][0]["conversationId"]
     yield INTRODUCTION.read_text(encoding="utf-8")
-    yield _block(_line({"method": event_method("task_started"), "params": started}))
+    yield block(line({"method": event_method("task_started"), "params": started}))
     yield RUNS.read_text(encoding="utf-8")
     yield "## Requests of the client\n"
     for method, example in EXAMPLES["requests"].items():
@@ -67,32 +67,32 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
         yield f"### `{row.method}`\n\n{row.doc}{' An extension.' if row.extension else ''}"
         yield "Handled in the conversation's order.\n" if row.ordered_by else ""
         yield _exchange(method, example, "→", "←")
-        yield _fields(definitions, params_name(row), row.params, "Parameters")
-        yield _fields(definitions, result_name(row), row.result, "Result")
+        yield fields_list(definitions, params_name(row), row.params, "Parameters")
+        yield fields_list(definitions, result_name(row), row.result, "Result")
     yield "## Notifications of the client\n"
     for notification in TABLE.client_notifications.values():
         yield f"### `{notification.method}`\n\n{notification.doc}\n"
-        yield _block("→ " + _line({"method": notification.method}))
+        yield block("→ " + line({"method": notification.method}))
     yield f"## Requests of the server\n\n{_APPROVALS}"
     for method, example in EXAMPLES["server_requests"].items():
         asked = TABLE.server_requests[method]
         yield f"### `{asked.method}`\n\n{asked.doc}{' An extension.' if asked.extension else ''}\n"
         yield _exchange(method, example, "←", "→")
-        yield _fields(definitions, params_name(asked), asked.params, "Parameters")
-        yield _fields(definitions, result_name(asked), asked.result, "Result")
+        yield fields_list(definitions, params_name(asked), asked.params, "Parameters")
+        yield fields_list(definitions, result_name(asked), asked.result, "Result")
     yield "## Notifications of the server\n"
     for method, example in EXAMPLES["notifications"].items():
         sent = TABLE.server_notifications[method]
         yield f"### `{sent.method}`\n\n{sent.doc}\n"
-        yield _block("← " + _line({"method": method, "params": example}))
-        yield _fields(definitions, params_name(sent), sent.params, "Parameters")
+        yield block("← " + line({"method": method, "params": example}))
+        yield fields_list(definitions, params_name(sent), sent.params, "Parameters")
     yield "## Events\n"
     yield from _events(definitions)
     yield "## Operations\n\nWhat `submit` takes as `op`.\n"
     for operation in OPERATIONS:
         yield from _tagged(definitions, operation)
-    yield "## Types\n\nWhat the fields above refer to.\n"
-    yield from _types(definitions)
+    shown = {published_name(model) for model in (*EVENTS.values(), *OPERATIONS)}
+    yield from types(definitions, {*shown, "EventMsg", "Op"})
 
 
 def _events(definitions: Mapping[str, Schema]) -> Iterator[str]:
@@ -105,29 +105,29 @@ def _events(definitions: Mapping[str, Schema]) -> Iterator[str]:
             yield from _tagged(definitions, model)
 
 
-def _types(definitions: Mapping[str, Schema]) -> Iterator[str]:
-    """Return every type that a field names and that has no place of its own above."""
-    shown = {published_name(model) for model in (*EVENTS.values(), *OPERATIONS)}
-    fields = [inner for schema in definitions.values() for inner in _properties(schema).values()]
+def types(definitions: Mapping[str, Schema], shown: Set[str]) -> Iterator[str]:
+    """Yield a part with every type that a field names and that has no place of its own above, as those `shown` have."""
+    yield "## Types\n\nWhat the fields above refer to.\n"
+    fields = [inner for schema in definitions.values() for inner in properties(schema).values()]
     named = {ref for field in fields for ref in references(field)} - shown
     members = {ref for name in named for ref in references(definitions[name])}
-    for name in sorted((named | members) - shown - {"EventMsg", "Op"}):
+    for name in sorted((named | members) - shown):
         yield f"#### `{name}`\n\n{definitions[name].get('description', '')}\n"
-        yield _block(type_of(definitions[name]))
+        yield block(type_of(definitions[name]))
 
 
 def _tagged(definitions: Mapping[str, Schema], model: type[Written]) -> Iterator[str]:
     yield f"#### `{get_args(model.__annotations__['type'])[0]}`\n\n{_paragraphs(model.__doc__)}\n"
-    yield _fields(definitions, published_name(model), model, "Fields")
+    yield fields_list(definitions, published_name(model), model, "Fields")
 
 
-def _fields(definitions: Mapping[str, Schema], name: str, model: type[Written], title: str) -> str:
+def fields_list(definitions: Mapping[str, Schema], name: str, model: type[Written], title: str) -> str:
     """Return the fields of a definition as a list; nothing for one without fields."""
     definition = definitions.get(name, {})
     omitted = _omitted(model)
     required = definition.get("required", [])
     lines = []
-    for field, schema in _properties(definition).items():
+    for field, schema in properties(definition).items():
         remark = ", left out when there is none" if field in omitted else ""
         if title == "Parameters" and field not in required:
             remark = ", optional"
@@ -144,7 +144,7 @@ def _omitted(kind: type[Written]) -> Set[str]:
     return set()
 
 
-def _properties(definition: Schema) -> dict[str, Schema]:
+def properties(definition: Schema) -> dict[str, Schema]:
     """Return all fields but the tag; those of every alternative where there are some."""
     found: dict[str, Schema] = {}
     for part in (definition, *definition.get("anyOf", ())):
@@ -157,14 +157,14 @@ def _exchange(method: str, example: Json, there: str, back: str) -> str:
     request: Json = {"id": 1, "method": method}
     if params is not None:
         request["params"] = params
-    return _block(f"{there} {_line(request)}\n{back} {_line({'id': 1, 'result': result})}")
+    return block(f"{there} {line(request)}\n{back} {line({'id': 1, 'result': result})}")
 
 
-def _block(text: str) -> str:
+def block(text: str) -> str:
     return f"```\n{text}\n```\n"
 
 
-def _line(message: Json) -> str:
+def line(message: Json) -> str:
     return json.dumps(message, ensure_ascii=False)
 
 

@@ -1,5 +1,5 @@
 """The tables as files: `schema/` and `schema/v2/` (one JSON Schema per type, and a bundle), TypeScript,
-`docs/protocol.md`.
+`docs/protocol.md` and `docs/threads-reference.md`.
 
 `python -m protocol.export` writes schemas and documentation below the current directory, `--docs` only the
 documentation; `--check` writes nothing and exits 1 with the list of files that are not current. This is the
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from protocol.export import guide, schemas, thread_schemas, typescript
+from protocol.export import guide, schemas, thread_guide, thread_schemas, typescript
 from protocol.export.schemas import Schema
 
 BUNDLE: Final = "app_server_protocol.schemas.json"
@@ -24,6 +24,7 @@ THREADS: Final = "v2"
 """The folder of the thread API, below that of the conversation API."""
 
 DOCUMENTATION: Final = Path("docs") / "protocol.md"
+THREADS_REFERENCE: Final = Path("docs") / "threads-reference.md"
 
 _FILE_NAME: Final = re.compile(r"\w+")
 
@@ -65,15 +66,17 @@ def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
     return _write(folder, typescript.files(schemas.definitions())) + _write(folder / THREADS, threads)
 
 
-def documentation() -> str:
-    return guide.page(schemas.definitions())
+def documentation() -> dict[Path, str]:
+    """Return the pages about both APIs: their texts by their paths."""
+    threads = thread_guide.page(thread_schemas.definitions(experimental=True))
+    return {DOCUMENTATION: guide.page(schemas.definitions()), THREADS_REFERENCE: threads}
 
 
 def generated_files() -> dict[Path, str]:
     """Return every generated file of a checkout: its text by its path, relative to the checkout."""
     made = {SCHEMA_FOLDER / name: text for name, text in schema_files().items()}
     made |= {SCHEMA_FOLDER / THREADS / name: text for name, text in thread_schema_files().items()}
-    return made | {DOCUMENTATION: documentation()}
+    return made | documentation()
 
 
 def stale_files(root: Path, wanted: Mapping[Path, str]) -> list[Path]:
@@ -94,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     root: Path = options.root
     if options.docs:
-        _write(root, {DOCUMENTATION: documentation()})
+        _write(root, documentation())
         return 0
     wanted = generated_files()
     stale = stale_files(root, wanted)

@@ -1,6 +1,7 @@
 """The table and what is published of it: examples that fit, schemas, TypeScript and documentation that are
 current."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from protocol.v1 import conversation, methods, setup, turn
 from protocol.v1.conversation import NewConversationParams
 from protocol.v1.methods import TABLE
 from protocol.v1.turn import ExecCommandApprovalResponse, SendUserMessageParams, TextInputItem, parse_decision
+from protocol.v2.methods import TABLE as THREADS
 from protocol.validation import PREFIX, describe_validation_error, unknown_method
 from tests.support.schema_examples import THREAD
 
@@ -308,6 +310,21 @@ def test_schemas_as_type_expressions(schema: Json, expression: str) -> None:
 
 
 def test_the_documentation_has_every_method_and_every_event() -> None:
-    page = export.documentation()
+    pages = export.documentation()
     named = [*TABLE.client_requests, *TABLE.server_requests, *TABLE.server_notifications, *EVENTS]
+    page = pages[export.DOCUMENTATION]
     assert [name for name in named if f"`{name}`\n" not in page] == []
+    threads = pages[export.THREADS_REFERENCE]
+    named = [*THREADS.client_requests, *THREADS.server_requests, *THREADS.server_notifications]
+    assert [name for name in named if f"`{name}`\n" not in threads] == []
+
+
+def test_the_requests_of_the_thread_reference_fit_their_schemas() -> None:
+    requests = [
+        json.loads(line)
+        for line in export.documentation()[export.THREADS_REFERENCE].splitlines()
+        if line.startswith('{"id"')
+    ]
+    assert len(requests) == len(THREADS.client_requests)
+    for request in requests:
+        THREADS.client_requests[request["method"]].parse(request["params"])
