@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage wheel sbom clean
+.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage wheel sbom vsix clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -77,6 +77,9 @@ sbom: wheel ## list what an installation of the wheel brings, in dist/sbom.json
 	@$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/cyclonedx-py environment dist/.installed/bin/python --output-format JSON --output-file dist/sbom.json
 	@rm -rf dist/.installed
+
+vsix: $(INSTALLED_DEV) ## package the extension for VS Code (needs npm)
+	@cd editors/vscode && npm install --silent --no-audit --no-fund --no-package-lock && PATH="$(abspath $(BIN)):$$PATH" npm run --silent package
 
 clean: ## remove what was built or installed here
 	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis mutants .coverage*

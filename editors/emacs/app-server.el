@@ -1,11 +1,14 @@
 ;;; app-server.el --- Threads of a coding agent in buffers  -*- lexical-binding: t -*-
 
-;; Package-Requires: ((emacs "28.1"))
 ;; Version: 1.0.0
+;; Package-Requires: ((emacs "28.1"))
+;; Keywords: tools, processes
+;; SPDX-License-Identifier: Apache-2.0
 
 ;;; Commentary:
 
-;; `app-server' begins a thread in a buffer, `app-server-resume' goes on with a stored one.  See README.md.
+;; `app-server' begins a thread in a buffer, `app-server-resume' goes on with a stored one.  The manual is
+;; app-server.texi; `C-h m' in the buffer of a thread lists its keys.
 
 ;;; Code:
 
@@ -22,6 +25,10 @@
 
 (defcustom app-server-timeout 60
   "Seconds that opening a thread may take."
+  :type 'natnum)
+
+(defcustom app-server-offered 50
+  "Stored threads that `app-server-resume' offers, the latest first."
   :type 'natnum)
 
 ;;; The connection
@@ -128,8 +135,9 @@ Text of another item begins a paragraph of its own."
 
 ;;; What the user does
 
-(defun app-server--open (method params)
-  "Open a thread by METHOD with PARAMS, in a buffer of its own; returns the buffer."
+(defun app-server--open (method params &optional choose)
+  "Open a thread by METHOD with PARAMS, in a buffer of its own.
+With CHOOSE the user is asked for the stored thread.  Return the buffer."
   (let* ((buffer (generate-new-buffer "*app-server*"))
          (connection (app-server--connect buffer)))
     (with-current-buffer buffer
@@ -141,6 +149,8 @@ Text of another item begins a paragraph of its own."
                              :capabilities (make-hash-table))
                        :timeout app-server-timeout)
       (jsonrpc-notify connection :initialized (make-hash-table))
+      (when choose
+        (setq params (list :threadId (app-server--chosen connection))))
       (let ((thread (plist-get (jsonrpc-request connection method params :timeout app-server-timeout)
                                :thread)))
         (setq app-server--thread (plist-get thread :id))
@@ -150,6 +160,17 @@ Text of another item begins a paragraph of its own."
                           (app-server--end buffer item)))))
     (pop-to-buffer buffer)))
 
+(defun app-server--chosen (connection)
+  "Let the user choose a stored thread behind CONNECTION; return its id."
+  (let* ((params (list :limit app-server-offered :sortKey "updated_at"))
+         (listed (jsonrpc-request connection :thread/list params :timeout app-server-timeout))
+         (titles (cl-loop for each across (plist-get listed :data) for number from 1
+                          collect (cons (format "%d: %s" number
+                                                (or (plist-get each :name) (plist-get each :preview)))
+                                        (plist-get each :id)))))
+    (unless titles (user-error "There is no stored thread"))
+    (cdr (assoc (completing-read "Go on with: " titles nil t) titles))))
+
 ;;;###autoload
 (defun app-server ()
   "Begin a thread in the current directory."
@@ -157,10 +178,10 @@ Text of another item begins a paragraph of its own."
   (app-server--open :thread/start (list :cwd (expand-file-name default-directory))))
 
 ;;;###autoload
-(defun app-server-resume (id)
-  "Go on with the stored thread ID."
-  (interactive "sThread: ")
-  (app-server--open :thread/resume (list :threadId id)))
+(defun app-server-resume (&optional id)
+  "Go on with the stored thread ID; without one the user chooses."
+  (interactive)
+  (app-server--open :thread/resume (list :threadId id) (null id)))
 
 (defun app-server-say (text)
   "Say TEXT: begin a turn, or join the one that runs."
@@ -258,6 +279,9 @@ A file that is added or deleted comes with its text, not with a diff."
          (unless (equal status "completed")
            (app-server--note
             buffer (string-join (delq nil (list status (plist-get (plist-get turn :error) :message))) ": ")))))
+      ("error"
+       (app-server--note buffer (concat (when (eq (plist-get params :willRetry) t) "retrying: ")
+                                        (plist-get (plist-get params :error) :message))))
       ("turn/diff/updated" (setq app-server--diff (plist-get params :diff)))
       ("item/started"
        (puthash (plist-get item :id) item app-server--items)

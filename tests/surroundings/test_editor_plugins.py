@@ -1,9 +1,13 @@
-"""The plugins of `editors/` in their hosts: a turn with two approvals, one that is interrupted, the thread again."""
+"""The plugins of `editors/` in their hosts: a turn with two approvals, one that is interrupted, the thread again, one
+that fails. And what they are installed by.
+"""
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +16,7 @@ import anyio.to_thread
 import pytest
 
 from protocol.structs import Json
-from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, script, word
+from tests.support.scripted_model import Hold, begins_to_say, failure, patches, reply, says, script, word
 from tests.support.world import SCRIPT, MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
@@ -27,7 +31,8 @@ def replies() -> tuple[Json, ...]:
         begins_to_say(), word("I "), word("look."), says("I look."), script("echo made > made.txt", "c1")
     )
     half = reply(begins_to_say(), word("half"), Hold())
-    return look, reply(patches(PATCH, "c2")), reply(says("All done.", "msg-2")), half
+    failed = failure(400, {"error": {"message": "no more credit"}})
+    return look, reply(patches(PATCH, "c2")), reply(says("All done.", "msg-2")), half, failed
 
 
 def program(name: str) -> str:
@@ -74,7 +79,8 @@ def check(w: World, seen: Json) -> None:
         assert places == sorted(places), text
     assert seen["id"] in w.rollouts()[0].name
     assert seen["exit"] == 0
-    assert w.model.requests[-1].texts() == ["please begin", "and now?"]
+    assert seen["offered"].endswith("please begin")
+    assert w.model.requests[-1].texts() == ["please begin", "and now?", "once more"]
 
 
 async def test_the_neovim_plugin_holds_a_turn_with_approvals(world: MakeWorld) -> None:
@@ -118,3 +124,96 @@ async def test_the_vscode_extension_holds_a_turn_with_approvals(
     node, folder = extension
     async with world(*replies(), config=ASKS, files={"greet.txt": "hello\n"}) as w:
         check(w, await play(w, node, str(folder / "test" / "turns.js"), str(folder / "out")))
+
+
+def rows_of(text: str) -> list[tuple[str, str]]:
+    """What a plugin does and how, as the table of its README says."""
+    cells = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
+    return [(what.strip(), how.strip()) for what, how in cells]
+
+
+def readme(name: str) -> list[tuple[str, str]]:
+    return rows_of((EDITORS / name / "README.md").read_text(encoding="utf-8"))
+
+
+def test_what_the_plugins_do_is_the_same_table() -> None:
+    does = [[what for what, _ in readme(name)] for name in ("nvim", "emacs", "vscode")]
+    assert len(does[0]) == 10
+    assert does[0] == does[1] == does[2]
+
+
+def keys_of(name: str) -> set[str]:
+    """The keys and commands in code marks of a README's table."""
+    return {key for _, how in readme(name) for key in re.findall(r"`([^`]+)`", how)}
+
+
+async def test_the_help_of_neovim_has_every_command_and_key(tmp_path: Path) -> None:
+    nvim, folder = program("nvim"), tmp_path / "nvim"
+    shutil.copytree(EDITORS / "nvim", folder)
+    shown = tmp_path / "help.txt"
+    keys = ["helptags doc", "help app-server", f"write! {shown}", "help :AppServerResume", "qall!"]
+    words = [word for key in keys for word in ("-c", key)]
+    runs = (nvim, "--headless", "-u", "NONE", "-i", "NONE", "-n", "--cmd", f"set runtimepath^={folder}")
+    run(*runs, *words, cwd=folder, environment=os.environ)
+    text = shown.read_text(encoding="utf-8")
+    for key in keys_of("nvim"):
+        command = key.split()[0]
+        assert re.search(rf"^{re.escape(command)}\s", text, re.MULTILINE), key
+
+
+def test_the_rock_has_every_module_of_the_neovim_plugin() -> None:
+    folder = EDITORS / "nvim"
+    rock = (folder / "app-server.nvim-scm-1.rockspec").read_text(encoding="utf-8")
+    there = {str(path.relative_to(folder)) for path in folder.glob("lua/**/*.lua")}
+    assert set(re.findall(r'= "(lua/[^"]+)"', rock)) == there
+
+
+async def test_the_emacs_package_installs_without_a_warning(tmp_path: Path) -> None:
+    emacs = program("emacs")
+    script = f"""
+(setq package-user-dir "{tmp_path}/elpa" byte-compile-error-on-warn t)
+(require 'package)
+(package-initialize)
+(package-install-file "{EDITORS}/emacs/app-server.el")
+(require 'app-server)
+(unless (string-prefix-p package-user-dir (locate-library "app-server")) (error "Not installed"))
+(unless (string-suffix-p ".elc" (locate-library "app-server")) (error "Not compiled"))
+(require 'checkdoc)
+(setq checkdoc-verb-check-experimental-flag nil)
+(let ((checkdoc-create-error-function (lambda (text start &rest _) (error "Checkdoc: %s at %s" text start))))
+  (checkdoc-file "{EDITORS}/emacs/app-server.el"))
+"""
+    (tmp_path / "install.el").write_text(script, encoding="utf-8")
+    home = {**os.environ, "HOME": str(tmp_path)}
+    run(emacs, "-Q", "--batch", "-l", str(tmp_path / "install.el"), cwd=tmp_path, environment=home)
+
+
+def test_the_manual_of_emacs_has_every_command_and_key(tmp_path: Path) -> None:
+    makeinfo, manual = program("makeinfo"), tmp_path / "manual.txt"
+    source = EDITORS / "emacs" / "app-server.texi"
+    run(makeinfo, "--plaintext", "-o", str(manual), str(source), cwd=tmp_path, environment=os.environ)
+    text = manual.read_text(encoding="utf-8")
+    for key in keys_of("emacs"):
+        assert key.strip("()").removeprefix("M-x ").split(" ID")[0] in text, key
+
+
+async def test_the_vscode_package_has_what_runs_and_no_more(
+    extension: tuple[str, Path], pytestconfig: pytest.Config
+) -> None:
+    node, folder = extension
+    _, (vsce,) = npm_packages(pytestconfig, "vsce", ["@vscode/vsce@3.6.0"], ["@vscode/vsce/vsce"])
+    manifest = json.loads((folder / "package.json").read_text())
+    del manifest["scripts"]["vscode:prepublish"]  # it was compiled
+    (folder / "package.json").write_text(json.dumps(manifest))
+    options = (
+        (EDITORS / "vscode" / "package.json").read_text().partition("vsce package ")[2].partition('"')[0]
+    )
+    run(node, vsce, "package", *options.split(), "-o", "made.vsix", cwd=folder, environment=os.environ)
+    with zipfile.ZipFile(folder / "made.vsix") as made:
+        names = {name for name in made.namelist() if name.startswith("extension/")}
+    scripts = {f"extension/out/{name}.js" for name in ("connection", "extension", "thread")}
+    assert names == {"extension/package.json", "extension/readme.md", *scripts}
+    launch = json.loads((EDITORS / "vscode" / ".vscode" / "launch.json").read_text())
+    assert launch["configurations"][0]["preLaunchTask"] == "npm: compile"
+    bound = {each["key"] for each in manifest["contributes"]["keybindings"]}
+    assert bound == keys_of("vscode") - {"appServer.resume"}

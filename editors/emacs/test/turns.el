@@ -8,6 +8,7 @@
 ;;; Code:
 
 (require 'app-server)
+(require 'cl-lib)
 (require 'json)
 
 (setq app-server-command (list (getenv "APP_SERVER")))
@@ -47,9 +48,13 @@
     (push (cons 'id app-server--thread) seen)
     (app-server-stop))
   (let ((default-directory (file-name-as-directory (getenv "HOME"))))
-    (setq second (app-server-resume (alist-get 'id seen))))
+    (cl-letf (((symbol-function 'completing-read)
+               (lambda (_prompt titles &rest _) (push (cons 'offered (caar titles)) seen) (caar titles))))
+      (setq second (call-interactively #'app-server-resume))))
   (with-current-buffer second
     (push (cons 'again (buffer-string)) seen)
+    (app-server-say "once more")
+    (turns-wait-for "no more credit")
     (let ((process (jsonrpc--process app-server--connection)))
       (app-server-stop)
       (turns-wait "the end of the server" (lambda () (not (process-live-p process))))

@@ -6,7 +6,7 @@ end, { desc = "Begin a thread in this directory" })
 
 command("AppServerResume", function(options)
   require("app_server").resume(options.args)
-end, { nargs = 1, desc = "Go on with a stored thread, by its id" })
+end, { nargs = "?", desc = "Go on with a stored thread: one that is chosen, or the one with the id" })
 
 command("AppServerSay", function(options)
   require("app_server").say(options.args)

@@ -47,9 +47,17 @@ local function play()
   press("<C-c>")
   wait("the end of the turn", says("_interrupted_"))
   seen.live, seen.id = app.current.view:text(), app.current.id
-  vim.cmd("AppServerResume " .. seen.id)
+  vim.ui.select = function(stored, options, choose)
+    seen.offered = options.format_item(stored[1])
+    choose(stored[1])
+  end
+  vim.cmd("AppServerResume")
   wait("the stored thread", opened)
   seen.again = app.current.view:text()
+  vim.cmd("AppServerSay once more")
+  wait("an error", says("no more credit"))
+  vim.cmd("AppServerResume " .. seen.id)
+  wait("the stored thread", opened)
   local stopped = app.current.client.job
   app.current:stop()
   seen.exit = vim.fn.jobwait({ stopped }, 60000)[1]

@@ -8,6 +8,7 @@ import type { JSONRPCErrorError } from "./protocol/v2/JSONRPCErrorError";
 import type { RequestId } from "./protocol/v2/RequestId";
 import type { ServerNotification } from "./protocol/v2/ServerNotification";
 import type { ServerRequest } from "./protocol/v2/ServerRequest";
+import type { ThreadListResponse } from "./protocol/v2/ThreadListResponse";
 import type { ThreadResumeResponse } from "./protocol/v2/ThreadResumeResponse";
 import type { ThreadStartResponse } from "./protocol/v2/ThreadStartResponse";
 import type { TurnInterruptResponse } from "./protocol/v2/TurnInterruptResponse";
@@ -18,6 +19,7 @@ type Params<M> = Extract<ClientRequest, { method: M }>["params"];
 /** The requests that are used here, with what answers them. */
 interface Responses {
   initialize: InitializeResponse;
+  "thread/list": ThreadListResponse;
   "thread/start": ThreadStartResponse;
   "thread/resume": ThreadResumeResponse;
   "turn/start": TurnStartResponse;

@@ -12,10 +12,7 @@ const changed = new vscode.EventEmitter<vscode.Uri>();
 export function activate(context: vscode.ExtensionContext): void {
   const commands: Record<string, (...args: string[]) => unknown> = {
     "appServer.start": () => open(),
-    "appServer.resume": async (id?: string) => {
-      const chosen = id ?? (await vscode.window.showInputBox({ prompt: "The id of the thread" }));
-      return chosen === undefined ? undefined : open(chosen);
-    },
+    "appServer.resume": (id?: string) => open(id ?? chosen),
     "appServer.say": async (text?: string) => {
       const words = text ?? (await vscode.window.showInputBox({ prompt: "Say" }));
       return words ? thread?.say(words) : undefined;
@@ -53,7 +50,18 @@ function reported(run: (...args: string[]) => unknown): (...args: string[]) => P
   };
 }
 
-async function open(resume?: string): Promise<string | undefined> {
+/** Lets the user choose a stored thread. */
+async function chosen(from: Thread): Promise<string | undefined> {
+  const rows = (await from.stored()).map((each) => ({
+    label: (each.name ?? each.preview).replace(/\s+/g, " "),
+    description: each.cwd,
+    id: each.id,
+  }));
+  return (await vscode.window.showQuickPick(rows, { placeHolder: "Go on with" }))?.id;
+}
+
+/** Opens a new thread, the stored one with an id, or the one that `resume` chooses. */
+async function open(resume?: string | typeof chosen): Promise<string | undefined> {
   thread?.stop();
   const command = vscode.workspace.getConfiguration("appServer").get<string[]>("command", ["app-server"]);
   const cwd = vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ?? process.cwd();
@@ -64,7 +72,13 @@ async function open(resume?: string): Promise<string | undefined> {
     }
   });
   thread = opened;
-  await opened.open(resume);
+  await opened.initialize();
+  const id = typeof resume === "function" ? await resume(opened) : resume;
+  if (typeof resume === "function" && id === undefined) {
+    opened.stop();
+    return undefined;
+  }
+  await opened.open(id);
   address = vscode.Uri.parse(`${SCHEME}:${opened.id}.md`);
   changed.fire(address);
   await vscode.window.showTextDocument(await vscode.workspace.openTextDocument(address));

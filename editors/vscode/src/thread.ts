@@ -11,6 +11,8 @@ import type { ThreadItem } from "./protocol/v2/ThreadItem";
 
 export type Decision = Extract<CommandExecutionApprovalDecision, string>;
 
+const MOST_LISTED = 50;
+
 interface Question {
   id: RequestId;
   item: string;
@@ -32,11 +34,20 @@ export class Thread implements Listener {
     this.connection = new Connection(command, cwd, this);
   }
 
-  /** Opens the stored thread with that id, or a new one. */
-  async open(resume?: string): Promise<void> {
+  /** Says who this is; before anything else. */
+  async initialize(): Promise<void> {
     const clientInfo = { name: "app-server-vscode", title: null, version: "1.0.0" };
     await this.connection.request("initialize", { clientInfo, capabilities: null });
     this.connection.initialized();
+  }
+
+  /** The stored threads, the latest first. */
+  async stored(): Promise<StoredThread[]> {
+    return (await this.connection.request("thread/list", { limit: MOST_LISTED, sortKey: "updated_at" })).data;
+  }
+
+  /** Opens the stored thread with that id, or a new one. */
+  async open(resume?: string): Promise<void> {
     const opened =
       resume === undefined
         ? await this.connection.request("thread/start", { cwd: this.cwd })
@@ -118,6 +129,9 @@ export class Thread implements Listener {
           const reason = params.turn.error ? `: ${params.turn.error.message}` : "";
           this.note(`_${params.turn.status}${reason}_`);
         }
+        break;
+      case "error":
+        this.note(`_${params.willRetry ? "retrying: " : ""}${params.error.message}_`);
         break;
       case "turn/diff/updated":
         this.turnDiff = params.diff;

@@ -13,6 +13,7 @@ const errors = [];
 const happened = new EventEmitter();
 let provider;
 let shown;
+let offered;
 
 class Emitter {
   constructor() {
@@ -40,6 +41,7 @@ const vscode = {
   window: {
     showErrorMessage: (text) => errors.push(text),
     showInputBox: async () => undefined,
+    showQuickPick: async (rows) => (offered = rows)[0],
     showTextDocument: async (document) => (shown = document),
   },
   workspace: {
@@ -99,8 +101,11 @@ async function play() {
   await press("ctrl+alt+c");
   await says("_interrupted_");
   seen.live = text();
-  await commands.get("appServer.resume")(seen.id);
+  await commands.get("appServer.resume")();
+  seen.offered = offered[0].label;
   seen.again = text();
+  await commands.get("appServer.say")("once more");
+  await says("no more credit");
   extension.deactivate();
   await says("The server has ended");
   seen.exit = Number(/has ended \((\d+)\)/.exec(text())[1]);

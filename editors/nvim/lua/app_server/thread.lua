@@ -8,13 +8,15 @@ local M = {}
 local Thread = {}
 Thread.__index = Thread
 
+local MOST_LISTED = 50 -- stored threads that are offered
+
 local KEYS = "a: yes, s: yes for this session, d: no and go on, c: no and stop, =: show the diff"
 
 local function words(text)
   return { { type = "text", text = text } }
 end
 
---- Starts a server and opens a thread in it: the stored one with the id `resume`, or a new one.
+--- Starts a server and opens a thread in it: the stored one with the id `resume` ("": the user chooses), or a new one.
 function M.open(command, cwd, resume)
   local self = setmetatable({ items = {}, streamed = {}, questions = {}, diff = "" }, Thread)
   self.view = transcript.open("app-server://" .. (resume or ("new-" .. vim.loop.hrtime())))
@@ -35,14 +37,40 @@ function M.open(command, cwd, resume)
       return
     end
     self.client:notify("initialized")
-    local method = resume and "thread/resume" or "thread/start"
-    self.client:request(method, { cwd = cwd, threadId = resume }, function(refused, result)
-      if not self:_failed(refused) then
-        self:_opened(result.thread)
+    if resume == "" then
+      self:_choose()
+    else
+      self:_request_thread(resume and "thread/resume" or "thread/start", { cwd = cwd, threadId = resume })
+    end
+  end)
+  return self
+end
+
+function Thread:_request_thread(method, params)
+  self.client:request(method, params, function(problem, result)
+    if not self:_failed(problem) then
+      self:_opened(result.thread)
+    end
+  end)
+end
+
+--- Lets the user choose among the stored threads, the latest first.
+function Thread:_choose()
+  self.client:request("thread/list", { limit = MOST_LISTED, sortKey = "updated_at" }, function(problem, result)
+    if self:_failed(problem) then
+      return
+    end
+    local function title(stored)
+      return (stored.name or stored.preview):gsub("%s+", " ")
+    end
+    vim.ui.select(result.data, { prompt = "Go on with", format_item = title }, function(chosen)
+      if chosen then
+        self:_request_thread("thread/resume", { threadId = chosen.id })
+      else
+        self:stop()
       end
     end)
   end)
-  return self
 end
 
 function Thread:_opened(thread)
@@ -148,6 +176,10 @@ notified["turn/completed"] = function(self, params)
   if turn.status ~= "completed" then
     self.view:note("_" .. turn.status .. (turn.error and (": " .. turn.error.message) or "") .. "_")
   end
+end
+
+notified["error"] = function(self, params)
+  self.view:note("_" .. (params.willRetry and "retrying: " or "") .. params.error.message .. "_")
 end
 
 notified["turn/diff/updated"] = function(self, params)
