@@ -110,6 +110,7 @@ SMALLEST = {
     "unread_bytes": 1 << 12,
     "output_bytes": 1 << 10,
     "clients": 1,
+    "behind_bytes": 1 << 16,
 }
 """The smallest values with which a server works: a first line may have 64 KiB."""
 
@@ -125,11 +126,13 @@ class Limits:
     line_bytes: int = 64 << 20
     """Of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
     unread_bytes: int = 1 << 20
-    """Queued for the client; above that, producers wait. A pipe takes 64 KiB at a time."""
+    """Queued for a client; above that it is behind, and producers wait. A pipe takes 64 KiB at a time."""
     output_bytes: int = 1 << 20
     """Kept of each stream of a command, and of both together: half from the start, half from the end."""
     clients: int = 256
     """Connected at once."""
+    behind_bytes: int = 16 << 20
+    """Queued for a client while others read, besides what can be joined; above that it is disconnected."""
 
     def requests_of(self, *, shared: bool) -> int:
         """Return how many requests of one client are served at once. codex 0.58 accepts 10,000; a client that sends

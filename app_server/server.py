@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from app_server.apis.router import FindRoute, MethodRouter
 from app_server.apis.services import Handshake, ServerServices, Shared
+from app_server.connections import Connections
 from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.unattended import Unattended
@@ -38,11 +39,8 @@ from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user
 from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
 from app_server.rpc.connection import Connection, Router
-from app_server.rpc.errors import overloaded
-from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
-from app_server.transport.framing import Transport, TransportClosed
-from protocol.jsonrpc import dump_error
+from app_server.transport.framing import Transport
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
@@ -174,7 +172,7 @@ class Server:
 
             return FileSearch(machine.time_ns)
 
-        self._lanes = ServerLanes()
+        self._connections = Connections(settings.limits, machine.monotonic, background)
         self._skills, self._mcp_logins = Lazy(load_skills), Lazy(load_mcp_logins)
         self._stored, self._search = Lazy(load_stored), Lazy(load_search)
         self.engine = LazyEngine(Lazy(load), runner, environment, background)
@@ -215,7 +213,7 @@ class Server:
     @property
     def full(self) -> bool:
         """Whether so many clients are connected that no other one is served."""
-        return len(self.conversations.clients) >= self._settings.limits.clients
+        return self._connections.full
 
     async def serve(
         self,
@@ -224,27 +222,26 @@ class Server:
         early: EarlyInitialize | None = None,
         *,
         joined: Callable[[Client], None] = lambda client: None,
-    ) -> None:
-        """Serve one client until it closes the connection; what runs of its conversations goes on. One too many is
-        told so, and not served. `joined` is called with the client as conversations know it.
+    ) -> str | None:
+        """Serve one client until it closes the connection; what runs of its conversations goes on. Return why it was
+        disconnected, if it was. One too many is told so, and not served. `joined` is called with the client as
+        conversations know it.
         """
         if place.shared and self.full:
-            await _refuse(transport, f"{self._settings.limits.clients} clients are connected; try again")
-            return
-        outgoing = Outgoing(
-            transport.write,
-            self._settings.limits.unread_bytes,
-            jsonrpc=place.acp,
-            after_large_batch=self._memory.return_now,
+            await self._connections.refuse(transport)
+            return None
+        client = self._connections.client(
+            transport, self._memory.return_now, acp=place.acp, shared=place.shared
         )
         async with anyio.create_task_group() as connection:
-            connection.start_soon(_write, outgoing, connection, name="writer")
+            connection.start_soon(client.write, connection, name="writer")
             try:
-                await self._serve(transport, outgoing, place, early, joined)
+                with self._connections.counting(client), client.scope:
+                    await self._serve(transport, client.outgoing, place, early, joined)
             finally:
-                with anyio.move_on_after(GRACE_SECONDS, shield=True):
-                    await outgoing.finish()
+                await client.finish()
                 connection.cancel_scope.cancel()
+        return client.notice
 
     async def _serve(
         self,
@@ -261,7 +258,7 @@ class Server:
             try:
                 router = _router(services, place, early)
                 most = self._settings.limits.requests_of(shared=place.shared)
-                await Connection(transport, outgoing, router, most, self._lanes).serve()
+                await Connection(transport, outgoing, router, most, self._connections.lanes).serve()
             finally:
                 self.conversations.leave(services.client)
                 background.cancel_scope.cancel()
@@ -351,20 +348,3 @@ def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize
         services.handshake.accept(early.name, early.version, early.capabilities)
     client = services.handshake.client
     return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running)
-
-
-async def _refuse(transport: Transport, why: str) -> None:
-    error = overloaded(f"Server overloaded: {why}")
-    try:
-        await transport.write(dump_error(None, error.code, error.message, error.data) + b"\n")
-    except TransportClosed:
-        pass  # it has left again
-
-
-async def _write(outgoing: Outgoing, connection: TaskGroup) -> None:
-    try:
-        await outgoing.write_queued()
-    except TransportClosed:
-        log.info("the client no longer reads")
-        outgoing.close()
-        connection.cancel_scope.cancel()

@@ -33,7 +33,7 @@ OUTER = (
     {"assembly"},
     {"apis"},
     {"conversations"},
-    {"logs", "machine", "standard_streams"},
+    {"connections", "logs", "machine", "standard_streams"},
     {"rpc", "transport", "core"},
     {"identity"},
     {"beneath", "masking", "places"},
@@ -92,6 +92,7 @@ PURE_MODULES = {
     "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {"analysis", "scenario", "session_records", "shapes"},
+    "app_server.rpc": {"backlog"},
     "app_server.transport": {"framing"},
     "app_server.core": {
         "bounds",

@@ -6,13 +6,14 @@ Each API implements `ApiAdapter`. Nothing in this folder imports one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, StrEnum
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
 from app_server.core.session.commands import Command
+from app_server.rpc.backlog import TextPart
 from protocol.engine.events import SessionEvent
 from protocol.structs import Json
 
@@ -39,6 +40,10 @@ class ClientLine(NamedTuple):
     """Of a notification that a client may do without."""
     news: object = None
     """What it says, where a client that knows so already is not told again."""
+    part: TextPart | None = None
+    """The piece of a text that it carries: a client that is behind gets what it missed of that text at once."""
+    state: Hashable = None
+    """What it says the state of: for a client that is behind only the last such message counts."""
 
 
 class QuestionKind(Enum):

@@ -31,7 +31,14 @@ class Client(Struct, eq=False):
     wants: Callable[[ClientLine], bool] = lambda line: True
     """Whether it is sent a notification that names its method."""
 
-    def send(self, lines: Iterable[ClientLine]) -> None:
+    def send(self, lines: Iterable[ClientLine], *, behind: bool = False) -> None:
+        """Send messages. `behind`: others read while it does not, so what can be joined is."""
         for line in lines:
-            if not line.method or self.wants(line):
+            if line.method and not self.wants(line):
+                continue
+            if behind and line.part is not None:
+                self.outgoing.send_missed(line.part)
+            elif behind and line.state is not None:
+                self.outgoing.send_state(line.state, line.data)
+            else:
                 self.outgoing.send(line.data)

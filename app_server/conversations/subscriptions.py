@@ -8,7 +8,7 @@ without subscribers, and what the others would have been sent waits here, up to 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -39,15 +39,42 @@ class Seat(Struct):
     begun: set[str] = msgspec.field(default_factory=set)
     """The turns that have begun while lines were held."""
 
-    def send(self, client: Client, lines: Sequence[ClientLine]) -> None:
+    def send(self, client: Client, lines: Sequence[ClientLine], *, behind: bool) -> None:
         if self.held is None:
-            client.send(lines)
+            client.send(lines, behind=behind)
         else:
             self.held.extend(lines)
 
     @property
     def raw(self) -> bool:
         return any(self.subscriptions.values())
+
+
+class Followers(Struct):
+    """The queues of all clients that are subscribed to a conversation: it goes on as long as one of them is read."""
+
+    queues: list[Outgoing] = msgspec.field(default_factory=list)
+
+    def become(self, clients: Iterable[Client]) -> None:
+        """Take these clients for who is subscribed. One may come several times."""
+        self.queues = list(dict.fromkeys(client.outgoing for client in clients))
+
+    def leave_behind(self, client: Client) -> bool:
+        """Tell whether a client has much to read, and there are others for whom the conversation goes on."""
+        return client.outgoing.congested and len(self.queues) > 1
+
+    async def wait_for_capacity(self) -> None:
+        """Wait while all have much to read; where there is nobody, return at once."""
+        if not self.queues or not all(each.congested for each in self.queues):
+            return
+        async with anyio.create_task_group() as group:
+
+            async def wait_for(outgoing: Outgoing) -> None:
+                await outgoing.wait_for_capacity()
+                group.cancel_scope.cancel()
+
+            for each in self.queues:
+                group.start_soon(wait_for, each)
 
 
 class FollowedApi(Struct):
@@ -58,24 +85,28 @@ class FollowedApi(Struct):
     primed: Sequence[ClientLine] = ()
     """What its adapter made of the turn that ran when the adapter was made."""
     waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+    subscribers: list[Client] = msgspec.field(default_factory=list)
+    wanting_raw: list[Client] = msgspec.field(default_factory=list)
+    """Those who want the model's items as they came, too."""
 
-    def subscribers(self, *, raw: bool = False) -> list[Client]:
-        """Return who subscribed; those alone who want the model's items as they came, where that is asked for."""
-        return [client for client, seat in self.seats.items() if seat.subscriptions and (seat.raw or not raw)]
+    def seats_changed(self) -> None:
+        """Find who subscribed, for all events that follow."""
+        self.subscribers = [client for client, seat in self.seats.items() if seat.subscriptions]
+        self.wanting_raw = [client for client in self.subscribers if self.seats[client].raw]
 
     def prime(self, so_far: SoFar) -> None:
         """Let the adapter know what goes on."""
         made = (self.adapter.lines(event, subscribed=True, raw=False) for event in so_far.events())
         self.primed = [line for lines in made for line in lines]
 
-    def send(self, event: SessionEvent) -> None:
-        """Hand the event to the adapter, and its lines to who subscribed."""
-        subscribers, raw = self.subscribers(), self.subscribers(raw=True)
-        lines = self.adapter.lines(event, subscribed=bool(subscribers), raw=bool(raw))
+    def send(self, event: SessionEvent, followers: Followers) -> None:
+        """Hand the event to the adapter, and its lines to who subscribed. `followers` are those of all APIs."""
+        raw = self.wanting_raw
+        lines = self.adapter.lines(event, subscribed=bool(self.subscribers), raw=bool(raw))
         only_raw = raw and isinstance(event.event, RawResponseItemEvent)
-        for client in (raw if only_raw else subscribers) if lines else ():
+        for client in (raw if only_raw else self.subscribers) if lines else ():
             seat = self.seats[client]
-            seat.send(client, lines)
+            seat.send(client, lines, behind=followers.leave_behind(client))
             if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
                 seat.begun.add(event.turn_id)
 
@@ -87,6 +118,7 @@ class Subscriptions:
         """`clients` are those of the server."""
         self._id, self._session, self._clients = conversation_id, session, clients
         self._apis: dict[AdapterFactory, FollowedApi] = {}
+        self._followers = Followers()
         self._elsewhere = False
         self.left = False
         """Whether a client has left that was here."""
@@ -112,10 +144,10 @@ class Subscriptions:
         """
         api = self._api(make_adapter)
         api.seats.setdefault(client, Seat()).subscriptions[id] = raw
-        for event in list(api.waiting):
-            api.send(event)
-        api.waiting.clear()
         self._follow()
+        for event in list(api.waiting):
+            api.send(event, self._followers)
+        api.waiting.clear()
         return api.adapter
 
     def hold(self, client: Client, id: str, make_adapter: AdapterFactory) -> set[str] | None:
@@ -140,7 +172,7 @@ class Subscriptions:
         seat = None if api is None else api.seats.get(client)
         if seat is not None and seat.held is not None:
             held, seat.held = seat.held, None
-            seat.send(client, (*before, *held))
+            seat.send(client, (*before, *held), behind=self.is_behind(client))
 
     def primed(self, make_adapter: AdapterFactory) -> Sequence[ClientLine]:
         """Return, once, what the adapter of an API made of the turn that ran when it was made."""
@@ -191,15 +223,19 @@ class Subscriptions:
     @property
     def any(self) -> bool:
         """Whether anybody is subscribed."""
-        return any(api.subscribers() for api in self._apis.values())
+        return bool(self._followers.queues)
+
+    def is_behind(self, client: Client) -> bool:
+        """Tell whether a client has much to read while the conversation goes on for others who follow it."""
+        return self._followers.leave_behind(client)
 
     # --- what is sent
     def send(self, event: SessionEvent) -> None:
         """Send an event to who subscribed; for APIs without subscribers it waits."""
         self.so_far.take(event)
         for api in self._apis.values():
-            if api.adapter.needs_identity or api.subscribers():
-                api.send(event)
+            if api.adapter.needs_identity or api.subscribers:
+                api.send(event, self._followers)
             else:
                 api.waiting.append(event)
 
@@ -207,21 +243,11 @@ class Subscriptions:
         for make_adapter, api in self._apis.items():
             lines = api.adapter.status_changed(status)
             for client in self.audience(make_adapter):
-                api.seats.get(client, Seat()).send(client, lines)
+                api.seats.get(client, Seat()).send(client, lines, behind=self.is_behind(client))
 
     async def wait_for_capacity(self) -> None:
         """Wait while everybody who is subscribed is behind; where nobody is, return at once."""
-        everybody = {client.outgoing for api in self._apis.values() for client in api.subscribers()}
-        if not everybody or not all(each.congested for each in everybody):
-            return
-        async with anyio.create_task_group() as group:
-
-            async def wait_for(outgoing: Outgoing) -> None:
-                await outgoing.wait_for_capacity()
-                group.cancel_scope.cancel()
-
-            for each in everybody:
-                group.start_soon(wait_for, each)
+        await self._followers.wait_for_capacity()
 
     def continues_elsewhere(self) -> None:
         """Let every adapter know that the end of the session is not the conversation's."""
@@ -240,7 +266,7 @@ class Subscriptions:
         """
         found = dict[Client, list[ApiAdapter]]()
         for make_adapter, api in reversed(self._apis.items()):
-            for client in api.subscribers():
+            for client in api.subscribers:
                 if api.seats[client].held is not None:
                     continue  # it is asked once it knows what it joins
                 adapters = found.setdefault(client, [])
@@ -269,9 +295,13 @@ class Subscriptions:
         return api
 
     def _follow(self) -> None:
+        """Find who is subscribed, after a change of that."""
+        for api in self._apis.values():
+            api.seats_changed()
+        self._followers.become(each for api in self._apis.values() for each in api.subscribers)
         self.on_watched(self.any)
         follows = self.left or any(
-            api.adapter.needs_identity or api.subscribers() for api in self._apis.values()
+            api.adapter.needs_identity or api.subscribers for api in self._apis.values()
         )
         if follows:
             self.followed.set()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 
 import anyio
 import msgspec
 from msgspec import Struct
 
+from app_server.rpc.backlog import Backlog, TextPart
 from app_server.rpc.errors import RpcError
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
 from protocol.names import with_version
@@ -88,6 +89,53 @@ LARGE_BATCH = 1 << 20
 """Bytes in one write; the output of a command can make more."""
 
 
+WRITE_BYTES = 1 << 18
+"""Bytes of lines in one write, about: what is not written yet can still be dropped, and exists only once for all
+clients.
+"""
+
+
+class Patience(Struct, frozen=True):
+    """A bound for how far a client may fall behind."""
+
+    most_unasked: int
+    """Bytes queued for it that it did not ask for, besides what can be joined."""
+    over: Callable[[], None]
+    """Called when there is more and a further message comes; closes the queue."""
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+
+
+class Capacity:
+    """A line of tasks that wait for room in a queue."""
+
+    def __init__(self, is_there: Callable[[], bool]) -> None:
+        self._is_there = is_there
+        self._waiting: deque[anyio.Event] = deque()
+        """In order of arrival."""
+
+    async def wait(self) -> None:
+        """Wait until there is room and every task has gone on that was here before."""
+        if not self._waiting and self._is_there():
+            return
+        waiter = anyio.Event()
+        self._waiting.append(waiter)
+        try:
+            while self._waiting[0] is not waiter or not self._is_there():
+                await waiter.wait()
+                if waiter.is_set() and not self._is_there():
+                    # A task that did not wait has used the room. This one keeps its position.
+                    self._waiting[0] = waiter = anyio.Event()
+        finally:
+            self._waiting.remove(waiter)
+            self.release_next()
+
+    def release_next(self) -> None:
+        """Let the first task go on, if there is room."""
+        if self._waiting and self._is_there():
+            self._waiting[0].set()
+
+
 class Outgoing:
     """The sending half of a connection."""
 
@@ -98,32 +146,37 @@ class Outgoing:
         *,
         jsonrpc: bool = False,
         after_large_batch: Callable[[], None] = lambda: None,
+        patience: Patience | None = None,
     ) -> None:
         """Producers wait while more than `high_water` bytes are queued. `jsonrpc`: messages name their version, which
-        clients of some APIs require. `after_large_batch` is called when the queue is empty after a large one.
+        clients of some APIs require. `after_large_batch` is called when the queue is empty after a large one. Without
+        `patience` nothing happens to a client that does not read.
         """
         self._write = write
         self._after_large_batch = after_large_batch
         self._high_water = high_water
         self._jsonrpc = jsonrpc
-        self._queue: list[bytes] = []
-        self._queued = 0
+        self._patience = patience
+        self._backlog = Backlog()
+        self._in_hand = 0
+        """Bytes that are being written."""
+        self.writing_since: float | None = None
+        """Since when, by the clock of `patience`."""
         self._sent = self._written = 0
         # Created only by a task that has to wait, since most of the time no task has to.
         self._writing: anyio.Event | None = None
         self._draining: anyio.Event | None = None
-        self._waiting: deque[anyio.Event] = deque()
-        """Tasks that wait for capacity, in order of arrival."""
+        self._capacity = Capacity(lambda: self._closed or not self.congested)
         self._ended = anyio.Event()
         self._closed = False
         self.pending = PendingRequests()
 
     # --- sending
     def respond(self, id: RequestId, result: bytes) -> None:
-        self.send(dump_response(id, result))
+        self._answer(dump_response(id, result))
 
     def fail(self, id: RequestId | None, error: RpcError) -> None:
-        self.send(dump_error(id, error.code, error.message, error.data))
+        self._answer(dump_error(id, error.code, error.message, error.data))
 
     def notify(self, method: str, params: bytes) -> None:
         self.send(dump_notification(method, params))
@@ -145,25 +198,49 @@ class Outgoing:
 
     def send(self, line: bytes) -> None:
         """Queue one message, without its line end."""
-        if self._closed:
-            return
-        if self._jsonrpc:
-            line = with_version(line)
-        self._queue.append(line)
+        if self._takes_more():
+            self._backlog.add(line)
+            self._added()
+
+    def send_missed(self, part: TextPart) -> None:
+        """Count a piece of a text: the client is behind, and is sent all that it missed in one message."""
+        if self._takes_more():
+            before = len(self._backlog)
+            self._backlog.add_missed(part)
+            if len(self._backlog) > before:
+                self._added()
+
+    def send_state(self, of: Hashable, line: bytes) -> None:
+        """Queue a message instead of the one that said the same state before: the client is behind."""
+        if self._takes_more():
+            self._backlog.add_state(of, line)
+            self._added()
+
+    def _answer(self, line: bytes) -> None:
+        if not self._closed:
+            self._backlog.add_answer(line)
+            self._added()
+
+    def _takes_more(self) -> bool:
+        """Tell whether the queue is open. It is closed where too much is in it already: one message never is."""
+        if self._patience is not None and self._backlog.unasked > self._patience.most_unasked:
+            self._patience.over()
+        return not self._closed
+
+    def _added(self) -> None:
         self._sent += 1
-        self._queued += len(line) + 1
         if self._writing is not None:
             self._writing.set()
 
     # --- back-pressure
     @property
     def unread(self) -> int:
-        """The bytes that are queued."""
-        return self._queued
+        """Return the bytes that wait for the client to read."""
+        return self._backlog.size + self._in_hand
 
     @property
     def congested(self) -> bool:
-        return self._queued > self._high_water
+        return self._backlog.size + self._in_hand > self._high_water
 
     async def wait_for_capacity(self) -> None:
         """Wait until the client has read enough; usually returns at once.
@@ -171,23 +248,7 @@ class Outgoing:
         Waiting tasks continue one by one in order of arrival. So an endless producer cannot starve the reader of stdin,
         and with it an interrupt.
         """
-        if not self._waiting and not self.congested:
-            return
-        waiter = anyio.Event()
-        self._waiting.append(waiter)
-        try:
-            while not self._closed and (self._waiting[0] is not waiter or self.congested):
-                await waiter.wait()
-                if waiter.is_set() and not self._closed and self.congested:
-                    # A task that did not wait has used the capacity. This one keeps its position.
-                    self._waiting[0] = waiter = anyio.Event()
-        finally:
-            self._waiting.remove(waiter)
-            self._release_next()
-
-    def _release_next(self) -> None:
-        if self._waiting and (self._closed or not self.congested):
-            self._waiting[0].set()
+        await self._capacity.wait()
 
     async def written(self) -> None:
         """Wait until everything sent so far was written, so that later lines go into another write."""
@@ -206,7 +267,7 @@ class Outgoing:
         """Write the queue until `close`, including everything queued by then. Raises TransportClosed."""
         try:
             while True:
-                if not self._queue and not self._closed:
+                if not self._backlog and not self._closed:
                     self._writing = anyio.Event()
                     await self._writing.wait()
                     self._writing = None
@@ -218,27 +279,35 @@ class Outgoing:
 
     async def _write_queue(self) -> None:
         largest = 0
-        while self._queue:
-            batch, size = self._queue, self._queued
-            self._queue = []
-            lines = len(batch)
-            batch.append(b"")
-            data = b"\n".join(batch)
-            batch.clear()  # or it would all be held twice while the client reads
-            await self._write(data)
-            del data
-            self._queued -= size
-            self._written += lines
+        while places := len(self._backlog):
+            largest = max(largest, self._backlog.size)
+            lines = self._backlog.take(WRITE_BYTES)
+            places -= len(self._backlog)
+            await self._write_lines(lines)
+            self._written += places
             self._notify_drained()
-            largest = max(largest, size)
         if largest > LARGE_BATCH:
             self._after_large_batch()
+
+    async def _write_lines(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        if self._jsonrpc:
+            lines[:] = map(with_version, lines)
+        lines.append(b"")
+        data = b"\n".join(lines)
+        lines.clear()  # or it would all be held twice while the client reads
+        self._in_hand = len(data)
+        if self._patience is not None:
+            self.writing_since = self._patience.clock()
+        await self._write(data)
+        self._in_hand, self.writing_since = 0, None
 
     def _notify_drained(self) -> None:
         if self._draining is not None:
             self._draining.set()
             self._draining = None
-        self._release_next()
+        self._capacity.release_next()
 
     def close(self) -> None:
         """Accept no more messages; the writer ends once the queue is empty, and pending requests end with an error."""
@@ -247,6 +316,13 @@ class Outgoing:
             self._writing.set()
         self._notify_drained()
         self.pending.settle_all(GONE)
+
+    def cut(self, last: bytes) -> None:
+        """Drop what is queued, but for what is being written, and close behind one last message."""
+        self._written += len(self._backlog)
+        self._backlog.clear()
+        self._answer(last)
+        self.close()
 
     async def finish(self) -> None:
         """Close, and wait until the writer has written the queue or failed."""

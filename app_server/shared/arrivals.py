@@ -26,6 +26,8 @@ LEAVES_WITHIN = 2
 
 GOING_AWAY = 1001
 """Of a WebSocket whose server ends."""
+TRY_AGAIN_LATER = 1013
+"""Of one whose client did not read."""
 
 
 class ClosingTransport(Transport, Protocol):

@@ -22,7 +22,14 @@ from msgspec import Struct
 from app_server.conversations.client import Client
 from app_server.logs import CONNECTION
 from app_server.server import ClientPlace
-from app_server.shared.arrivals import GOING_AWAY, LEAVES_WITHIN, Arrival, ClosingTransport, Doorway
+from app_server.shared.arrivals import (
+    GOING_AWAY,
+    LEAVES_WITHIN,
+    TRY_AGAIN_LATER,
+    Arrival,
+    ClosingTransport,
+    Doorway,
+)
 from app_server.shared.first_bytes import (
     FIRST_MESSAGE_SECONDS,
     Nonsense,
@@ -46,7 +53,7 @@ class ServesClients(Protocol):
 
     async def serve(
         self, transport: Transport, place: ClientPlace, *, joined: Callable[[Client], None]
-    ) -> None: ...
+    ) -> str | None: ...
 
 
 class Visit(Struct, eq=False):
@@ -227,7 +234,10 @@ class Reception:
                 transport = StreamTransport(arrival.stream, self._line_limit, unread=said)
             if transport is not None:
                 visit.transport = transport
-                await self._served.serve(transport, place, joined=visit.joined)
+                notice = await self._served.serve(transport, place, joined=visit.joined)
+                if notice is not None:
+                    with anyio.move_on_after(LEAVES_WITHIN):
+                        await transport.close(TRY_AGAIN_LATER, notice)
 
     async def host(self, transport: Transport, place: ClientPlace) -> None:
         """Serve a client that came through no door: the one that has started this process."""

@@ -60,7 +60,7 @@ class SessionAdapter:
         for update in self._observe(event):
             self._updates.add(update)
         lines = self._taken()
-        return [ClientLine(line) for line in lines] if subscribed else ()
+        return lines if subscribed else ()
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         match event.event:
@@ -86,22 +86,22 @@ class SessionAdapter:
         """Do nothing: the end of a session is not shown."""
 
     # --- lines of its own
-    def send(self, update: bytes) -> list[bytes]:
+    def send(self, update: bytes) -> list[ClientLine]:
         """Return one update as a line, behind the text that waits."""
         self._updates.add(update)
         return self._updates.taken()
 
-    def send_message(self, message_id: str, text: str) -> list[bytes]:
+    def send_message(self, message_id: str, text: str) -> list[ClientLine]:
         """Return a whole message of the agent that no model wrote."""
         self._updates.whole_text(Speaker.AGENT, message_id, text)
         return self._updates.taken()
 
-    def flush(self) -> list[bytes]:
+    def flush(self) -> list[ClientLine]:
         """Return the lines that have become due."""
         self._updates.flush()
         return self._taken()
 
-    def _taken(self) -> list[bytes]:
+    def _taken(self) -> list[ClientLine]:
         if (due := self._updates.due) is not None:
             self._flush_at(due)
         return self._updates.taken()

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import SessionFold, SessionNews, context_use
 from app_server.apis.acp.updates import SessionUpdates, Speaker
+from app_server.conversations.adapter import ClientLine
 from app_server.core.rollout.stored_items import StoredItems
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent
@@ -21,7 +22,7 @@ from protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
-def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[bytes]:
+def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[ClientLine]:
     """Yield the lines of a session, oldest first; then the plan and the usage as they were in the end."""
     updates, ids = SessionUpdates(session_id, client, float, live=False), ItemIds()
     fold = SessionFold(updates, SessionNews(updates, ids), ids)

@@ -110,9 +110,9 @@ class AcpSession:
         """Send a message of the agent that no model wrote."""
         self._write(self.adapter.send_message(self._others.new_id(), text))
 
-    def _write(self, lines: Sequence[bytes]) -> None:
-        for line in lines:
-            self._others.behind.outgoing.send(line)
+    def _write(self, lines: Sequence[ClientLine]) -> None:
+        client = self._others.behind
+        client.send(lines, behind=self.live.subscriptions.is_behind(client))
 
     # --- what the adapter reports
     def _observe(self, event: SessionEvent) -> Sequence[bytes]:

@@ -16,6 +16,8 @@ from msgspec import Struct
 from app_server.apis.acp.calls import ShownCall, output_content
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.shown import plain_output
+from app_server.conversations.adapter import ClientLine
+from app_server.rpc.backlog import StreamedText
 from protocol.acp.tool_calls import (
     SessionToolCall,
     SessionToolCallUpdate,
@@ -46,8 +48,7 @@ class Speaker(Enum):
 class _Waiting(Struct):
     """Text that is not sent yet."""
 
-    speaker: Speaker
-    message_id: str
+    said: StreamedText
     texts: list[str]
     length: int
     due: float
@@ -56,6 +57,8 @@ class _Waiting(Struct):
 class RunningOutput(Struct):
     """Output of a running command: its end, and the part that is news."""
 
+    said: StreamedText
+    """For clients that display it as it comes."""
     due: float = 0.0
     """When news may be sent next."""
     news: list[str] = msgspec.field(default_factory=list)
@@ -86,47 +89,72 @@ class LinePacer:
         params = f'"params":{{"sessionId":{json.dumps(session_id)},"update":'
         self._head = f'{{"method":{json.dumps(SESSION_UPDATE)},{params}'.encode()
         self.clock, self._paced = clock, paced
-        self._lines: list[bytes] = []
+        self._lines: list[ClientLine] = []
+        self._said: tuple[Speaker, str, StreamedText] | None = None
+        """The message of which there was a piece last."""
         self._waiting: _Waiting | None = None
         self._free_at = 0.0
 
-    def taken(self) -> list[bytes]:
+    def taken(self) -> list[ClientLine]:
         """Return the lines that are due, which are no longer kept."""
         lines, self._lines = self._lines, []
         return lines
 
-    def add(self, update: bytes) -> None:
-        """Add one update, behind the text that waits."""
+    def add(self, update: bytes, state: str | None = None) -> None:
+        """Add one update, behind the text that waits. `state`: of what it says the state."""
         self.send_text()
-        self._lines.append(self._head + update + b"}}")
+        key = None if state is None else (self._head, state)
+        self._lines.append(ClientLine(self._line(update), state=key))
 
     def text(self, speaker: Speaker, message_id: str, text: str) -> None:
         """Add a piece of a message."""
-        waiting, now = self._waiting, self.clock()
+        said, waiting, now = self._message(speaker, message_id), self._waiting, self.clock()
         if waiting is not None:
-            same = (waiting.speaker, waiting.message_id) == (speaker, message_id)
-            if same and waiting.length < MOST_TEXT:
+            if waiting.said is said and waiting.length < MOST_TEXT:
                 waiting.texts.append(text)
                 waiting.length += len(text)
                 return
             self.send_text()
         if not self._paced or now >= self._free_at:
-            self.whole_text(speaker, message_id, text)
+            self.piece(said, text)
             self._free_at = now + TEXT_SECONDS
         else:
-            self._waiting = _Waiting(speaker, message_id, [text], len(text), self._free_at)
+            self._waiting = _Waiting(said, [text], len(text), self._free_at)
 
     def whole_text(self, speaker: Speaker, message_id: str, text: str) -> None:
         """Add a piece of a message that nothing is joined with."""
-        head = f'{{"sessionUpdate":"{speaker.value}","messageId":{json.dumps(message_id)},"content":'
-        self.add(head.encode() + b'{"type":"text","text":' + json_bytes(text) + b"}}")
+        self.add(_chunk(speaker, message_id, text))
+
+    def piece(self, said: StreamedText, text: str) -> None:
+        """Add a piece of a text, behind the text that waits."""
+        self.send_text()
+        self._lines.append(ClientLine(said.line(text), part=said.part(text)))
 
     def send_text(self) -> None:
         """Add the text that waits."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self.whole_text(waiting.speaker, waiting.message_id, "".join(waiting.texts))
+            self.piece(waiting.said, "".join(waiting.texts))
             self._free_at = self.clock() + TEXT_SECONDS
+
+    def streamed(self, update: Callable[[str], bytes], *, output: bool = False) -> StreamedText:
+        """Return a text that is said in pieces. `update` makes the update of a piece."""
+        return StreamedText(lambda text: self._line(update(text)), output)
+
+    def _message(self, speaker: Speaker, message_id: str) -> StreamedText:
+        """Return the message, which goes on unless a piece of another one came between."""
+        if self._said is None or self._said[:2] != (speaker, message_id):
+            said = self.streamed(lambda text: _chunk(speaker, message_id, text))
+            self._said = speaker, message_id, said
+        return self._said[2]
+
+    def _line(self, update: bytes) -> bytes:
+        return self._head + update + b"}}"
+
+
+def _chunk(speaker: Speaker, message_id: str, text: str) -> bytes:
+    head = f'{{"sessionUpdate":"{speaker.value}","messageId":{json.dumps(message_id)},"content":'
+    return head.encode() + b'{"type":"text","text":' + json_bytes(text) + b"}}"
 
 
 def update_bytes(kind: str, **fields: Json) -> bytes:
@@ -212,11 +240,11 @@ class SessionUpdates(LinePacer):
     def plan(self, steps: Iterable[PlanItemArg]) -> None:
         """Write the whole plan."""
         entries = [{"content": each.step, "priority": "medium", "status": each.status} for each in steps]
-        self.add(update_bytes("plan", entries=entries))
+        self.add(update_bytes("plan", entries=entries), state="plan")
 
     def usage(self, used: int, size: int) -> None:
         """Write how full the context window is."""
-        self.add(update_bytes("usage_update", used=used, size=size))
+        self.add(update_bytes("usage_update", used=used, size=size), state="usage")
 
     def compaction(self, id: str, succeeded: bool | None = None) -> None:
         """Write that a compaction has begun, or how it has ended."""
@@ -249,11 +277,11 @@ class SessionUpdates(LinePacer):
         """Write that the call goes on, after the user was asked."""
         self._call_update(call.id, status=call.status)
         if call.runs_command:
-            self._running.setdefault(call.id, (call, RunningOutput()))
+            self._output_of(call)
 
     def call_prints(self, call: ShownCall, text: str) -> None:
         """Write what a command prints, now or a little later."""
-        now, (_, output) = self.clock(), self._running.setdefault(call.id, (call, RunningOutput()))
+        now, output = self.clock(), self._output_of(call)
         output.take(text)
         if output.due <= now or (self._displays and sum(map(len, output.news)) > MOST_TEXT):
             self._output(call, output, now)
@@ -273,7 +301,7 @@ class SessionUpdates(LinePacer):
         if self._displays and call.runs_command:
             if running is not None:  # else nothing ran: what there is to say was never displayed
                 if running[1].news:
-                    self._display(call, "".join(running[1].news))
+                    self.piece(running[1].said, "".join(running[1].news))
                 content = (TerminalOfCall(terminal_id=call.id), *call.notes)
             exit_status = {"terminal_id": call.id, "exit_code": call.exit_code, "signal": None}
             meta = {"terminal_exit": exit_status}
@@ -288,13 +316,23 @@ class SessionUpdates(LinePacer):
 
     def _output(self, call: ShownCall, output: RunningOutput, now: float) -> None:
         if self._displays:
-            self._display(call, output.take_news(now + TEXT_SECONDS))
+            self.piece(output.said, output.take_news(now + TEXT_SECONDS))
         else:
             output.take_news(now + OUTPUT_SECONDS)
-            self._call_update(call.id, content=output_content(plain_output(output.so_far())))
+            content = output_content(plain_output(output.so_far()))
+            update = SessionToolCallUpdate(tool_call_id=call.id, content=content)
+            self.add(update.to_json(), state=f"output of {call.id}")
 
-    def _display(self, call: ShownCall, text: str) -> None:
-        self._call_update(call.id, meta={"terminal_output": {"terminal_id": call.id, "data": text}})
+    def _output_of(self, call: ShownCall) -> RunningOutput:
+        if call.id not in self._running:
+            said = self.streamed(lambda text: _display(call.id, text), output=True)
+            self._running[call.id] = call, RunningOutput(said)
+        return self._running[call.id][1]
 
     def _call_update(self, id: str, **fields: Json) -> None:
         self.add(SessionToolCallUpdate(tool_call_id=id, **fields).to_json())
+
+
+def _display(call_id: str, text: str) -> bytes:
+    meta = {"terminal_output": {"terminal_id": call_id, "data": text}}
+    return SessionToolCallUpdate(tool_call_id=call_id, meta=meta).to_json()

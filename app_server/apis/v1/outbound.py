@@ -15,6 +15,7 @@ from typing import Final
 
 from app_server.apis.v1 import approvals
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server.rpc.backlog import StreamedText
 from protocol import items as wire
 from protocol.engine import events, items
 from protocol.engine.legacy import has_query, legacy_events
@@ -38,6 +39,15 @@ DELTAS: Final = {
 }
 """Each delta as the event that names its item, and as the older one."""
 
+Piece = (
+    messages.AgentMessageContentDeltaEvent
+    | messages.AgentMessageDeltaEvent
+    | messages.ReasoningContentDeltaEvent
+    | messages.AgentReasoningDeltaEvent
+    | messages.ReasoningRawContentDeltaEvent
+    | messages.AgentReasoningRawContentDeltaEvent
+)
+
 MAX_HEADS = 256
 
 
@@ -56,6 +66,8 @@ class ConversationAdapter:
         self._renamed: set[str] = set()
         """Items without an id from the provider, and without a delta so far: codex 0.58 gives such an item another id
         when it completes, and this API does the same."""
+        self._streamed: dict[tuple[str, ...], StreamedText] = {}
+        """What the open items say, by kinds of deltas."""
         self._writing: set[str] = set()
         """Patches whose begin event was sent."""
         self._review_window: int | None = None
@@ -68,7 +80,9 @@ class ConversationAdapter:
             return ()
         if self._hides_shutdown and isinstance(event.event, notices.ShutdownCompleteEvent):
             return ()
-        return [ClientLine(self._line(event.operation_id, msg)) for msg in self.messages(event)]
+        if isinstance(event.event, events.ItemCompleted):
+            self._streamed.clear()
+        return [self._shown(event, msg) for msg in self.messages(event)]
 
     def question(self, event: events.SessionEvent) -> ClientQuestion | None:
         return approvals.question(self._conversation_id, event.event)
@@ -191,6 +205,36 @@ class ConversationAdapter:
         yield from legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
         if isinstance(item, items.EnteredReview):
             yield turn.TaskStartedEvent(model_context_window=self._review_window)
+
+    def _shown(self, event: events.SessionEvent, msg: EventMsg) -> ClientLine:
+        id, inner = event.operation_id, event.event
+        line = self._line(id, msg)
+        if isinstance(inner, events.Delta) and isinstance(msg, Piece):
+            return ClientLine(line, part=self._said(id, inner.item_id, msg).part(inner.delta))
+        match msg:
+            case commands.ExecCommandOutputDeltaEvent() if isinstance(inner, events.CommandOutput):
+                # Bytes as a text of one character each: pieces of texts can be joined.
+                return ClientLine(line, part=self._output(id, msg).part(inner.chunk.decode("latin-1")))
+            case turn.TokenCountEvent():
+                return ClientLine(line, state=(self._conversation_id, msg.type))
+            case commands.TurnDiffEvent() | tools.PlanUpdateEvent():
+                return ClientLine(line, state=(self._conversation_id, msg.type, id))
+            case _:
+                return ClientLine(line)
+
+    def _output(self, id: str, msg: commands.ExecCommandOutputDeltaEvent) -> StreamedText:
+        def line(text: str) -> bytes:
+            chunk = base64.b64encode(text.encode("latin-1")).decode("ascii")
+            return self._line(id, replace(msg, chunk=chunk))
+
+        key = (id, msg.type, msg.call_id, msg.stream)
+        return self._streamed.get(key) or self._streamed.setdefault(key, StreamedText(line, output=True))
+
+    def _said(self, id: str, item: str, msg: Piece) -> StreamedText:
+        key = (id, msg.type, item)
+        return self._streamed.get(key) or self._streamed.setdefault(
+            key, StreamedText(lambda text: self._line(id, replace(msg, delta=text)))
+        )
 
     def _line(self, id: str, msg: EventMsg) -> bytes:
         head = self._heads.get((id, msg.type))

@@ -14,6 +14,7 @@ from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
 from app_server.conversations.adapter import ClientLine
 from app_server.core.rollout.stored_events import kept_item
+from app_server.rpc.backlog import StreamedText
 from protocol.engine import events, items
 from protocol.jsonrpc import dump_notification
 from protocol.structs import json_bytes, replace
@@ -38,33 +39,45 @@ class NotificationLines:
     def add(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         self.add_raw(row.method, row.make(*args, **fields).to_json())
 
-    def add_raw(self, method: str, params: bytes, news: object = None) -> None:
-        """`news`: what is said, where a client that knows so already is not told again."""
-        self._lines.append(ClientLine(dump_notification(method, params, self.now_ms()), method, news))
+    def add_state(
+        self,
+        row: ServerNotification[Fields, S],
+        of: str | None,
+        *args: Fields.args,
+        **fields: Fields.kwargs,
+    ) -> None:
+        """Add what says the state of something, which may have an id; the last such notification counts."""
+        self.add_raw(row.method, row.make(*args, **fields).to_json(), state=of or "")
 
-    def delta_head(self, method: str, turn_id: str, item_id: str) -> bytes:
-        """Return all that is the same for every delta of one kind and item."""
+    def add_raw(self, method: str, params: bytes, news: object = None, *, state: str | None = None) -> None:
+        """`news`: what is said, where a client that knows so already is not told again; `state`: of what it says the
+        state.
+        """
+        line = dump_notification(method, params, self.now_ms())
+        key = None if state is None else (self._thread, method, state)
+        self._lines.append(ClientLine(line, method, news, state=key))
+
+    def streamed(self, method: str, turn_id: str, item_id: str, more: bytes, *, output: bool) -> StreamedText:
+        """Return what makes the deltas of one kind and item. `more`: fields behind the text."""
         place = f'{{"threadId":{self._thread},"turnId":{json.dumps(turn_id)},"itemId":{json.dumps(item_id)}'
-        return f'{{"method":{json.dumps(method)},"params":{place},"delta":'.encode()
+        head = f'{{"method":{json.dumps(method)},"params":{place},"delta":'.encode()
 
-    def add_delta(self, method: str, head: bytes, text: str, more: bytes = b"") -> None:
-        """`more`: fields behind the text."""
-        line = head + json_bytes(text) + more + b'},"emittedAtMs":%d}' % self.now_ms()
-        self._lines.append(ClientLine(line, method))
+        def line(text: str) -> bytes:
+            return head + json_bytes(text) + more + b'},"emittedAtMs":%d}' % self.now_ms()
+
+        return StreamedText(line, output)
+
+    def add_delta(self, method: str, text: StreamedText, piece: str) -> None:
+        self._lines.append(ClientLine(text.line(piece), method, part=text.part(piece)))
 
 
 SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
 TEXT_DELTA = wire.ITEM_REASONING_TEXT_DELTA.method
 
-PIECE = 8 * 1024
-"""Bytes of output in one notification at most: clients read lines of 64 KiB, and each byte may need an escape."""
-WIDEST = 4
-"""Bytes of a character at most."""
-
-DeltaHeads = dict[str, bytes]
-"""By method: all that comes before the text of a delta of one item."""
-ThreadItems = OpenItems[DeltaHeads]
-ShownItem = OpenItem[DeltaHeads]
+Deltas = dict[tuple[str, bytes], StreamedText]
+"""What one item says, by the method of its deltas and by what stands behind their text."""
+ThreadItems = OpenItems[Deltas]
+ShownItem = OpenItem[Deltas]
 
 ItemEvent = (
     events.ItemStarted
@@ -184,19 +197,24 @@ class ItemLines:
     def _output(self, opened: ShownItem, text: str) -> None:
         if isinstance(opened.item, items.FileChange):
             return  # what it prints is for the model; clients see its changes
-        step = PIECE if text.isascii() else PIECE // WIDEST
-        for start in range(0, len(text), step):
+        if text:
             method = wire.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
-            self._delta(opened, method, text[start : start + step])
+            streamed = self._streamed(opened, method, output=True)
+            for piece in streamed.pieces(text):
+                self._lines.add_delta(method, streamed, piece)
 
-    def _delta(self, opened: ShownItem | None, method: str, text: str, index: bytes = b"") -> None:
-        if opened is None:
-            return  # its begin was not seen; its end has all of the text
-        head = opened.shown.get(method)
-        if head is None:
-            head = self._lines.delta_head(method, opened.turn_id, opened.item.id)
-            opened.shown[method] = head
-        self._lines.add_delta(method, head, text, index)
+    def _delta(self, opened: ShownItem, method: str, text: str, index: bytes = b"") -> None:
+        self._lines.add_delta(method, self._streamed(opened, method, index), text)
+
+    def _streamed(
+        self, opened: ShownItem, method: str, index: bytes = b"", *, output: bool = False
+    ) -> StreamedText:
+        streamed = opened.shown.get((method, index))
+        if streamed is None:
+            item = opened.item.id
+            streamed = self._lines.streamed(method, opened.turn_id, item, index, output=output)
+            opened.shown[method, index] = streamed
+        return streamed
 
     def _summary_part(self, turn_id: str, event: events.ReasoningSummaryPart) -> None:
         opened = self._open.get(turn_id, event.item_id)

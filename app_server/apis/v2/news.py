@@ -152,8 +152,9 @@ class ThreadNews:
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:
             self._usage = event.info
-            self._lines.add(
+            self._lines.add_state(
                 wire.THREAD_TOKEN_USAGE_UPDATED,
+                None,
                 thread_id=self._thread_id,
                 turn_id=turn_id,
                 token_usage=token_usage(event.info),
@@ -162,13 +163,17 @@ class ThreadNews:
             return
         row, limits = server.ACCOUNT_RATE_LIMITS_UPDATED, rate_limits(event.rate_limits)
         self._limits.latest = limits
-        self._lines.add_raw(row.method, row.make(rate_limits=limits).to_json(), news=limits)
+        self._lines.add_raw(row.method, row.make(rate_limits=limits).to_json(), news=limits, state="")
 
     def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
         if turn_id is not None and event.unified_diff != self._diff:
             self._diff = event.unified_diff
-            self._lines.add(
-                TURN_DIFF_UPDATED, thread_id=self._thread_id, turn_id=turn_id, diff=event.unified_diff
+            self._lines.add_state(
+                TURN_DIFF_UPDATED,
+                turn_id,
+                thread_id=self._thread_id,
+                turn_id=turn_id,
+                diff=event.unified_diff,
             )
 
     def _plan(self, turn_id: str | None, event: PlanUpdateEvent) -> None:
@@ -177,8 +182,9 @@ class ThreadNews:
         steps = tuple(
             TurnPlanStep(step=each.step, status=TurnPlanStepStatus[each.status.name]) for each in event.plan
         )
-        self._lines.add(
+        self._lines.add_state(
             TURN_PLAN_UPDATED,
+            turn_id,
             thread_id=self._thread_id,
             turn_id=turn_id,
             explanation=event.explanation,

@@ -122,7 +122,8 @@ class ThreadAdapter:
         return self._lines.take()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
-        self._lines.add(THREAD_STATUS_CHANGED, thread_id=self._thread_id, status=thread_status(status))
+        shown = thread_status(status)
+        self._lines.add_state(THREAD_STATUS_CHANGED, None, thread_id=self._thread_id, status=shown)
         return self._lines.take()
 
     def continues_elsewhere(self) -> None:

@@ -99,18 +99,22 @@ async def _browser_login(accounts: Accounts) -> None:
 
 AT_ONCE = 64
 """Lines of a replay that are queued before the client has to have read some."""
+REPLAY_SECONDS = 30
+"""After that the rest is queued at once."""
 
 
 async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     """Go on with a stored session. The replay comes before the response."""
     session, stored = await _reopen(services, params)
     joined = session.live.subscriptions.primed(session.make_adapter)
-    outgoing = services.server.client.outgoing
+    client, lines = services.server.client, replayed(stored, session.id, services.sessions.client)
     try:
-        for number, line in enumerate(replayed(stored, session.id, services.sessions.client), 1):
-            outgoing.send(line)
-            if number % AT_ONCE == 0:
-                await outgoing.wait_for_capacity()
+        with anyio.move_on_after(REPLAY_SECONDS):  # others may have requests about this conversation
+            for number, line in enumerate(lines, 1):
+                client.send((line,))
+                if number % AT_ONCE == 0:
+                    await client.outgoing.wait_for_capacity()
+        client.send(lines)
     except anyio.get_cancelled_exc_class():  # the client does not want it any more
         services.server.background.start_soon(_end, session, name=f"end session {session.id}")
         raise

@@ -61,7 +61,7 @@ class Recording:
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.updates += [json.loads(line)["params"]["update"] for line in self.adapter.flush()]
+        self.updates += [json.loads(line.data)["params"]["update"] for line in self.adapter.flush()]
 
     def of(self, kind: str) -> list[Json]:
         return [each for each in self.updates if each["sessionUpdate"] == kind]

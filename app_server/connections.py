@@ -1,0 +1,147 @@
+"""The connections of a server: how many there may be, in which order their requests are served, and the end of those
+whose clients do not read.
+
+A client that shares its server must neither make it wait nor fill its memory. It is disconnected when too much waits
+for it that cannot be joined, or when it has read nothing for long, and is told so behind what is being written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.identity import Limits
+from app_server.rpc.errors import overloaded
+from app_server.rpc.lanes import ServerLanes
+from app_server.rpc.outgoing import Outgoing, Patience
+from app_server.transport.framing import Transport, TransportClosed
+from protocol.jsonrpc import dump_error, dump_notification
+from protocol.structs import json_bytes
+
+log = logging.getLogger(__name__)
+
+UNREAD_SECONDS = 600.0
+"""Without reading anything, until a client that shares its server is disconnected."""
+LOOK_SECONDS = 15.0
+LEAVING_SECONDS = 60.0
+"""For a disconnected client to read why."""
+GRACE_SECONDS = 1.5
+"""For a client that has left to read the rest; clients wait two seconds before they kill their server."""
+
+
+class ServedClient:
+    """The queue of one client with its writer, and why it was disconnected."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        limits: Limits,
+        clock: Callable[[], float],
+        after_large_batch: Callable[[], None],
+        *,
+        acp: bool,
+        shared: bool,
+    ) -> None:
+        """`clock` gives monotonic seconds. A client that is not `shared` has its server for itself: it may take its
+        time.
+        """
+        self._acp, self.shared = acp, shared
+        self.outgoing = Outgoing(
+            transport.write,
+            limits.unread_bytes,
+            jsonrpc=acp,
+            after_large_batch=after_large_batch,
+            patience=Patience(limits.behind_bytes, self._too_much, clock) if shared else None,
+        )
+        self.scope = anyio.CancelScope()
+        """Of serving it; cancelled when it is disconnected."""
+        self.notice: str | None = None
+        """Why it was disconnected."""
+
+    def disconnect(self, why: str) -> None:
+        """Serve it no longer. It is told why, and has some time to read that."""
+        if self.notice is None:
+            self.notice = f"disconnected: {why}; resume to go on"
+            log.warning("a client was %s", self.notice)
+            method = "_app-server/warning" if self._acp else "warning"
+            params = json_bytes({"threadId": None, "message": self.notice})
+            self.outgoing.cut(dump_notification(method, params))
+            self.scope.cancel()
+
+    def _too_much(self) -> None:
+        self.disconnect(f"{self.outgoing.unread / 1e6:.0f} MB unread")
+
+    async def write(self, connection: TaskGroup) -> None:
+        """Write until the end; end the connection where the client no longer reads."""
+        try:
+            await self.outgoing.write_queued()
+        except TransportClosed:
+            log.info("the client no longer reads")
+            self.outgoing.close()
+            connection.cancel_scope.cancel()
+
+    async def finish(self) -> None:
+        """Write the rest, for as long as is left to the client; nothing waits for one that was disconnected."""
+        seconds = GRACE_SECONDS if self.notice is None else LEAVING_SECONDS
+        with anyio.move_on_after(seconds, shield=self.notice is None):
+            await self.outgoing.finish()
+
+
+class Connections:
+    """All connections of one server."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float], background: TaskGroup) -> None:
+        """`clock` gives monotonic seconds; `background` lasts as long as the server."""
+        self._limits, self._clock, self._background = limits, clock, background
+        self._served: set[ServedClient] = set()
+        self._looks = False
+        self.lanes = ServerLanes()
+
+    @property
+    def full(self) -> bool:
+        """Whether so many clients are connected that no other one is served."""
+        return len(self._served) >= self._limits.clients
+
+    async def refuse(self, transport: Transport) -> None:
+        """Tell a client that it is one too many."""
+        error = overloaded(f"Server overloaded: {len(self._served)} clients are connected; try again")
+        try:
+            await transport.write(dump_error(None, error.code, error.message, error.data) + b"\n")
+        except TransportClosed:
+            pass  # it has left again
+
+    def client(
+        self, transport: Transport, after_large_batch: Callable[[], None], *, acp: bool, shared: bool
+    ) -> ServedClient:
+        """Return a new client with an empty queue."""
+        return ServedClient(transport, self._limits, self._clock, after_large_batch, acp=acp, shared=shared)
+
+    @contextmanager
+    def counting(self, client: ServedClient) -> Iterator[None]:
+        """Count a client, and disconnect it if it has to be, as long as the block lasts."""
+        if client.shared and not self._looks:
+            self._looks = True
+            self._background.start_soon(self.run, anyio.sleep, name="slow clients")
+        self._served.add(client)
+        try:
+            yield
+        finally:
+            self._served.discard(client)
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Look from time to time, until cancelled."""
+        while True:
+            await sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Disconnect who has read nothing for long."""
+        now = self._clock()
+        for client in list(self._served):
+            since = client.outgoing.writing_since
+            if since is not None and now - since >= UNREAD_SECONDS:
+                client.disconnect(f"nothing read for {UNREAD_SECONDS / 60:.0f} minutes")

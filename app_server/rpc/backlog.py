@@ -1,0 +1,191 @@
+"""The messages that wait for one client, in their order. Pure.
+
+For a client that is behind while others read, pieces of a text are counted instead of queued: they are kept once for
+all such clients, and each gets what it has missed as one piece. Of lines that tell the same state, it gets the last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import Final, NamedTuple, assert_never
+
+import msgspec
+from msgspec import Struct
+
+PLACE: Final = 128
+"""Bytes that a place in the queue counts, whatever it holds."""
+MOST_KEPT: Final = 1 << 20
+"""Characters of a command's output that are kept for clients that miss it."""
+PIECE: Final = 8 * 1024
+"""Bytes of output in one line at most: clients read lines of 64 KiB, and each byte may need an escape."""
+WIDEST: Final = 4
+"""Bytes of a character at most."""
+
+
+class TextPart(NamedTuple):
+    """A piece of a text, made once for all clients that are sent it."""
+
+    text: StreamedText
+    piece: str
+
+
+class StreamedText(Struct, eq=False):
+    """A text that clients are sent piece by piece, in lines that differ in nothing else."""
+
+    line: Callable[[str], bytes]
+    """Makes the line of a piece."""
+    output: bool = False
+    """It is the output of a command, of which there may be much."""
+    _kept: list[str | int] = msgspec.field(default_factory=list)
+    """The pieces that clients have missed; instead of one that was too much its length."""
+    _size: int = 0
+    _last: TextPart | None = None
+
+    def part(self, piece: str) -> TextPart:
+        return TextPart(self, piece)
+
+    def pieces(self, text: str) -> Iterator[str]:
+        """Cut a text so that its lines are not too long."""
+        step = PIECE if text.isascii() else PIECE // WIDEST
+        if not self.output or len(text) <= step:
+            yield text
+        else:
+            yield from (text[start : start + step] for start in range(0, len(text), step))
+
+    def keep(self, part: TextPart) -> int:
+        """Keep a part for a client, unless another one has it kept already. Return how many are kept."""
+        if part is not self._last:
+            self._last = part
+            self._size += len(part.piece)
+            fits = not self.output or self._size <= MOST_KEPT
+            self._kept.append(part.piece if fits else len(part.piece))
+        return len(self._kept)
+
+    def lines(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield what a client has missed from one number of kept parts to another."""
+        missed = self._kept[start:end]
+        text = "".join(each for each in missed if isinstance(each, str))
+        if left_out := sum(each for each in missed if isinstance(each, int)):
+            text += f"\n[... {left_out} characters omitted ...]\n"
+        yield from map(self.line, self.pieces(text))
+
+
+class Missed(Struct, eq=False):
+    """The place of what a client missed of a text."""
+
+    text: StreamedText
+    start: int
+    end: int
+
+
+class State(Struct, eq=False):
+    """The place of a line that says what is, until another one says it anew."""
+
+    of: Hashable
+    line: bytes
+
+
+class Asked(Struct, eq=False):
+    """The place of a line that the client asked for."""
+
+    line: bytes
+
+
+class Backlog:
+    """The queue of one client."""
+
+    def __init__(self) -> None:
+        self._places: deque[bytes | Missed | State | Asked] = deque()
+        self._missed: dict[StreamedText, Missed] = {}
+        """Those that more may be added to: behind them stand only such pieces and states."""
+        self._states: dict[Hashable, State] = {}
+        self.size = 0
+        """Bytes of the lines, with their ends; what was missed counts once it is taken."""
+        self.unasked = 0
+        """Bytes of the lines that the client did not ask for, and what their places cost."""
+
+    def __len__(self) -> int:
+        """Return the number of places."""
+        return len(self._places)
+
+    # --- adding
+    def add(self, line: bytes) -> None:
+        if self._missed:
+            self._missed.clear()
+        self._places.append(line)
+        self.size += len(line) + 1
+        self.unasked += len(line) + 1
+
+    def add_answer(self, line: bytes) -> None:
+        """Add a line that the client asked for."""
+        if self._missed:
+            self._missed.clear()
+        self._places.append(Asked(line))
+        self.size += len(line) + 1
+
+    def add_missed(self, part: TextPart) -> None:
+        """Count a piece of a text instead of adding its line."""
+        end = part.text.keep(part)
+        missed = self._missed.get(part.text)
+        if missed is None:
+            missed = self._missed[part.text] = Missed(part.text, end - 1, end)
+            self._places.append(missed)
+            self.unasked += PLACE
+        missed.end = end
+
+    def add_state(self, of: Hashable, line: bytes) -> None:
+        """Add a line instead of the one that said the same state before."""
+        before, state = self._states.get(of), State(of, line)
+        if before is not None:
+            self._count(-len(before.line) - 1)
+            before.line = b""
+        self._states[of] = state
+        self._places.append(state)
+        self._count(len(line) + 1)
+        self.unasked += PLACE
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        self.unasked += size
+
+    # --- taking
+    def take(self, most: int) -> list[bytes]:
+        """Remove and return lines from the front, until they are as long as `most` or none is left."""
+        lines: list[bytes] = []
+        size = 0
+        while self._places and size < most:
+            place = self._places.popleft()
+            taken = len(lines)
+            self._take(place, lines)
+            size += sum(len(line) + 1 for line in lines[taken:])
+        return lines
+
+    def _take(self, place: bytes | Missed | State | Asked, lines: list[bytes]) -> None:
+        match place:
+            case bytes():
+                lines.append(place)
+                self._count(-len(place) - 1)
+            case Asked(line=line):
+                lines.append(line)
+                self.size -= len(line) + 1
+            case State(line=line):
+                self.unasked -= PLACE
+                if line:
+                    lines.append(line)
+                    self._count(-len(line) - 1)
+                    del self._states[place.of]
+            case Missed(text=text):
+                lines.extend(text.lines(place.start, place.end))
+                self.unasked -= PLACE
+                if self._missed.get(text) is place:
+                    del self._missed[text]
+            case _:
+                assert_never(place)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._places.clear()
+        self._missed.clear()
+        self._states.clear()
+        self.size = self.unasked = 0
