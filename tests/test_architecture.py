@@ -23,6 +23,7 @@ OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
     {"commands"},
+    {"batch"},
     {"chat", "errands", "headless"},
     {"in_process"},
     {"shared"},
@@ -65,7 +66,7 @@ CORE = (
     {"bounds", "caller", "pictures", "prompt_text", "remedies"},
 )
 
-FRONTENDS = {"chat", "demo", "errands", "headless"}
+FRONTENDS = {"batch", "chat", "demo", "errands", "headless"}
 """What uses the client library; each is loaded for its own subcommand only."""
 
 APIS = ("v1", "v2", "acp")
@@ -89,6 +90,7 @@ PURE_MODULES = {
     "app_server.apis.v2": {
         *("errors", "item_lines", "items", "news", "outbound", "questions", "settings", "turns"),
     },
+    "app_server.batch": {"budget", "messages", "scheduler", "tasks"},
     "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {"analysis", "scenario", "session_records", "shapes"},
@@ -200,6 +202,8 @@ LATE_IMPORTS = {
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",
+    "app_server.batch.batch_command": "a command of its own",
+    "app_server.batch.ray_runner": "an extra",
     "app_server.chat": "a command of its own",
     "app_server.demo": "a command of its own",
     "app_server.headless": "a command of its own",
@@ -300,6 +304,7 @@ DISK = {
 
 OPENS_FILES = {
     "app_server.beneath": "the opener",
+    "app_server.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
     "app_server.core.client_files": "what a client names, with the rights of the user",
@@ -319,7 +324,7 @@ OPENS_FILES = {
     "app_server.errands.settings_editing": "the user's own settings, and a draft of them in a folder of its own",
     "app_server.errands.threads": "an export, named on the command line",
     "app_server.headless.output_schema": "named on the command line, read before there is a command",
-    "app_server.headless.exec_options": "prices, named on the command line or in the home, before there is a command",
+    "app_server.headless.prices_file": "named on the command line, or in the home",
     "app_server.headless.message_file": "devices; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
     "app_server.places": "locks and a log in a folder of the home that is the user's alone",

@@ -7,17 +7,26 @@ The file is JSON, by the names of models, for a million tokens each and in whate
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import msgspec
 from msgspec import Meta, Struct
-
-from protocol.v2.thread import TokenUsageBreakdown
 
 PRICES_FILE: Final = "prices.json"
 """In the home."""
 
 Amount = Annotated[float, Meta(ge=0)]
+
+
+class SpentTokens(Protocol):
+    """Counts of tokens; those of the input that were cached are among the input."""
+
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def cached_input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
 
 
 class ModelPrice(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -28,7 +37,7 @@ class ModelPrice(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     cached_input: Amount | None = None
     """None: as other input."""
 
-    def cost(self, usage: TokenUsageBreakdown) -> float:
+    def cost(self, usage: SpentTokens) -> float:
         cached = self.input if self.cached_input is None else self.cached_input
         fresh = usage.input_tokens - usage.cached_input_tokens
         spent = fresh * self.input + usage.cached_input_tokens * cached + usage.output_tokens * self.output

@@ -22,6 +22,51 @@ FAMILIES: Final[Mapping[str, str]] = {
 """First words of commands with two, with what these are for."""
 
 
+BATCHES: Final = (
+    Subcommand(
+        "batch",
+        USE,
+        "run many tasks at once, from a file",
+        "TASKS.jsonl -o OUT",
+        "batches",
+        (
+            Example("app-server batch --demo", "ten tasks with a scripted model: no key, no network"),
+            Example("app-server batch tasks.jsonl -o out --jobs 8", "the same line again goes on"),
+            Example("app-server batch tasks.jsonl -o out --dry-run", "check everything, run nothing"),
+        ),
+    ),
+    Subcommand(
+        "batch status",
+        USE,
+        "say how a batch stands, while it runs and after",
+        "OUT",
+        "batches",
+        (Example("app-server batch status out"), Example("app-server batch status out --json")),
+    ),
+    Subcommand(
+        "batch retry",
+        USE,
+        "run tasks of a batch again",
+        "OUT",
+        "batches",
+        (
+            Example("app-server batch retry out", "those that failed"),
+            Example("app-server batch retry out --id django-123,django-124", "these"),
+        ),
+    ),
+    Subcommand(
+        "batch merge",
+        USE,
+        "bring the results of shards together in one folder",
+        "OUT FROM...",
+        "batches",
+        (
+            Example("app-server batch merge out shard-1 shard-2"),
+            Example("app-server batch merge out shard-*"),
+        ),
+    ),
+)
+
 COMMANDS: Final = (
     Subcommand(
         "app-server",
@@ -100,6 +145,7 @@ COMMANDS: Final = (
             Example('app-server exec --resume-last "And the tests?"', "go on with the newest thread here"),
         ),
     ),
+    *BATCHES,
     *THREADS,
     Subcommand(
         "demo",

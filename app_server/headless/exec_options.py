@@ -14,11 +14,12 @@ from msgspec import Struct
 from app_server.client.command_line import InvalidCommandLine, is_utf8, working_folder
 from app_server.client.failures import InvalidArgument
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions, image
-from app_server.client.prices import PRICES_FILE, ModelPrice, parse_prices
+from app_server.client.prices import ModelPrice
 from app_server.core.config.types import CliOverrides
 from app_server.core.lazy import Lazy
 from app_server.headless.exec_limits import ExecLimits
 from app_server.headless.message_file import MessageFile, message_file
+from app_server.headless.prices_file import read_prices
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides
 from protocol.v2.item_parts import UserInput
@@ -88,7 +89,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
     except ValueError as error:  # a limit in the environment
         raise InvalidCommandLine(str(error)) from None
     images = [_image(path) for path in args.image or ()]
-    schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get()(Path(args.output_schema))
+    schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema))
     last_message = None if args.output_last_message is None else message_file(args.output_last_message)
     return ExecOptions(
         prompt=(_words(args.prompt, stdin, stderr), *images),
@@ -99,7 +100,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
         output_schema=schema,
         origin=_origin(args),
         limits=ExecLimits(requests=args.max_turns, tokens=args.budget_tokens, seconds=args.timeout),
-        prices=_prices(args.prices, launch.home),
+        prices=read_prices(args.prices, launch.home),
         approval=approval,
         sandbox=given.get("sandbox"),
         model=given.get("model"),
@@ -114,21 +115,6 @@ def _origin(args: argparse.Namespace) -> ThreadOrigin:
     return ThreadOrigin(
         resume=args.resume, resume_last=args.resume_last, fork=args.fork, ephemeral=args.ephemeral
     )
-
-
-def _prices(named: str | None, home: Path) -> Mapping[str, ModelPrice]:
-    """Read the prices from the file that is named, or else from that of the home, which need not be there."""
-    path = Path(named) if named is not None else home / PRICES_FILE
-    try:
-        return parse_prices(path.read_bytes())
-    except FileNotFoundError as error:
-        if named is None:
-            return {}
-        raise InvalidCommandLine(f"--prices: {path}: {error.strerror}") from None
-    except OSError as error:
-        raise InvalidCommandLine(f"prices: {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise InvalidCommandLine(f"prices: {path}: {error}") from None
 
 
 def _words(prompt: Sequence[str], stdin: TextIO, stderr: TextIO) -> str:

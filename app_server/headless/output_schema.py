@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import jsonschema
 import referencing
@@ -16,18 +17,23 @@ from protocol.structs import Json
 
 
 class OutputSchema:
-    """A JSON Schema from a file."""
+    """A JSON Schema."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises InvalidCommandLine."""
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        self.schema = schema
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read it from a file. Raises InvalidCommandLine."""
         try:
-            self.schema: Mapping[str, Json] = json.loads(path.read_text(encoding="utf-8"))
+            schema = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InvalidCommandLine(f"--output-schema: {path}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
             raise InvalidCommandLine(f"--output-schema: {path} is not JSON: {error}") from None
-        if (problem := schema_problem(self.schema)) is not None:
+        if (problem := schema_problem(schema)) is not None:
             raise InvalidCommandLine(f"--output-schema: {path} is not a JSON Schema: {problem}")
+        return cls(schema)
 
     def mismatch(self, message: str) -> str | None:
         """Return why the final message does not follow the schema, None where it does."""

@@ -1,0 +1,226 @@
+"""One run of a batch, from the tasks as they were read to the exit status: checks everything, then begins."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+from msgspec import Struct
+
+from app_server.batch import out_folder
+from app_server.batch.budget import Ledger, SharedLimits
+from app_server.batch.checkout import sweep
+from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
+from app_server.batch.local import LocalWorkers, Workers, WorkersFailed
+from app_server.batch.messages import Setup
+from app_server.batch.out_folder import BatchFile, Doing, OutFolder
+from app_server.batch.progress import Progress
+from app_server.batch.repositories import TaskChecker
+from app_server.batch.results import RESULTS, Journal, Results, Stored, read_lines
+from app_server.batch.scheduler import Scheduler
+from app_server.batch.secrets import known_secrets, secret_settings, without_secrets
+from app_server.batch.tasks import Task, listed, parse_tasks, place_key
+from app_server.client.command_line import USAGE, InvalidCommandLine, single_errors
+from app_server.core.config.settings import load_config
+from app_server.core.config.types import Config, SettingsPlace
+from app_server.core.errors import ConfigError
+from app_server.core.git.run_git import Git
+from app_server.core.lazy import Lazy
+from app_server.headless.prices_file import read_prices
+from app_server.startup.launch import server_home
+from protocol.structs import replace
+
+MOST_WORKERS: Final = 4
+TASKS_A_WORKER: Final = 4
+"""Running at once, where `--jobs` does not say."""
+
+
+def _load_ray() -> Callable[[str], Workers]:
+    try:
+        from app_server.batch.ray_runner import RayWorkers  # noqa: PLC0415  an extra
+    except ImportError:
+        raise InvalidCommandLine(
+            "--ray needs ray: pip install '.[ray]' in a clone of the repository"
+        ) from None
+    return RayWorkers
+
+
+_RAY = Lazy(_load_ray)
+
+
+class BatchPlan(Struct, frozen=True, kw_only=True):
+    """Description of a run: the tasks, where they go, how they run."""
+
+    args: argparse.Namespace
+    """The options of runs."""
+    out: Path
+    raw: bytes
+    """The tasks, as they were read."""
+    source: str
+    """How errors name where they come from."""
+    folder: str
+    """What the paths of tasks are relative to."""
+    doing: Doing
+    environment: Mapping[str, str]
+    shard: str | None = None
+    commits: Mapping[str, str] = {}
+    """What an earlier run has found."""
+    again: Callable[[Mapping[str, Stored]], Collection[str]] = lambda final: ()
+    """Names the tasks whose results are put aside, so that they run again."""
+    dry: bool = False
+
+
+async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
+    """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
+    InvalidCommandLine.
+    """
+    home, doing = server_home(plan.environment), plan.doing
+    limits = _limits(plan.args, home)
+    config = _config(plan, home)
+    secrets = known_secrets(config, home, plan.environment, doing.overrides)
+    read = parse_tasks(plan.raw, doing.checkout, secrets)
+    _require_prices(limits, config, [task for _, task in read.tasks])
+    mine = [each for at, each in enumerate(read.tasks) if in_shard(at, plan.shard)]
+    final = {each.id: each for each in read_lines(plan.out / RESULTS, Stored)}
+    again = plan.again(final)
+    left = [(number, task) for number, task in mine if task.id not in final or task.id in again]
+    checker = TaskChecker(Git(home), Path(plan.folder), doing.checkout, plan.environment)
+    checked = await checker.check(left, plan.commits)
+    if problems := sorted([*read.problems, *checked.problems], key=lambda each: each.line):
+        print(*listed(problems, plan.source), sep="\n", file=sys.stderr)  # noqa: T201
+        return USAGE
+    if not read.tasks:
+        raise InvalidCommandLine(f"{plan.source} has no tasks")
+    if plan.dry:
+        checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
+        print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
+        return COMPLETED
+    if plan.args.ray is not None and (secret := list(secret_settings(doing.overrides))):
+        raise InvalidCommandLine(
+            f"--ray: {secret[0]} is a secret: put it into the home or environment of the nodes"
+        )
+    batch = BatchFile(
+        digest=read.digest,
+        folder=plan.folder,
+        doing=replace(doing, overrides=without_secrets(doing.overrides)),
+        shard=plan.shard,
+        commits=checked.commits,
+    )
+    with OutFolder(plan.out, home) as out:
+        try:
+            out.begin(batch, plan.raw, again)
+            journal, results = Journal(out.path), Results(out.path, [task.id for _, task in mine])
+        except OSError as error:
+            raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
+        ledger = Ledger(limits, anyio.current_time(), journal.by_model())
+        tasks = {task.id: task for _, task in mine}
+        return await _run(
+            plan, workers or _workers(plan), out, journal, results, ledger, tasks, checked.commits
+        )
+
+
+def _workers(plan: BatchPlan) -> Workers:
+    if plan.args.ray is not None:
+        return _RAY.get()(plan.args.ray)
+    count = min(os.cpu_count() or 1, MOST_WORKERS)
+    return LocalWorkers(min(count, plan.args.jobs or count), plan.environment)
+
+
+async def _run(
+    plan: BatchPlan,
+    workers: Workers,
+    out: OutFolder,
+    journal: Journal,
+    results: Results,
+    ledger: Ledger,
+    tasks: Mapping[str, Task],
+    commits: Mapping[str, str],
+) -> int:
+    args, began, work = plan.args, anyio.current_time(), out.path / out_folder.WORK
+    scheduler = Scheduler(
+        [task for id, task in tasks.items() if id not in results.final],
+        lambda task: place_key(task, plan.doing.checkout),
+        retries=args.retries,
+        stop_after=args.stop_after,
+    )
+    progress = Progress(len(tasks), results, ledger, began, sys.stderr, sys.stdout if args.json else None)
+    coordinator = Coordinator(out, results, journal, scheduler, ledger, workers, progress)
+    try:
+        if not scheduler.over:
+            await sweep(work)
+            setup = _setup(plan, out, work)
+            await coordinator.run(setup, tasks, commits, args.jobs or workers.count * TASKS_A_WORKER)
+    except* WorkersFailed as errors:
+        coordinator.stop = Stop(STOPPED, str(single_errors(errors)[0]))
+    except* OSError as errors:
+        coordinator.stop = Stop(STOPPED, f"{out.path} cannot be used any more: {single_errors(errors)[0]}")
+    await sweep(work, last=not any((out.path / out_folder.CHECKOUTS).glob("*")))
+    status, sentence = _verdict(len(tasks), results, coordinator.stop)
+    progress.close(f"{sentence}; results: {out.path / RESULTS}")
+    return status
+
+
+def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]:
+    """Return the exit status, and the sentence that explains it."""
+    completed = sum(each.status == "completed" for each in results.final.values())
+    left = tasks - len(results.final)
+    unmet = left or any(each.status == "overBudget" for each in results.final.values())
+    if stop is not None and (left or (stop.status == BUDGET and unmet)):
+        return stop.status, f"{stop.reason}: {completed} of {tasks} tasks completed, {left} are left"
+    if completed == tasks:
+        return COMPLETED, f"all {tasks} tasks completed"
+    return OTHERS, f"{completed} of {tasks} tasks completed, {tasks - completed - left} did not"
+
+
+def _setup(plan: BatchPlan, out: OutFolder, work: Path) -> Setup:
+    local = plan.args.ray is None
+    if local:
+        work.mkdir(exist_ok=True)
+    return Setup(
+        folder=plan.folder,
+        scratch=str(work) if local else "",
+        threads=str(out.path / out_folder.HOMES) if local else "",
+        kept=str(out.path / out_folder.CHECKOUTS),
+        overrides=plan.doing.overrides,
+        seconds=plan.args.task_timeout,
+        checkout=plan.doing.checkout,
+        keep=plan.args.keep,
+        schema=plan.doing.schema,
+    )
+
+
+def _limits(args: argparse.Namespace, home: Path) -> SharedLimits:
+    return SharedLimits(
+        tokens_per_minute=args.tokens_per_minute,
+        requests_per_minute=args.requests_per_minute,
+        tokens=args.max_tokens,
+        cost=args.max_cost,
+        prices=read_prices(args.prices, home),
+    )
+
+
+def _config(plan: BatchPlan, home: Path) -> Config:
+    overrides, folder = plan.doing.overrides, Path(plan.folder)
+    try:
+        return load_config(SettingsPlace(home=home, cwd=folder, cli=overrides, environment=plan.environment))
+    except ConfigError as error:
+        raise InvalidCommandLine(str(error)) from None
+
+
+def _require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task]) -> None:
+    for model in sorted({task.settings.model or config.model.name for task in tasks}):
+        if limits.cost is not None and model not in limits.prices:
+            raise InvalidCommandLine(
+                f"--max-cost needs a price of the model {model}: name a file that has it with --prices"
+            )
+
+
+def in_shard(at: int, shard: str | None) -> bool:
+    """Tell whether the task in this place is one of a shard `K/N`."""
+    number, shards = map(int, (shard or "1/1").split("/"))
+    return at % shards == number - 1

@@ -1,0 +1,185 @@
+"""What all tasks of a batch may spend together: rates, totals, prices, and leases of them for requests to models. Pure:
+whoever calls says the time.
+
+Each request asks for a lease of about what it will take, and gives back what it did not. A provider that asks for fewer
+requests slows down all workers: rates are halved, and grow again slowly.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from app_server.batch.messages import Ask, Over, Pass, TaskUsage
+from app_server.client.prices import ModelPrice
+
+SAVED_UP: Final = 5.0
+"""Seconds' worth of a rate that may be taken at once."""
+SLOWEST: Final = 6.0
+"""Requests a minute, to notice when the provider takes more again."""
+CUT_EVERY: Final = 5.0
+"""Seconds in which refusals halve the rates once: they belong to requests that were sent together."""
+RECOVERS_IN: Final = 120.0
+"""Seconds from nothing to the full rates."""
+PAUSE: Final = 1.0
+"""Seconds without requests after a refusal that names no time."""
+WINDOW: Final = 60.0
+NO_LIMIT: Final = float("inf")
+
+
+class SharedLimits(Struct, frozen=True, kw_only=True):
+    """Limits of the command line; None: no limit."""
+
+    tokens_per_minute: int | None = None
+    requests_per_minute: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    prices: Mapping[str, ModelPrice] = {}
+
+
+class Rate:
+    """So much a minute. Who takes more than is saved up makes the next one wait."""
+
+    def __init__(self, per_minute: float | None, now: float) -> None:
+        self._configured = self._full = NO_LIMIT if per_minute is None else float(per_minute)
+        self._share, self._at = 1.0, now
+        self._level = self._most
+
+    @property
+    def per_minute(self) -> float:
+        return max(self._full * self._share, min(SLOWEST, self._full))
+
+    @property
+    def _most(self) -> float:
+        return max(self.per_minute / 60 * SAVED_UP, 1.0)
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until something may be taken."""
+        since, self._at = now - self._at, now
+        self._level = min(self._most, self._level + since * self.per_minute / 60) if since else self._level
+        if self._share < 1:
+            self._share = min(self._share + since / RECOVERS_IN, 1.0)
+            self._full = self._configured if self._share == 1 else self._full
+        return 0.0 if self._level >= 1 else (1 - self._level) * 60 / self.per_minute
+
+    def take(self, amount: float) -> None:
+        """Take an amount; give it back where it is negative."""
+        self._level -= amount
+
+    def halve(self, present: float) -> None:
+        """Allow half of it; where it is not limited, half of what it is at `present`."""
+        self._full = max(present, SLOWEST) if self._full == NO_LIMIT else self._full
+        self._share = max(self._share / 2, 1 / 64)
+        self._level = min(self._level, self._most)
+
+
+class Lease(NamedTuple):
+    """Share of a request under way: whose it is, and the tokens that are set aside for it."""
+
+    id: str
+    size: int
+
+
+class Ledger:
+    """Account of what was spent, what is leased, and who waits for a lease."""
+
+    def __init__(self, limits: SharedLimits, now: float, spent: Mapping[str, TaskUsage]) -> None:
+        """`spent` is what earlier runs used, by model."""
+        self.limits = limits
+        self._tokens = Rate(limits.tokens_per_minute, now)
+        self._requests = Rate(limits.requests_per_minute, now)
+        self._waiting: deque[tuple[int, Ask]] = deque()
+        self._leases: dict[tuple[int, int], Lease] = {}
+        """By worker and number of the request."""
+        self._largest = 0
+        self._sent: deque[float] = deque()
+        self._began, self._held_until, self._cut_at = now, now, now - CUT_EVERY
+        self.tokens, self.cost = 0, 0.0
+        for model, usage in spent.items():
+            self._spend(model, usage)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a total is used up."""
+        return self._left() <= 0
+
+    def ask(self, worker: int, ask: Ask) -> None:
+        """Take a request that waits."""
+        self._waiting.append((worker, ask))
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until the next request may be sent; endless where none waits, or another one has to end
+        before. So a total is exceeded by one request at most.
+        """
+        if not self._waiting:
+            return NO_LIMIT
+        reserved = sum(lease.size for lease in self._leases.values())
+        if reserved and reserved + self._size(self._waiting[0][1]) > self._left() > 0:
+            return NO_LIMIT
+        return max(self._held_until - now, self._requests.wait(now), self._tokens.wait(now))
+
+    def answers(self, now: float) -> Iterator[tuple[int, Ask, Pass]]:
+        """Yield the requests that may be sent now, or never, each with its worker."""
+        while self._waiting and (self.exhausted or self.wait(now) <= 0):
+            never = self.exhausted
+            worker, ask = self._waiting.popleft()
+            if not never:
+                lease = self._leases[worker, ask.number] = Lease(ask.id, self._size(ask))
+                self._requests.take(1)
+                self._tokens.take(lease.size)
+                self._note_sent(now)
+            yield worker, ask, Pass(ask.number, never)
+
+    def over(self, worker: int, over: Over, now: float) -> str | None:
+        """Take what a request cost; return the task that it was for, None where it was not sent."""
+        lease = self._leases.pop((worker, over.number), None)
+        if lease is None:
+            self._waiting = deque(
+                each for each in self._waiting if (each[0], each[1].number) != (worker, over.number)
+            )
+            return None
+        self._largest = max(self._largest, over.usage.total)
+        self._tokens.take(over.usage.total - lease.size)
+        self._spend(over.model, over.usage)
+        if over.limited:
+            self._slow_down(PAUSE if over.retry_after is None else over.retry_after, now)
+        return lease.id
+
+    def gone(self, worker: int) -> None:
+        """Forget the requests of a worker that died."""
+        self._waiting = deque(each for each in self._waiting if each[0] != worker)
+        self._leases = {key: lease for key, lease in self._leases.items() if key[0] != worker}
+
+    def _slow_down(self, pause: float, now: float) -> None:
+        self._held_until = max(self._held_until, now + pause)
+        if now - self._cut_at >= CUT_EVERY:
+            self._cut_at = now
+            self._requests.halve(len(self._sent) * WINDOW / min(max(now - self._began, 1.0), WINDOW))
+            self._tokens.halve(NO_LIMIT)
+
+    def _note_sent(self, now: float) -> None:
+        self._sent.append(now)
+        while self._sent[0] < now - WINDOW:
+            self._sent.popleft()
+
+    def _size(self, ask: Ask) -> int:
+        """Return what to set aside: as much as the largest request took, as a model's answer may be long."""
+        return max(ask.size, self._largest, 1)
+
+    def _spend(self, model: str, usage: TaskUsage) -> None:
+        price = self.limits.prices.get(model)
+        self.tokens += usage.total
+        self.cost += 0.0 if price is None else price.cost(usage)
+
+    def _left(self) -> float:
+        """Return the tokens that may be spent still; money pays for them as if all were of the dearest kind."""
+        tokens = NO_LIMIT if self.limits.tokens is None else self.limits.tokens - self.tokens
+        if self.limits.cost is None:
+            return tokens
+        prices = self.limits.prices.values()
+        dearest = max(kind or 0.0 for each in prices for kind in (each.input, each.output, each.cached_input))
+        money = self.limits.cost - self.cost
+        return min(tokens, money * 1e6 / dearest if dearest else NO_LIMIT)

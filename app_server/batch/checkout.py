@@ -1,0 +1,303 @@
+"""Where a task runs: a git worktree of a commit, a copy of a folder, a folder as it is, or an empty one; and the patch
+of what it changed there.
+
+Nothing of a repository is run. Worktrees belong to a bare repository of the batch, whose settings are its own; it takes
+the objects of a repository on this machine as they are, and fetches others once. A patch compares trees, as snapshots
+do (`core.git`). A worktree in which nothing has changed is used again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from msgspec import Struct
+
+from app_server.batch.tasks import Checkout, Task, file_name, is_url
+from app_server.core.errors import GitError
+from app_server.core.git.repository import Repository, config_of, find_repository
+from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
+from app_server.core.git.snapshot import write_worktree
+from app_server.core.threads import run_in_thread
+
+SLOW_GIT = 3600.0
+"""Seconds for a fetch, a checkout of a large repository, or a copy."""
+DIES_WITHIN = 5.0
+"""Seconds for the worker of a coordinator that was killed to notice that."""
+CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+SHA256 = "[extensions]\n\tobjectformat = sha256\n"
+FETCH = ("git", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
+REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+COPY = ("cp", "-a", "--reflink=auto") if sys.platform == "linux" else ("cp", "-Rpc")
+
+
+class TaskPatch(Struct, frozen=True):
+    content: bytes = b""
+    files: int = 0
+
+
+class TaskPlace(Struct):
+    """The folder of one task."""
+
+    folder: Path
+    own: bool = False
+    """It is the task's alone, and is removed."""
+    repository: Repository | None = None
+    """What changes are compared with; None: nothing."""
+    base: str = ""
+    """The commit or tree that the folder began as."""
+    status: bytes = b""
+    """The state of its files when it was made, where the folder may be used again."""
+    unchanged: bool = False
+
+
+class Checkouts:
+    """The places of one worker."""
+
+    def __init__(
+        self, git: Git, scratch: Path, base: Path, kept: Path, kind: Checkout, environment: Mapping[str, str]
+    ) -> None:
+        """`scratch` is a folder of this worker; beside it are the repositories of all. What paths of tasks are relative
+        to is `base`, where folders go that are kept `kept`; `environment` is that of fetches.
+        """
+        self._git, self._scratch, self._base, self._kept, self._kind = git, scratch, base, kept, kind
+        self._environment = environment
+        self._clean: dict[tuple[str, str], list[TaskPlace]] = {}
+        self._making = anyio.Lock()
+
+    @asynccontextmanager
+    async def place(self, task: Task, commit: str | None) -> AsyncIterator[TaskPlace]:
+        """Make a place, and remove it when the block is left. Raises GitError and OSError."""
+        own, repo = self._scratch / file_name(task.id), task.repo
+        if task.cwd is not None or (repo is not None and self._kind == "none"):
+            yield TaskPlace(self._base / (task.cwd or repo or ""))
+            return
+        if repo is None:
+            own.mkdir()
+            place = TaskPlace(own, own=True)
+        elif self._kind == "copy":
+            place = await self._copied(self._base / repo, own)
+        else:
+            place = await self._checked_out(repo, commit or "", own)
+        try:
+            yield place
+        finally:
+            with anyio.CancelScope(shield=True):
+                if place.unchanged and place.status:
+                    self._clean.setdefault((repo or "", place.base), []).append(place)
+                elif place.own:
+                    await remove(place.folder)
+                    if place.repository is not None and place.status:
+                        await remove(place.repository.git_dir)
+
+    async def patch(self, place: TaskPlace) -> TaskPatch:
+        """Return what has changed, new files too. Raises GitError, OSError and TimeoutError."""
+        repository = place.repository
+        if repository is None:
+            return TaskPatch()
+        place.unchanged = bool(place.status) and await run_in_thread(_status, place) == place.status
+        if place.unchanged:
+            return TaskPatch()
+        with self._git.scratch_folder() as objects:
+            written = objects_in(objects, repository)
+            trees = place.base, (await write_worktree(self._git, repository, Path(objects), written)).tree
+            flags = (
+                "--binary",
+                "--full-index",
+                "--no-renames",
+                "--no-ext-diff",
+                "--no-textconv",
+                "--no-color",
+            )
+            content = await self._git.output(repository, ["diff", *flags, *trees], env=written)
+            names = await self._git.output(repository, ["diff", "--name-only", "-z", *trees], env=written)
+        return TaskPatch(content, names.count(b"\0"))
+
+    async def keep(self, place: TaskPlace) -> None:
+        """Move a folder to where it stays. Raises OSError."""
+        if place.own:
+            self._kept.mkdir(parents=True, exist_ok=True)
+            kept = self._kept / place.folder.name
+            await remove(kept)
+            _move(place, kept)
+            place.own = False
+
+    async def _checked_out(self, repo: str, commit: str, own: Path) -> TaskPlace:
+        async with self._making:
+            if clean := self._clean.get((repo, commit)):
+                place = clean.pop()
+                _move(place, own)
+                place.unchanged = False
+                return place
+            source = self._scratch.parent / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
+            await self._prepare(source, repo, commit)
+            bare = Repository(source, source, source)
+            await self._succeed(bare, "worktree", "add", "--detach", "--no-checkout", "--", str(own), commit)
+        repository = Repository(own, find_git_dir(own), source)
+        await self._succeed(repository, "reset", "--hard", "--quiet")
+        place = TaskPlace(own, own=True, repository=repository, base=commit)
+        place.status = await run_in_thread(_status, place)
+        return place
+
+    async def _copied(self, folder: Path, own: Path) -> TaskPlace:
+        await run_program(*COPY, "--", str(folder), str(own))
+        repository = find_repository(own)
+        if repository is None or repository.root != own:
+            raise GitError(f"{folder} is no repository that can be copied")
+        tree = (await write_worktree(self._git, repository, repository.objects_dir, {})).tree
+        return TaskPlace(own, own=True, repository=repository, base=tree)
+
+    async def _prepare(self, source: Path, repo: str, commit: str) -> None:
+        """Make the bare repository, and have the commit in it."""
+        lock = await run_in_thread(_locked, source.with_suffix(".lock"))
+        try:
+            _configure(source, None if is_url(repo) else repository_at(self._base / repo))
+            bare = Repository(source, source, source)
+            await self._succeed(bare, "worktree", "prune")
+            for refs in (REFS, (commit,)) if is_url(repo) else ():
+                if await self._git.commit(bare, commit) is None:
+                    options = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", repo, *refs)
+                    await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
+            if await self._git.commit(bare, commit) is None:
+                raise GitError(f"{repo} has no commit {commit} on this machine")
+        finally:
+            os.close(lock)
+
+    async def _succeed(self, repository: Repository, *arguments: str) -> None:
+        result = await run_git(self._git.program.command(repository, arguments), timeout=SLOW_GIT)
+        if result.exit_code != 0:
+            raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
+
+
+def repository_at(folder: Path) -> Repository | None:
+    """Return the repository whose working tree is this folder, or a bare one, which the user has named."""
+    found, real = find_repository(folder), Path(os.path.realpath(folder))
+    if found is not None and found.root == real:
+        return found
+    bare = (real / "HEAD").is_file() and (real / "objects").is_dir() and (real / "refs").is_dir()
+    return Repository(real, real, real) if bare else None
+
+
+def find_git_dir(worktree: Path) -> Path:
+    """Return the git directory of a worktree that has just been made. Raises GitError."""
+    found = find_repository(worktree)
+    if found is None or found.root != worktree:
+        raise GitError(f"{worktree} is no worktree")
+    return found.git_dir
+
+
+async def sweep(work: Path, *, last: bool = False) -> None:
+    """Remove the folders of workers that have died; the last time wait for those that are dying, and leave nothing.
+    Raises GitError and OSError.
+    """
+    until = anyio.current_time() + (DIES_WITHIN if last else 0.0)
+    for folder in sorted(work.glob("worker-*")):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            while not (free := _is_free(lock)) and anyio.current_time() < until:  # noqa: ASYNC110  a process ends
+                await anyio.sleep(0.05)
+            if free:
+                await remove(folder)
+        finally:
+            os.close(lock)
+    if last:
+        await remove(work)
+
+
+def _is_free(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def remove(folder: Path) -> None:
+    """Remove a folder with all that is in it, whatever rights its folders have. Raises GitError."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError:
+        try:
+            await run_program("rm", "-rf", "--", str(folder))
+        except GitError:
+            await run_program("chmod", "-R", "u+rwx", "--", str(folder))
+            await run_program("rm", "-rf", "--", str(folder))
+
+
+async def run_program(*argv: str, environment: Mapping[str, str] | None = None) -> None:
+    """Run a program to its end. Raises GitError where it fails."""
+    usual = {"PATH": os.defpath, "LC_ALL": "C"}
+    result = await run_git(GitCommand(argv, environment or usual, Path("/")), timeout=SLOW_GIT)
+    if result.exit_code != 0:
+        raise GitError(f"{argv[0]} {argv[-1]} failed with exit code {result.exit_code}")
+
+
+def _configure(source: Path, shared: Repository | None) -> None:
+    """Make a bare repository, with the objects of another one. Its settings are written anew: commands of a task may
+    have changed them.
+    """
+    for folder in ("objects/info", "refs"):
+        (source / folder).mkdir(parents=True, exist_ok=True)
+    config, objects = CONFIG, ""
+    if shared is not None:
+        objects = f"{shared.objects_dir}\n"
+        if config_of(shared).get("extensions.objectformat", "").lower() == "sha256":
+            config += SHA256
+    for name, text in (
+        ("HEAD", "ref: refs/heads/none\n"),
+        ("config", config),
+        ("objects/info/alternates", objects),
+    ):
+        (source / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def _locked(path: Path) -> int:
+    """Take a lock for which other workers wait, too; it is held until the descriptor is closed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _move(place: TaskPlace, to: Path) -> None:
+    """Move a worktree, or another folder."""
+    os.rename(place.folder, to)
+    place.folder = to
+    if place.repository is not None and place.status:
+        (place.repository.git_dir / "gitdir").write_text(
+            f"{to / '.git'}\n", encoding="utf-8", errors="surrogateescape"
+        )
+        place.repository = Repository(to, place.repository.git_dir, place.repository.common_dir)
+
+
+def _status(place: TaskPlace) -> bytes:
+    """Return a digest of the status of all files in a worktree and of its index. No program can set back the time of a
+    change.
+    """
+    digest = hashlib.blake2b()
+    assert place.repository is not None
+    folders = [os.fsencode(place.folder)]
+    _add(digest, b"", os.stat(place.repository.git_dir / "index"))
+    while folders:
+        folder = folders.pop()
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda each: each.name):
+                status = entry.stat(follow_symlinks=False)
+                _add(digest, entry.path[len(folder) :], status)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return digest.digest()
+
+
+def _add(digest: hashlib.blake2b, name: bytes, status: os.stat_result) -> None:
+    digest.update(name)
+    digest.update(struct.pack("=QQqq", status.st_mode, status.st_ino, status.st_size, status.st_ctime_ns))

@@ -1,0 +1,165 @@
+"""The workers of a batch, wherever they are: started, started again when they die, told what to do. And those of this
+machine, which are processes behind pipes.
+
+They hold no lock of the batch, and end with the coordinator, however that ends, since their stdin does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_worker, line
+from app_server.transport.framing import LineDecoder
+from protocol.structs import replace
+
+COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
+LONGEST_LINE: Final = 1 << 31
+STARTS: Final = 3
+"""How often a worker may end before it is ready."""
+ENDS_WITHIN: Final = 10.0
+"""Seconds for a worker to end that is needed no more."""
+
+FromWorkers = tuple[int, FromWorker | None]
+"""What a worker says, by its number; None: it died."""
+
+
+class WorkersFailed(Exception):
+    """Workers cannot be started; the text says why."""
+
+
+class WorkerLink(Protocol):
+    """A worker that has been started."""
+
+    node: str
+    """What its machine is called in results; empty: by its own name."""
+
+    async def receive(self) -> bytes:
+        """Return some of what it writes; nothing once it has ended."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Write to its stdin. What cannot be written is lost: the worker has died."""
+        ...
+
+
+class Workers(ABC):
+    """So many workers."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._queues: dict[int, MemoryObjectSendStream[ToWorker]] = {}
+        self._closing = False
+
+    @abstractmethod
+    def connect(self) -> AbstractAsyncContextManager[WorkerLink]:
+        """Start a worker, which ends with the block."""
+
+    @asynccontextmanager
+    async def open(self, setup: Setup) -> AsyncIterator[MemoryObjectReceiveStream[FromWorkers]]:
+        """Start them; gives what they say. They end with the block. Raises WorkersFailed."""
+        said, heard = anyio.create_memory_object_stream[FromWorkers](float("inf"))
+        async with anyio.create_task_group() as group:
+            for number in range(self.count):
+                group.start_soon(self._tend, number, setup, said, name=f"worker {number}")
+            try:
+                yield heard
+            finally:
+                self._closing = True
+                group.cancel_scope.cancel()
+
+    def send(self, worker: int, message: ToWorker) -> None:
+        """Tell a worker something; one that has died does not hear it."""
+        if (queue := self._queues.get(worker)) is not None:
+            queue.send_nowait(message)
+
+    async def _tend(self, number: int, setup: Setup, said: MemoryObjectSendStream[FromWorkers]) -> None:
+        """Have a worker of this number until the end."""
+        failures = 0
+        while failures < STARTS:
+            failures = 0 if await self._run(number, setup, said) else failures + 1
+        raise WorkersFailed(f"a worker ended {STARTS} times before it was ready")
+
+    async def _run(self, number: int, setup: Setup, said: MemoryObjectSendStream[FromWorkers]) -> bool:
+        """Run a worker to its end; return whether it was ever ready."""
+        queue, messages = anyio.create_memory_object_stream[ToWorker](float("inf"))
+        was_ready, decoder = False, LineDecoder(LONGEST_LINE)
+        async with self.connect() as link, anyio.create_task_group() as group:
+            self._queues[number] = queue
+            queue.send_nowait(replace(setup, node=link.node))
+            group.start_soon(_feed, link, messages)
+            while data := await link.receive():
+                for each in decoder.feed(data):
+                    message = from_worker(bytes(each)) if isinstance(each, bytes) else None
+                    was_ready = was_ready or isinstance(message, Ready)
+                    said.send_nowait((number, message))
+            group.cancel_scope.cancel()
+        del self._queues[number]
+        said.send_nowait((number, None))
+        return was_ready
+
+
+async def _feed(link: WorkerLink, messages: MemoryObjectReceiveStream[ToWorker]) -> None:
+    async for message in messages:
+        await link.send(line(message))
+
+
+class LocalWorkers(Workers):
+    """Processes of this machine."""
+
+    def __init__(self, count: int, environment: Mapping[str, str]) -> None:
+        super().__init__(count)
+        self._environment = environment
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[WorkerLink]:
+        process = await anyio.open_process(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None,
+            env=self._environment,
+            start_new_session=True,
+        )
+        try:
+            yield PipeLink(process)
+        finally:
+            assert process.stdin is not None
+            with anyio.CancelScope(shield=True):
+                await process.stdin.aclose()
+                with anyio.move_on_after(ENDS_WITHIN):
+                    await process.wait()
+                if process.returncode is None:
+                    process.kill()
+                await process.aclose()
+
+
+class PipeLink:
+    """The pipes of a process."""
+
+    node = ""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def receive(self) -> bytes:
+        assert self._process.stdout is not None
+        try:
+            return await self._process.stdout.receive()
+        except anyio.EndOfStream:
+            return b""
+
+    async def send(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            await self._process.stdin.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # its stdout ends, too

@@ -1,0 +1,171 @@
+"""What the coordinator and its workers say to each other, as lines of JSON: over pipes on one machine, through actors
+on many; and what a result is made of. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from app_server.batch.tasks import Checkout, Task
+from app_server.core.config.types import CliOverrides
+from protocol.structs import Json
+
+Status = Literal["completed", "failed", "checkFailed", "timedOut", "overBudget", "lost"]
+Keep = Literal["failed", "all", "none"]
+Ending = Literal["final", "retry", "interrupted", "refused"]
+"""What an attempt means for its task: it is done; it may do better next time; it counts for nothing, because it was
+interrupted, or because the provider refuses the login."""
+
+
+class TaskUsage(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tokens, and the requests to the model that took them."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: TaskUsage) -> TaskUsage:
+        return TaskUsage(
+            **{name: getattr(self, name) + getattr(other, name) for name in TaskUsage.__struct_fields__}
+        )
+
+
+class Seconds(Struct, kw_only=True):
+    """Parts of the time of an attempt. `queued` is what it waited for the limits that all tasks share."""
+
+    queued: float = 0.0
+    checkout: float = 0.0
+    setup: float = 0.0
+    turn: float = 0.0
+
+
+class CheckResult(Struct, frozen=True, rename="camel"):
+    """End of the command that checks what a task did."""
+
+    exit_code: int
+    seconds: float
+
+
+class ResultError(Struct, frozen=True):
+    message: str
+
+
+class TaskOutcome(Struct, kw_only=True, rename="camel"):
+    """Result of a task, as far as its worker knows it."""
+
+    id: str
+    status: Status = "failed"
+    thread_id: str | None = None
+    final_message: str | None = None
+    output: Json = None
+    files: int = 0
+    check: CheckResult | None = None
+    declined: int = 0
+    declined_requests: tuple[str, ...] | UnsetType = UNSET
+    """What would have needed an approval, where something did."""
+    started_at: str = ""
+    seconds: Seconds = msgspec.field(default_factory=Seconds)
+    error: ResultError | None = None
+
+
+# --- what a worker is told
+class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
+    """Facts about all tasks; the first message."""
+
+    folder: str
+    """What the paths of tasks are relative to."""
+    scratch: str
+    """For checkouts and copies of repositories; empty: a temporary folder of the worker's machine."""
+    threads: str
+    """For the homes of threads; empty: in the scratch folder, and they are sent back."""
+    kept: str
+    """For checkouts that are kept."""
+    overrides: CliOverrides
+    """What the command line sets for the servers."""
+    seconds: float
+    checkout: Checkout
+    keep: Keep
+    schema: Json = None
+    node: str = ""
+    """The machine's name in results; empty: its own."""
+
+
+class Run(Struct, frozen=True, kw_only=True, tag="run"):
+    task: Task
+    commit: str | None = None
+    """What the task's `ref` was when the batch began."""
+
+
+class Pass(Struct, frozen=True, tag="pass"):
+    """A request may be sent; or may never be, where a budget of the whole batch is used up."""
+
+    number: int
+    never: bool = False
+
+
+class InterruptTasks(Struct, frozen=True, tag="interrupt"):
+    """Running tasks end now."""
+
+
+# --- what a worker says
+class Ready(Struct, frozen=True, tag="ready"):
+    node: str
+
+
+class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
+    """A request of a task waits: it takes about so many tokens. Of its attempt it may be the first."""
+
+    number: int
+    id: str
+    size: int
+    first: bool
+
+
+class Over(Struct, frozen=True, kw_only=True, tag="over"):
+    """A request is over, or was not sent after all."""
+
+    number: int
+    model: str
+    usage: TaskUsage
+    limited: bool = False
+    """The provider asks for fewer requests."""
+    retry_after: float | None = None
+
+
+class Ended(Struct, frozen=True, kw_only=True, tag="ended"):
+    """An attempt is over."""
+
+    outcome: TaskOutcome
+    ending: Ending = "final"
+    patch: bytes = b""
+    events: bytes = b""
+    rollout: tuple[str, bytes] | None = None
+    """The thread's file, by its place in its home, where the coordinator cannot see that home."""
+
+
+ToWorker = Setup | Run | Pass | InterruptTasks
+FromWorker = Ready | Ask | Over | Ended
+
+_TO_WORKER: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
+_FROM_WORKER: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
+_ENCODER = msgspec.json.Encoder()
+
+
+def line(message: ToWorker | FromWorker) -> bytes:
+    return _ENCODER.encode(message) + b"\n"
+
+
+def for_worker(data: bytes) -> ToWorker:
+    return _TO_WORKER.decode(data)
+
+
+def from_worker(data: bytes) -> FromWorker:
+    return _FROM_WORKER.decode(data)

@@ -1,0 +1,197 @@
+"""The folder of a batch: what it does, its lock, and the files that come back from tasks; what `retry` and `merge` do
+to it.
+
+`batch.json` has no secrets. The lock is the coordinator's alone, and whoever asks how a batch stands reads in it which
+tasks run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from app_server.batch.results import JOURNAL, RESULTS, append_lines, raw_lines
+from app_server.batch.tasks import Checkout
+from app_server.beneath import Beneath
+from app_server.client.command_line import InvalidCommandLine
+from app_server.core.config.types import CliOverrides
+from app_server.core.rollout.rollout_names import OTHER_HOMES
+from protocol.structs import Json
+
+BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
+PATCHES, EVENTS, HOMES, CHECKOUTS, WORK = "patches", "events", "homes", "checkouts", ".work"
+STAGED = ".staged-"
+"""How files begin that a crash left half written."""
+LOCKED_WITHIN: Final = 1.0
+"""Seconds in which a lock may be held by who only looks."""
+MOST_BYTES: Final = 1 << 30
+
+
+class Doing(Struct, frozen=True, kw_only=True):
+    """Settings of what tasks do, from the command line."""
+
+    overrides: CliOverrides
+    checkout: Checkout
+    schema: Json = None
+
+
+class BatchFile(Struct, frozen=True, kw_only=True):
+    """`batch.json`. The values of secrets are masked."""
+
+    digest: str
+    """SHA-256 of the tasks as they were read."""
+    folder: str
+    """What the paths of tasks are relative to."""
+    doing: Doing
+    shard: str | None = None
+    commits: Mapping[str, str] = {}
+    """What the refs of repositories were when their tasks were first read."""
+
+
+def read_batch(out: Path) -> BatchFile | None:
+    """Return what the folder is for; None where there is none, or nothing in it. Raises InvalidCommandLine."""
+    try:
+        with Beneath.named_by_user(out) as folder:
+            names = folder.list()
+            if BATCH in names:
+                return msgspec.json.decode(folder.read(BATCH, MOST_BYTES), type=BatchFile)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InvalidCommandLine(f"{out}: {getattr(error, 'strerror', None) or error}") from None
+    if any(name != LOCK and not name.startswith(STAGED) for name in names):
+        raise InvalidCommandLine(f"{out} has files in it, and is of no batch: expected a new folder")
+    return None
+
+
+def require_batch(out: Path) -> BatchFile:
+    """Raises InvalidCommandLine where the folder is not of a batch."""
+    found = read_batch(out)
+    if found is None:
+        raise InvalidCommandLine(f"{out} is of no batch: expected a folder that -o named")
+    return found
+
+
+class OutFolder:
+    """The folder while a coordinator works in it. A context manager."""
+
+    def __init__(self, out: Path, home: Path) -> None:
+        """Make the folder where it is missing, and lock it. `home` is the user's. Raises InvalidCommandLine."""
+        self._home = home
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            self.path = Path(os.path.realpath(out))
+            self._lock = os.open(
+                self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise InvalidCommandLine(f"{out} cannot be written: {error.strerror}") from None
+        if not _locked(self._lock, fcntl.LOCK_EX, LOCKED_WITHIN):
+            os.close(self._lock)
+            raise InvalidCommandLine(f"{out} is in use: another batch runs on it")
+
+    def __enter__(self) -> OutFolder:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        os.close(self._lock)
+
+    def begin(self, batch: BatchFile, tasks: bytes, again: Collection[str]) -> None:
+        """Store what the batch does, and move the results of tasks that run `again` aside. Raises OSError."""
+        self.write(BATCH, msgspec.json.format(msgspec.json.encode(batch), indent=2))
+        self.write(TASKS, tasks)
+        for name in (PATCHES, EVENTS, HOMES):
+            (self.path / name).mkdir(exist_ok=True)
+        if again:
+            lines = [(_id(line) in again, line) for line in raw_lines(self.path / RESULTS)]
+            append_lines(self.path / RETRIED, [line for moves, line in lines if moves])
+            self.write(RESULTS, b"".join(line for moves, line in lines if not moves))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file in one step; makes missing folders. Raises OSError."""
+        with Beneath(self.path) as folder:
+            folder.replace(name, content, 0o600)
+
+    def show_running(self, running: Sequence[str]) -> None:
+        """Say which tasks run, for who asks how the batch stands."""
+        text = msgspec.json.encode({"pid": os.getpid(), "running": running})
+        with contextlib.suppress(OSError):
+            os.pwrite(self._lock, text, 0)
+            os.ftruncate(self._lock, len(text))
+
+    def link_threads(self, node: str) -> None:
+        """Let the user's home find the threads of a machine by their ids. Where that fails, nothing else does."""
+        links, home = self._home / OTHER_HOMES, self.path / HOMES / node
+        link = links / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+        with contextlib.suppress(OSError):
+            home.mkdir(exist_ok=True)
+            links.mkdir(exist_ok=True)
+            for each in links.iterdir():
+                if not each.exists():
+                    each.unlink()  # its batch is gone
+            link.symlink_to(home)
+
+    def take_over(self, shard: Path) -> None:
+        """Add the results of another folder, with what belongs to them. Raises InvalidCommandLine and OSError."""
+        have = {_id(line): line for line in raw_lines(self.path / RESULTS)}
+        lines = {_id(line): line for line in raw_lines(shard / RESULTS)}
+        for id, line in lines.items():
+            if have.get(id, line) != line:
+                raise InvalidCommandLine(f"{shard}: the task {id!r} has another result already")
+        for name in (PATCHES, EVENTS, HOMES):
+            for folder, _, files in os.walk(shard / name):
+                for each in files:
+                    place = os.path.relpath(os.path.join(folder, each), shard)
+                    with Beneath.named_by_user(shard) as source:
+                        self.write(place, source.read(place, MOST_BYTES))
+        append_lines(
+            self.path / JOURNAL, [line for line in raw_lines(shard / JOURNAL) if _id(line) not in have]
+        )
+        append_lines(self.path / RESULTS, [line for id, line in lines.items() if id not in have])
+
+
+def shown_running(out: Path) -> Sequence[str]:
+    """Return which tasks run now, where a coordinator works in the folder."""
+    try:
+        lock = os.open(out / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ()
+    try:
+        free = _locked(lock, fcntl.LOCK_SH, 0.0)
+        return () if free else tuple(msgspec.json.decode(os.read(lock, MOST_BYTES))["running"])
+    except (msgspec.MsgspecError, KeyError):  # it is being written
+        return ()
+    finally:
+        os.close(lock)
+
+
+def _locked(file: int, how: int, within: float) -> bool:
+    until = time.monotonic() + within
+    while True:
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                return True  # a file system without locks
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.05)
+
+
+class _Line(Struct):
+    id: str
+
+
+def _id(line: bytes) -> str:
+    return msgspec.json.decode(line, type=_Line).id

@@ -1,0 +1,95 @@
+"""Shows on stderr how a batch goes: a line that changes where there is a terminal, else a line a minute; and with
+`--json` what happens, as lines of JSON on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TextIO
+
+import msgspec
+
+from app_server.batch.budget import Ledger
+from app_server.batch.results import Result, Results
+from app_server.client.command_line import printable
+from app_server.core.lazy import Lazy
+from protocol.structs import Json
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+LINE_EVERY: Final = 60.0
+
+
+class Progress:
+    """View of `total` tasks, some of which have results from earlier runs."""
+
+    def __init__(
+        self,
+        total: int,
+        results: Results,
+        ledger: Ledger,
+        began: float,
+        stderr: TextIO,
+        events: TextIO | None,
+    ) -> None:
+        self._total, self._results, self._ledger, self._began = total, results, ledger, began
+        self._stderr, self._events = stderr, events
+        self._before, self._tokens_before = len(results.final), ledger.tokens
+        self._told_at = began
+        self._live = _LIVE.get()(stderr) if stderr.isatty() else None
+
+    def ended(self, result: Result) -> None:
+        """Tell of a result."""
+        self._tell("taskEnded", msgspec.to_builtins(result))
+
+    def note(self, text: str) -> None:
+        """Say something that is not asked for at any other time."""
+        self._tell("notice", {"message": text})
+        print(f"app-server batch: {printable(text)}", file=self._stderr)
+
+    def show(self, running: int, now: float) -> None:
+        """Show how it stands, if it is time for that."""
+        if self._live is not None:
+            self._live.update(self._line(running, now), refresh=True)
+        elif now - self._told_at >= LINE_EVERY:
+            self._told_at = now
+            print(self._line(running, now), file=self._stderr)
+
+    def close(self, sentence: str) -> None:
+        """Say how it ended."""
+        if self._live is not None:
+            self._live.stop()
+        self.note(sentence)
+
+    def _line(self, running: int, now: float) -> str:
+        statuses = Counter(each.status for each in self._results.final.values())
+        done, ledger, minutes = statuses.total(), self._ledger, max(now - self._began, 1.0) / 60
+        parts = [f"{done} of {self._total} tasks", f"{running} running"]
+        parts += [f"{count} {status}" for status, count in sorted(statuses.items())]
+        rate = (ledger.tokens - self._tokens_before) / minutes
+        parts.append(f"{ledger.tokens:,} tokens ({rate:,.0f} a minute)")
+        if ledger.limits.prices:
+            parts.append(f"cost {ledger.cost:.2f}")
+        if (new := done - self._before) and done < self._total:
+            parts.append(f"about {(self._total - done) * minutes / new:.0f} minutes left")
+        return ", ".join(parts)
+
+    def _tell(self, method: str, params: Mapping[str, Json]) -> None:
+        if self._events is not None:
+            self._events.write(json.dumps({"method": method, "params": params}, separators=(",", ":")) + "\n")
+            self._events.flush()
+
+
+def _load_live() -> Callable[[TextIO], Live | None]:
+    try:
+        from rich.console import Console  # noqa: PLC0415  an extra
+        from rich.live import Live  # noqa: PLC0415  the same
+    except ImportError:
+        return lambda file: None  # lines, then
+    return lambda file: Live(console=Console(file=file), auto_refresh=False)
+
+
+_LIVE = Lazy(_load_live)

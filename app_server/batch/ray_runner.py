@@ -1,0 +1,118 @@
+"""Workers as actors of a Ray cluster, one a node (the extra `ray`). An actor runs the same process as on one machine,
+and hands its lines on; keys come from the node's own home and environment, and are in nothing that Ray is given.
+
+app-server is installed on every node. An actor that dies is started again, on a node that has none; where there is no
+such node it is waited for. Its tasks are given to others meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from app_server.batch.local import COMMAND, WorkerLink, Workers
+from app_server.client.command_line import InvalidCommandLine
+
+LOOKS_EVERY: Final = 1.0
+ENDS_WITHIN: Final = 5.0
+
+
+class NodeWorker:
+    """The actor of a node. Two calls run at once: one that waits for lines, one that writes."""
+
+    def __init__(self) -> None:
+        # stderr is thrown away: Ray would write it to its logs.
+        self._process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+
+    def receive(self) -> bytes:
+        return os.read(self._stdout.fileno(), 1 << 20)
+
+    def send(self, data: bytes) -> None:
+        self._stdin.write(data)
+        self._stdin.flush()
+
+    def end(self) -> None:
+        self._stdin.close()
+        self._process.wait(ENDS_WITHIN)
+
+
+class RayWorkers(Workers):
+    """One worker for each node that is alive at the start."""
+
+    def __init__(self, address: str) -> None:
+        """`address` is that of a cluster; empty: the one that is found here, or one of this machine alone."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            ray.init(address or None, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RayError, ValueError) as error:
+            raise InvalidCommandLine(f"--ray {address}: {error}") from None
+        self._taken: set[str] = set()
+        super().__init__(len(_alive_nodes()))
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[WorkerLink]:
+        while not (free := _alive_nodes() - self._taken):  # noqa: ASYNC110  Ray sets no event
+            await anyio.sleep(LOOKS_EVERY)
+        node = min(free)
+        self._taken.add(node)
+        actor = (
+            ray.remote(NodeWorker)
+            .options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                num_cpus=0,
+                max_concurrency=2,
+                max_restarts=0,  # it is started again as a process is
+                max_task_retries=0,
+            )
+            .remote()
+        )
+        try:
+            yield ActorLink(node, actor)
+        finally:
+            self._taken.discard(node)
+            with anyio.CancelScope(shield=True), anyio.move_on_after(ENDS_WITHIN + 1):
+                await _answer(actor.end)
+            ray.kill(actor)
+
+
+class ActorLink:
+    """The calls of an actor."""
+
+    def __init__(self, node: str, actor: Any) -> None:
+        self.node, self._actor = node, actor
+
+    async def receive(self) -> bytes:
+        return await _answer(self._actor.receive) or b""
+
+    async def send(self, data: bytes) -> None:
+        await _answer(self._actor.send, data)
+
+
+async def _answer(method: Any, *arguments: bytes) -> bytes | None:
+    """Call an actor; None where it has died."""
+    try:
+        answer: bytes | None = await method.remote(*arguments)
+    except RayError:
+        return None
+    return answer
+
+
+def _alive_nodes() -> set[str]:
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}

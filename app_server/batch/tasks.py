@@ -1,0 +1,179 @@
+"""The tasks of a batch: lines of JSON, checked whole before anything runs. Pure.
+
+What only the disk knows (whether there is such a repository, commit or folder) is in `repositories`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from protocol.structs import Json
+
+Checkout = Literal["worktree", "copy", "none"]
+Sandbox = Literal["read-only", "workspace-write", "danger-full-access"]
+Approval = Literal["untrusted", "on-request", "never"]
+
+Text = Annotated[str, Meta(min_length=1)]
+TaskId = Annotated[str, Meta(min_length=1, max_length=1000)]
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Command = Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class TaskSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Settings of the task's thread, over those of the batch."""
+
+    model: Text | None = None
+    model_provider: Text | None = None
+    effort: Text | None = None
+    sandbox: Sandbox | None = None
+    approval_policy: Approval | None = None
+    base_instructions: str | None = None
+    developer_instructions: str | None = None
+
+
+class TaskBudget(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Limits of one attempt; None: none but those of the batch."""
+
+    tokens: Count | None = None
+    seconds: Seconds | None = None
+    requests: Count | None = None
+
+
+class Task(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One task, as its line has it."""
+
+    id: TaskId
+    prompt: Text
+    repo: Text | None = None
+    """A folder of a git repository, or its URL."""
+    ref: Text | None = None
+    """Of the repository; None: HEAD."""
+    cwd: Text | None = None
+    """A folder in which the task runs, in the place of a repository."""
+    settings: TaskSettings = TaskSettings()
+    budget: TaskBudget = TaskBudget()
+    setup: Command | None = None
+    """A command before the turn; where it fails, no model is asked."""
+    check: Command | None = None
+    """A command after the turn."""
+    meta: Mapping[str, Json] | None = None
+    """The user's own, handed on to the result."""
+
+
+class TaskProblem(Struct, frozen=True):
+    """Why a line is no task that could run."""
+
+    line: int
+    reason: str
+
+
+class TaskList(Struct, frozen=True):
+    """The tasks of a file, each with the number of its line."""
+
+    raw: bytes
+    """The file, as it was read."""
+    tasks: tuple[tuple[int, Task], ...]
+    problems: tuple[TaskProblem, ...]
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.raw).hexdigest()
+
+
+_DECODER = msgspec.json.Decoder(Task)
+_BOM = b"\xef\xbb\xbf"
+
+
+def parse_tasks(raw: bytes, checkout: Checkout, secrets: Mapping[str, str]) -> TaskList:
+    """Read the lines of a file. `secrets` are values by what holds them; no line may have one: lines are stored."""
+    tasks: list[tuple[int, Task]] = []
+    problems: list[TaskProblem] = []
+    taken: dict[str, int] = {}
+    for number, line in enumerate(raw.removeprefix(_BOM).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            task = _DECODER.decode(line)
+            _require_one_place(task, checkout)
+            _require_no_secret(line, secrets)
+            if (earlier := taken.setdefault(task.id, number)) != number:
+                raise ValueError(f"the `id` {task.id[:100]!r} is that of line {earlier}, too")
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            problems.append(TaskProblem(number, _reason(error)))
+        else:
+            tasks.append((number, task))
+    return TaskList(raw, tuple(tasks), tuple(problems))
+
+
+def _require_one_place(task: Task, checkout: Checkout) -> None:
+    if task.cwd is not None and (task.repo is not None or task.ref is not None):
+        raise ValueError("`cwd` and `repo` with `ref` exclude each other: expected one of them")
+    if task.ref is not None and task.repo is None:
+        raise ValueError("`ref` is of a repository: expected `repo`, too")
+    if task.ref is not None and checkout != "worktree":
+        raise ValueError(f"`ref` needs a checkout of it: --checkout {checkout} takes the folder as it is")
+    if task.repo is not None and checkout != "worktree" and is_url(task.repo):
+        raise ValueError(f"--checkout {checkout} needs `repo` to be a folder, and not a URL")
+
+
+def _require_no_secret(line: bytes, secrets: Mapping[str, str]) -> None:
+    for holder, value in secrets.items():
+        if value.encode() in line:
+            raise ValueError(f"the line has the value of {holder} in it, and lines are stored: leave it out")
+
+
+_EXPECTED = {"sandbox": get_args(Sandbox), "approvalPolicy": get_args(Approval)}
+"""The words of fields that take one of a few."""
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).removesuffix(" - at `$`")
+    match error:
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return f"it is not UTF-8 at byte {error.start} of a text"
+        case msgspec.ValidationError() if text.startswith("Invalid enum value"):
+            words = next((each for name, each in _EXPECTED.items() if name in text), ())
+            return f"{text}: expected one of {', '.join(words)}"
+        case msgspec.DecodeError() if not isinstance(error, msgspec.ValidationError):
+            return f"it is not JSON: {text}"
+        case _:
+            return text
+
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+(?:@[\w.-]+)?:(?!/)", re.IGNORECASE)
+
+
+def is_url(repository: str) -> bool:
+    """Tell whether a repository is named by an address (`https://…`, `git@host:path`), and not by a folder."""
+    return _URL.match(repository) is not None and not repository.startswith("file://")
+
+
+_SAFE = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
+
+
+def file_name(id: str) -> str:
+    """Return the name of a task's files: its id where that is safe on every disk, else one that no other task has."""
+    if _SAFE.fullmatch(id):
+        return id
+    words = re.sub(r"[^a-z0-9._-]+", "-", id.lower()).strip("-.")[:40]
+    return f"{words or 'task'}~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def place_key(task: Task, checkout: Checkout) -> str | None:
+    """Return the folder in which the task runs alone; None where it has one of its own."""
+    return task.cwd or (task.repo if checkout == "none" else None)
+
+
+def listed(problems: Sequence[TaskProblem], source: str, most: int = 20) -> list[str]:
+    """Return a line for each problem, at most so many, and then their number."""
+    lines = [f"{source}:{each.line}: {each.reason}" for each in problems[:most]]
+    return lines if len(problems) <= most else [*lines, f"{source}: {len(problems)} lines cannot be used"]

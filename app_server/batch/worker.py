@@ -1,0 +1,187 @@
+"""The process of a worker: a server, many threads of it at once, each a task. It hears of tasks on stdin and tells what
+came of them on stdout; when stdin ends, so does it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from app_server.batch import messages
+from app_server.batch.attempt import Attempts
+from app_server.batch.checkout import Checkouts, remove
+from app_server.batch.gate import RunningTask, WorkerGate
+from app_server.batch.secrets import known_secrets, masked_bytes
+from app_server.client.app_server import AppServer
+from app_server.core.config.settings import load_config
+from app_server.core.config.types import SettingsPlace
+from app_server.core.git.run_git import Git
+from app_server.in_process import InProcessConnector
+from app_server.logs import set_up_logging
+from app_server.startup.launch import server_home
+from app_server.startup.process import guard_memory
+from app_server.transport.claim import claim_stdout
+from app_server.transport.framing import Transport, TransportClosed
+from app_server.transport.stdio import StdioTransport
+from protocol.structs import replace
+
+log = logging.getLogger(__name__)
+
+LONGEST_LINE: Final = 1 << 30
+ENDS_WITHIN: Final = 3.0
+"""Seconds for a worker to clear up that is needed no more; its commands end with it."""
+
+Send = Callable[[messages.FromWorker], None]
+
+
+def main() -> None:
+    """Work until stdin ends."""
+    write_fd = claim_stdout()
+    guard_memory()
+    set_up_logging(os.environ)
+    if "APP_SERVER_LOG" not in os.environ:
+        logging.disable(logging.WARNING)
+    anyio.run(work, StdioTransport(0, write_fd, LONGEST_LINE), dict(os.environ), _leave_soon)
+    os._exit(0)  # without waiting for threads that a disk blocks
+
+
+async def work(transport: Transport, environment: Mapping[str, str], ending: Callable[[], None]) -> None:
+    """Do the tasks that come over a transport, until it ends; then `ending` is called, and what runs is cut."""
+    out, into = anyio.create_memory_object_stream[messages.FromWorker](float("inf"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(_write, into, transport, group)
+        heard = _messages(transport)
+        setup = await anext(heard)
+        assert isinstance(setup, messages.Setup), "the first message says what the batch does"
+        setup = replace(setup, node=setup.node or os.uname().nodename)
+        async with _worker(setup, environment, out.send_nowait) as worker:
+            out.send_nowait(messages.Ready(setup.node))
+            async for message in heard:
+                worker.take(message, group)
+            ending()
+            group.cancel_scope.cancel()
+
+
+class Worker:
+    """Tasks that run in this process."""
+
+    def __init__(
+        self,
+        setup: messages.Setup,
+        attempts: Attempts,
+        gate: WorkerGate,
+        secrets: Mapping[str, str],
+        send: Send,
+    ) -> None:
+        self._setup, self._attempts, self._gate = setup, attempts, gate
+        self._secrets, self._send = secrets, send
+        self._running: dict[str, RunningTask] = {}
+
+    def take(self, message: messages.ToWorker, group: TaskGroup) -> None:
+        match message:
+            case messages.Run(task=task):
+                running = self._running[task.id] = RunningTask(task, self._setup.seconds, anyio.current_time)
+                group.start_soon(self._run, message, running, name=task.id)
+            case messages.Pass():
+                self._gate.told(message)
+            case messages.InterruptTasks():
+                for running in self._running.values():
+                    running.stop("interrupted", "the batch was interrupted")
+            case messages.Setup():
+                pass  # it was the first message
+
+    async def _run(self, run: messages.Run, running: RunningTask) -> None:
+        try:
+            ended = await self._attempts.make(run, running)
+        finally:
+            del self._running[run.task.id]
+        self._send(self._without_secrets(ended))
+
+    def _without_secrets(self, ended: messages.Ended) -> messages.Ended:
+        """Return what is said of an attempt without the secrets of this process, which a provider may have quoted."""
+        said = masked_bytes(msgspec.json.encode(ended.outcome), self._secrets)
+        outcome = msgspec.json.decode(said, type=messages.TaskOutcome)
+        patch, events = (masked_bytes(each, self._secrets) for each in (ended.patch, ended.events))
+        return replace(ended, outcome=outcome, patch=patch, events=events)
+
+
+@asynccontextmanager
+async def _worker(setup: messages.Setup, environment: Mapping[str, str], send: Send) -> AsyncIterator[Worker]:
+    home, base = server_home(environment), Path(setup.folder)
+    config = load_config(SettingsPlace(home=home, cwd=base, cli=setup.overrides, environment=environment))
+    withheld = config.credential_variables()
+    fetching = {name: value for name, value in environment.items() if name not in withheld}
+    async with _scratch_folder(setup) as scratch:
+        threads, gate = Path(setup.threads or scratch.parent, setup.node), WorkerGate(send)
+        connector = InProcessConnector(
+            home=home,
+            cwd=base,
+            environment=environment,
+            overrides=setup.overrides,
+            threads=threads,
+            gate=gate,
+        )
+        checkouts = Checkouts(Git(home), scratch, base, Path(setup.kept), setup.checkout, fetching)
+        async with AppServer.connect(
+            connector, on_warning=lambda text, event: log.warning("%s", text)
+        ) as server:
+            attempts = Attempts(setup, server, gate, checkouts, anyio.current_time)
+            secrets = known_secrets(config, home, environment, setup.overrides)
+            yield Worker(setup, attempts, gate, secrets, send)
+
+
+@asynccontextmanager
+async def _scratch_folder(setup: messages.Setup) -> AsyncIterator[Path]:
+    """Make the folder for this worker's checkouts, and remove it at the end. It is locked, so that a later batch knows
+    whether anybody uses it.
+    """
+    shared = setup.scratch or tempfile.mkdtemp(prefix="app-server-batch-")
+    scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=shared))
+    lock = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield scratch
+    finally:
+        with anyio.CancelScope(shield=True):
+            await remove(scratch if setup.scratch else Path(shared))
+        os.close(lock)
+
+
+async def _messages(transport: Transport) -> AsyncIterator[messages.ToWorker]:
+    async for batch in transport.lines():
+        for each in batch:
+            if isinstance(each, bytes):
+                yield messages.for_worker(each)
+
+
+async def _write(
+    said: MemoryObjectReceiveStream[messages.FromWorker], transport: Transport, group: TaskGroup
+) -> None:
+    try:
+        async for message in said:
+            await transport.write(messages.line(message))
+    except TransportClosed:
+        group.cancel_scope.cancel()
+
+
+def _leave_soon() -> None:
+    """End the process though something that it clears up takes long."""
+    timer = threading.Timer(ENDS_WITHIN, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+if __name__ == "__main__":
+    main()

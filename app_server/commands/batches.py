@@ -1,0 +1,105 @@
+"""Commands for many tasks: `batch`, `batch status`, `batch retry`, `batch merge`."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from typing import Final
+
+from app_server.commands.options import (
+    CommandCode,
+    add_choice,
+    add_settings,
+    add_turn_settings,
+    duration,
+    positive,
+    serving_itself,
+)
+
+
+def _add_batch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tasks", nargs="?", metavar="TASKS.jsonl", help="a task on each line; - for stdin")
+    parser.add_argument("-o", "--out", metavar="OUT", help="the folder for results; the same one goes on")
+    add_choice(
+        parser, "--checkout", "HOW", "how a task gets its folder (worktree)", ("worktree", "copy", "none")
+    )
+    parser.add_argument("--output-schema", metavar="FILE", help="a JSON Schema for final messages")
+    parser.add_argument("--shard", type=_shard, metavar="K/N", help="do every Nth task, from the Kth on")
+    parser.add_argument(
+        "--allow-changed", action="store_true", help="go on though OUT has other tasks or settings"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="check everything, run nothing")
+    parser.add_argument("--demo", action="store_true", help="ten tasks with a scripted model")
+    _add_run_arguments(parser)
+    add_turn_settings(parser)
+    parser.set_defaults(checkout="worktree")
+
+
+def _add_retry_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="OUT", help="the folder of the batch")
+    parser.add_argument("--status", metavar="A,B", help="tasks that ended so (failed,lost)")
+    parser.add_argument("--id", metavar="A,B", help="these tasks")
+    _add_run_arguments(parser)
+    add_settings(parser)
+
+
+def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what may differ from run to run of a batch."""
+    limits = parser.add_argument_group("limits of all tasks together")
+    limits.add_argument("--jobs", type=positive, metavar="N", help="tasks that run at once")
+    limits.add_argument("--tokens-per-minute", type=positive, metavar="N")
+    limits.add_argument("--requests-per-minute", type=positive, metavar="N")
+    limits.add_argument("--max-tokens", type=positive, metavar="N", help="in all runs")
+    limits.add_argument("--max-cost", type=_amount, metavar="EUR", help="in all runs, by --prices")
+    limits.add_argument("--prices", metavar="FILE", help="what tokens cost (else prices.json in the home)")
+    limits.add_argument("--stop-after", type=positive, metavar="N", help="failures in a row")
+    group = parser.add_argument_group("each task")
+    group.add_argument(
+        "--task-timeout", type=duration, default=1800.0, metavar="TIME", help="seconds, or 90s, 30m, 2h (30m)"
+    )
+    group.add_argument("--retries", type=_whole, default=2, metavar="N", help="after what may pass (2)")
+    add_choice(group, "--keep", "WHICH", "folders to keep (none); all: and events", ("failed", "all", "none"))
+    parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="run on a Ray cluster")
+    parser.add_argument("--json", action="store_true", help="print what happens as lines of JSON")
+    parser.set_defaults(keep="none")
+
+
+def _add_status_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="OUT", help="the folder of the batch")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="OUT", help="the folder for all results")
+    parser.add_argument("shards", nargs="+", metavar="FROM", help="the folders of shards")
+
+
+def _whole(text: str) -> int:
+    return 0 if text == "0" else positive(text)
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected an amount above 0, got {text!r}")
+    return amount
+
+
+def _shard(text: str) -> str:
+    number, _, shards = text.partition("/")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
+        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N, got {text!r}")
+    return text
+
+
+_RUN: Final = serving_itself(lambda: import_module("app_server.batch.batch_command").run_batch)
+
+CODE: Final = {
+    "batch": CommandCode(_add_batch_arguments, _RUN),
+    "batch status": CommandCode(_add_status_arguments, _RUN),
+    "batch retry": CommandCode(_add_retry_arguments, _RUN),
+    "batch merge": CommandCode(_add_merge_arguments, _RUN),
+}

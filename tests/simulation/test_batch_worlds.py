@@ -1,0 +1,280 @@
+"""Batches in virtual time: the real coordinator, with workers that die, attempts that fail, a provider that asks for
+fewer requests, and a coordinator that is killed and started again, its last line torn.
+"""
+
+import asyncio
+import io
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from app_server.batch import messages
+from app_server.batch.budget import Ledger, SharedLimits
+from app_server.batch.coordinator import BUDGET, Coordinator, Stop
+from app_server.batch.local import FromWorkers, WorkerLink, Workers
+from app_server.batch.out_folder import BatchFile, Doing, OutFolder
+from app_server.batch.progress import Progress
+from app_server.batch.results import RESULTS, Journal, Results, Stored, read_lines
+from app_server.batch.scheduler import Scheduler
+from app_server.batch.tasks import Task
+from app_server.core.config.types import CliOverrides
+from tests.simulation.draws import Draws
+from tests.simulation.loop import SimLoop, threads_in_the_loop
+
+LONG = os.environ.get("FAULTS") == "long"
+TOKENS = 100
+"""Of a request."""
+
+
+@dataclass(slots=True)
+class World:
+    """What the workers of all runs share: the provider, and what was seen."""
+
+    draws: Draws
+    folder: Path
+    count: int
+    limits: SharedLimits = field(default_factory=SharedLimits)
+    jobs: int = 8
+    retries: int = 3
+    deaths: float = 0.0
+    """Seconds after which a worker dies, in the mean; 0: never."""
+    refused: tuple[float, float] = (0.0, 0.0)
+    """When the provider refuses requests."""
+    kills: int = 0
+    """How often the coordinator is killed."""
+    sent: list[float] = field(default_factory=list)
+    asked: Counter[str] = field(default_factory=Counter)
+    """Answered requests by task."""
+    problems: list[str] = field(default_factory=list)
+    busy: set[str] = field(default_factory=set)
+    most_at_once: int = 0
+    seconds: float = 0.0
+    """Virtual time that has passed."""
+
+    def tasks(self) -> list[Task]:
+        return [
+            Task(id=f"t{n}", prompt="x", cwd=f"/c{n}" if n % 10 == 0 else None) for n in range(self.count)
+        ]
+
+    def final(self) -> list[Stored]:
+        return list(read_lines(self.folder / RESULTS, Stored))
+
+
+class SimWorkers(Workers):
+    def __init__(self, world: World) -> None:
+        super().__init__(3)
+        self._world = world
+        self._said: MemoryObjectSendStream[FromWorkers]
+        self._groups: dict[int, TaskGroup] = {}
+        self._passes: dict[tuple[int, int], anyio.Event] = {}
+        self._numbers = 0
+
+    def connect(self) -> AbstractAsyncContextManager[WorkerLink]:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def open(self, setup: messages.Setup) -> AsyncIterator[MemoryObjectReceiveStream[FromWorkers]]:
+        self._said, heard = anyio.create_memory_object_stream[FromWorkers](float("inf"))
+        async with anyio.create_task_group() as group:
+            for number in range(self.count):
+                group.start_soon(self._live, number)
+            yield heard
+            group.cancel_scope.cancel()
+
+    def send(self, worker: int, message: messages.ToWorker) -> None:
+        match message:
+            case messages.Run(task=task):
+                if worker in self._groups:
+                    self._groups[worker].start_soon(self._attempt, worker, task)
+            case messages.Pass(number=number, never=never):
+                if not never and (event := self._passes.get((worker, number))) is not None:
+                    event.set()
+            case _:
+                pass
+
+    async def _live(self, number: int) -> None:
+        world = self._world
+        while True:
+            dies = world.deaths * (0.1 + 2 * world.draws.below("death", 1000) / 1000) or 10**9
+            with anyio.move_on_after(dies):
+                async with anyio.create_task_group() as self._groups[number]:
+                    self._said.send_nowait((number, messages.Ready(f"n{number % 2}")))
+                    await anyio.sleep_forever()
+            del self._groups[number]
+            self._said.send_nowait((number, None))
+            await anyio.sleep(0.5)
+
+    async def _attempt(self, worker: int, task: Task) -> None:
+        world, draws = self._world, self._world.draws
+        place = task.cwd or task.id
+        if place in world.busy:
+            world.problems.append(f"two attempts in {place} at once")
+        if world.count < 1000 and task.id in {each.id for each in world.final()}:
+            world.problems.append(f"{task.id} runs though it has a result")
+        world.busy.add(place)
+        world.most_at_once = max(world.most_at_once, len(world.busy))
+        try:
+            for n in range(1 + draws.below("requests", 3)):
+                while not await self._request(worker, task, first=n == 0):
+                    pass
+        finally:
+            world.busy.remove(place)
+        fails = draws.chance("failure", 0.05)
+        outcome = messages.TaskOutcome(id=task.id, status="failed" if fails else "completed")
+        ended = messages.Ended(outcome=outcome, ending="retry" if fails else "final")
+        self._said.send_nowait((worker, ended))
+
+    async def _request(self, worker: int, task: Task, *, first: bool) -> bool:
+        """Send a request; returns whether the provider took it."""
+        world = self._world
+        self._numbers += 1
+        number, passes = self._numbers, anyio.Event()
+        self._passes[worker, number] = passes
+        ask = messages.Ask(number=number, id=task.id, size=TOKENS, first=first)
+        self._said.send_nowait((worker, ask))
+        await passes.wait()
+        world.sent.append(anyio.current_time())
+        await anyio.sleep(world.draws.seconds("model", 1.0, 0.2, 5.0))
+        begin, end = world.refused
+        limited = begin <= anyio.current_time() < end
+        usage = messages.TaskUsage(input_tokens=0 if limited else TOKENS, requests=1)
+        self._said.send_nowait(
+            (worker, messages.Over(number=number, model="m", usage=usage, limited=limited, retry_after=2.0))
+        )
+        if not limited:
+            world.asked[task.id] += 1
+        return not limited
+
+
+class Killed(Exception):
+    pass
+
+
+async def one_run(world: World, began: float, killed_at: float | None) -> Stop | None:
+    """Run the batch until it ends, or is killed."""
+    tasks = world.tasks()
+    with OutFolder(world.folder, world.folder / "home") as out:
+        doing = Doing(overrides=CliOverrides(), checkout="worktree")
+        out.begin(BatchFile(digest="", folder="/", doing=doing), b"", ())
+        journal, results = Journal(out.path), Results(out.path, [task.id for task in tasks])
+        left = [task for task in tasks if task.id not in results.final]
+        scheduler = Scheduler(left, lambda task: task.cwd, retries=world.retries)
+        ledger = Ledger(world.limits, anyio.current_time(), journal.by_model())
+        progress = Progress(len(tasks), results, ledger, began, io.StringIO(), None)
+        coordinator = Coordinator(out, results, journal, scheduler, ledger, SimWorkers(world), progress)
+        setup = messages.Setup(
+            folder="/",
+            scratch="",
+            threads="",
+            kept="",
+            overrides=CliOverrides(),
+            seconds=60.0,
+            checkout="worktree",
+            keep="none",
+        )
+        with anyio.move_on_after(float("inf") if killed_at is None else killed_at):
+            await coordinator.run(setup, {task.id: task for task in tasks}, {}, world.jobs)
+        os.close(journal._file)
+        os.close(results._file)
+        world.seconds = anyio.current_time()
+        return coordinator.stop
+
+
+def tear(path: Path, draws: Draws) -> None:
+    """Leave of the last line what a crash might leave: all, or a piece."""
+    content = path.read_bytes() if path.exists() else b""
+    if content:
+        last = content.rstrip(b"\n").rfind(b"\n") + 1
+        path.write_bytes(content[: len(content) - draws.below("torn", len(content) - last)])
+
+
+def play(world: World) -> Stop | None:
+    """Play all runs of a batch."""
+    stop: Stop | None = None
+    for run in range(world.kills + 1):
+        killed_at = None if run == world.kills else 1.0 + world.draws.below("kill", 200)
+        loop = SimLoop(world.draws)
+        world.busy.clear()
+        asyncio.set_event_loop(loop)
+        try:
+            with threads_in_the_loop(world.draws, (0.0, 0.01), lambda: None):
+                stop = loop.run_until_complete(one_run(world, loop.time(), killed_at))
+        finally:
+            loop.close()
+        if killed_at is not None:
+            tear(world.folder / "results.jsonl", world.draws)
+            tear(world.folder / "attempts.jsonl", world.draws)
+    return stop
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    yield
+    asyncio.set_event_loop(None)
+
+
+def every_task_once(world: World) -> None:
+    ids = [each.id for each in world.final()]
+    assert sorted(ids) == sorted(task.id for task in world.tasks())
+    assert world.problems == []
+    assert world.most_at_once <= world.jobs
+
+
+@pytest.mark.parametrize("seed", range(40 if LONG else 8))
+def test_each_task_has_one_result_whatever_dies(seed: int, tmp_path: Path) -> None:
+    world = World(Draws(seed), tmp_path, count=80, deaths=20.0, kills=3, retries=50)
+    assert play(world) is None
+    every_task_once(world)
+    spent = sum(each.usage.total for each in world.final())
+    assert spent <= sum(world.asked.values()) * TOKENS
+
+
+@pytest.mark.skipif(not LONG, reason="FAULTS=long plays it; fewer tasks are played above")
+def test_ten_thousand_tasks_and_workers_that_die(tmp_path: Path) -> None:
+    world = World(Draws(1), tmp_path, count=10_000, jobs=60, deaths=120.0, kills=2, retries=50)
+    assert play(world) is None
+    every_task_once(world)
+
+
+def test_a_provider_that_refuses_for_a_minute_fails_no_task_and_costs_no_attempt(tmp_path: Path) -> None:
+    world = World(Draws(2), tmp_path, count=600, jobs=20, refused=(10.0, 70.0), retries=50)
+    assert play(world) is None
+    every_task_once(world)
+    tens = Counter(int(at // 10) for at in world.sent)
+    """By ten seconds."""
+    while_refused = sum(tens[n] for n in range(2, 7)) / 5
+    assert while_refused < tens[0] / 3
+    assert max(count for n, count in tens.items() if n >= 7) > while_refused * 3
+    journal = Journal(tmp_path)
+    failed_first = {id for id, attempts in journal.attempts.items() if attempts > 1}
+    assert len(failed_first) < 60, "only those that fail by themselves are tried again"
+
+
+def test_rates_hold_over_any_minute(tmp_path: Path) -> None:
+    world = World(
+        Draws(3), tmp_path, count=300, limits=SharedLimits(requests_per_minute=120), deaths=30.0, retries=50
+    )
+    assert play(world) is None
+    every_task_once(world)
+    for begin in world.sent:
+        in_a_minute = sum(1 for at in world.sent if begin <= at < begin + 60)
+        assert in_a_minute <= 120 + 120 * 5 / 60 + 1
+
+
+def test_a_total_holds_over_all_runs(tmp_path: Path) -> None:
+    world = World(Draws(4), tmp_path, count=300, limits=SharedLimits(tokens=10_000), kills=3, retries=50)
+    stop = play(world)
+    assert stop is not None
+    assert stop.status == BUDGET
+    assert sum(world.asked.values()) * TOKENS <= 10_000 + world.kills * world.jobs * TOKENS + TOKENS
+    ids = [each.id for each in world.final()]
+    assert len(ids) == len(set(ids))
