@@ -1,0 +1,108 @@
+"""A reception in this process, over real sockets: it serves clients with an echo, and loads no engine."""
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import ByteStream
+
+from app_server.conversations.client import Client
+from app_server.core.config.sharing import SharingSettings
+from app_server.places.socket_place import SocketPlace, named_place
+from app_server.server import ClientPlace, Work
+from app_server.shared.arrivals import Arrival, ClosingTransport, Doorway
+from app_server.shared.binding import hold_place
+from app_server.shared.lifetime import Lifetime, ListeningPlace
+from app_server.shared.preface import Question, yes
+from app_server.shared.reception import Reception
+from app_server.transport.framing import Transport, TransportClosed
+
+NOTHING = Work(conversations=0, turns=0, questions=0, commands=0)
+
+
+class Echo:
+    """Says every line again. Has no work."""
+
+    work = NOTHING
+
+    def __init__(self) -> None:
+        self.places: list[ClientPlace] = []
+
+    async def serve(
+        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Client], None]
+    ) -> None:
+        self.places.append(place)
+        async for lines in transport.lines():
+            for line in lines:
+                if isinstance(line, bytes):
+                    try:
+                        await transport.write(line + b"\n")
+                    except TransportClosed:
+                        return
+
+    async def settle(self) -> None:
+        pass
+
+    async def end_conversations(self) -> None:
+        pass
+
+
+class NoWeb:
+    """Closes whoever speaks HTTP."""
+
+    async def enter(self, stream: ByteStream, received: bytes) -> ClosingTransport | None:
+        return None
+
+
+async def answer(question: Question, arrival: Arrival) -> None:
+    await arrival.dismiss(yes(ask=question.ask))
+
+
+def reception_of(server: Echo, place: ClientPlace, most: int = 256) -> Reception:
+    return Reception(server, place, most=most, line_limit=1 << 20, wall_clock=lambda: 0.0, answer=answer)
+
+
+def client_place(home: Path) -> ClientPlace:
+    return ClientPlace(home=home, cwd=home, brings_environment=False, shared=True)
+
+
+@asynccontextmanager
+async def receiving(folder: Path, most: int = 256) -> AsyncIterator[tuple[Reception, SocketPlace]]:
+    """A reception that listens in the folder; its connections are gone with the block."""
+    place = named_place(str(folder / "s"))
+    held = hold_place(place)
+    reception = reception_of(Echo(), client_place(folder), most)
+    reception.doors = [Doorway(held.bind({}), f"unix://{place.socket}", NoWeb())]
+    async with anyio.create_task_group() as group:
+        group.start_soon(reception.run)
+        try:
+            yield reception, place
+        finally:
+            reception.stop_listening()
+            group.cancel_scope.cancel()
+            held.unlink()
+            held.release()
+
+
+def lifetime_of(
+    folder: Path, settings: SharingSettings
+) -> tuple[Lifetime, Reception, SocketPlace, ListeningPlace]:
+    """A server that listens in the folder, before it runs."""
+    place = named_place(str(folder / "s"))
+    held = hold_place(place)
+    server = Echo()
+    reception = reception_of(server, client_place(folder))
+    listening = ListeningPlace(held, Doorway(held.bind({}), f"unix://{place.socket}", NoWeb()))
+    reception.doors = [listening.door]
+    return Lifetime(server, reception, [listening], settings, os.environ), reception, place, listening
+
+
+def dialled(place: SocketPlace) -> socket.socket:
+    """A connection, which blocks for a bounded time."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(30)
+    connection.connect(place.socket)
+    return connection

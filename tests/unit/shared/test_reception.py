@@ -1,0 +1,174 @@
+"""Who is received, how, and who is not. The server behind it is an echo."""
+
+import errno
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from app_server.proxy.preface import preface
+from app_server.shared import reception as module
+from app_server.shared.reception import Reception
+from tests.support.receiving import Echo, dialled, receiving
+from tests.support.shared import is_closed, read_line
+from tests.support.shortage import open_files
+from tests.support.waiting import until
+
+PREFACE = preface(7, None, "/w", {"A": "b"}, {"options": {}})
+IN_THREAD = anyio.to_thread.run_sync
+
+
+async def blocking(work: Callable[[], Any]) -> Any:
+    return await IN_THREAD(work, abandon_on_cancel=True)
+
+
+def said(connection: socket.socket, data: bytes) -> bytes:
+    connection.sendall(data)
+    return read_line(connection)
+
+
+async def test_lines_are_served_from_the_first_byte_on(short_folder: Path) -> None:
+    async with receiving(short_folder) as (reception, place):
+        with dialled(place) as client:
+            client.sendall(b'{"a"')
+            await until(lambda: not reception.is_empty)
+            assert reception.visits == {}
+            assert await blocking(lambda: said(client, b":1}\n")) == b'{"a":1}\n'
+            assert [visit.pid for visit in reception.visits.values()] == [os.getpid()]
+        await until(lambda: reception.is_empty)
+
+
+async def test_a_proxy_brings_what_its_client_has(short_folder: Path) -> None:
+    async with receiving(short_folder) as (reception, place):
+        server = reception._served
+        assert isinstance(server, Echo)
+        with dialled(place) as client:
+            answer = json.loads(await blocking(lambda: said(client, PREFACE)))
+            assert answer["ok"] is True
+            assert await blocking(lambda: said(client, b"any line\n")) == b"any line\n"
+        assert server.places[0].environment == {"A": "b"}
+        assert server.places[0].cwd == Path("/w")
+
+
+async def test_a_preface_and_what_follows_may_come_at_once(short_folder: Path) -> None:
+    async with receiving(short_folder) as (_, place):
+        with dialled(place) as client:
+            answer = await blocking(lambda: said(client, PREFACE + b"hello\n"))
+            assert json.loads(answer)["ok"] is True
+            assert await blocking(lambda: read_line(client)) == b"hello\n"
+
+
+async def test_a_bad_preface_is_answered(short_folder: Path) -> None:
+    async with receiving(short_folder) as (_, place):
+        with dialled(place) as client:
+            answer = json.loads(await blocking(lambda: said(client, b'{"preface":9}\n')))
+            assert answer["ok"] is False
+            assert "of form 1, not 9" in answer["reason"]
+            client.shutdown(socket.SHUT_WR)
+            assert await blocking(lambda: is_closed(client))
+
+
+async def test_silent_connections_are_closed_and_hinder_nobody(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_MESSAGE_SECONDS", 1)
+    async with receiving(short_folder, most=1) as (reception, place):
+        silent = [dialled(place) for _ in range(600)]
+        half = dialled(place)
+        half.sendall(b'{"id":')
+        with dialled(place) as client:
+            assert await blocking(lambda: said(client, b"{}\n")) == b"{}\n"
+            for each in (*silent, half):
+                assert await blocking(partial(is_closed, each))
+                each.close()
+            assert await blocking(lambda: said(client, b"{}\n")) == b"{}\n"
+        await until(lambda: reception.is_empty)
+
+
+async def test_one_too_many_is_told_so(short_folder: Path) -> None:
+    async with receiving(short_folder, most=1) as (reception, place):
+        with dialled(place) as first, dialled(place) as second:
+            await blocking(lambda: said(first, PREFACE))
+            answer = json.loads(await blocking(lambda: said(second, PREFACE)))
+            assert answer == {
+                "preface": 1,
+                "ok": False,
+                "reason": "Server overloaded: 1 clients are connected; try again",
+            }
+            first.close()
+            await until(lambda: reception.why_full() is None)
+            with dialled(place) as third:
+                assert json.loads(await blocking(lambda: said(third, PREFACE)))["ok"] is True
+
+
+async def test_without_descriptors_it_waits_and_then_goes_on(
+    short_folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHORTAGE_SECONDS", 0.05)
+    async with receiving(short_folder) as (_, place):
+        waiting = [dialled(place) for _ in range(3)]
+        with open_files(0):
+            await until(lambda: "no connection can be accepted" in caplog.text)
+            before = time.process_time()
+            await anyio.sleep(0.5)
+            spent = time.process_time() - before
+        assert spent < 0.25, "it spins"
+        for each in waiting:
+            assert await blocking(partial(said, each, b"{}\n")) == b"{}\n"
+            each.close()
+    told = [record for record in caplog.records if "no connection" in record.message]
+    assert len(told) == 1
+    assert os.strerror(errno.EMFILE) in told[0].message
+
+
+async def test_a_connection_that_fails_takes_no_other_along(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object, **more: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    async with receiving(short_folder) as (reception, place):
+        with dialled(place) as good:
+            await blocking(lambda: said(good, b"{}\n"))
+            monkeypatch.setattr(reception._served, "serve", fail)
+            with dialled(place) as bad:
+                bad.sendall(b"{}\n")
+                bad.shutdown(socket.SHUT_WR)
+                assert await blocking(lambda: is_closed(bad))
+            assert await blocking(lambda: said(good, b"{}\n")) == b"{}\n"
+    assert "a connection failed" in caplog.text
+
+
+async def test_a_client_that_drops_leaves_nothing(short_folder: Path) -> None:
+    async with receiving(short_folder) as (reception, place):
+        await dropped(reception, lambda: dialled(place))
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            await dropped(reception, lambda: dialled(place))
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert reception.visits == {}
+
+
+async def dropped(reception: Reception, dial: Callable[[], socket.socket]) -> None:
+    """Connections that end at each stage, at once."""
+
+    def drop() -> None:
+        for data in (b"", b"{", b'{"pre', PREFACE[:-1], PREFACE, PREFACE + b"{", b"{}\n", b"G", b"x"):
+            for _ in range(5):
+                with dial() as connection:
+                    connection.sendall(data)
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    await until(lambda: not thread.is_alive())
+    thread.join()
+    await until(lambda: reception.is_empty)
