@@ -72,14 +72,16 @@ class SocketPlace:
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PlaceRefused(f"others may write to the folder {self.folder}")
 
-    def address(self) -> str:
-        """Return the path to connect to: the socket, or what a link leads to where its path is too long."""
+    def address(self) -> str | None:
+        """Return the path to connect to: the socket, or what a link leads to where its path is too long. None where
+        there is no link yet.
+        """
         if fits(self.socket):
             return self.socket
         try:
             return os.readlink(self.socket)
         except OSError:
-            return self.socket
+            return None
 
 
 def place_of_home(home: str) -> SocketPlace:

@@ -77,10 +77,13 @@ def is_there(place: SocketPlace) -> bool:
 
 def connect(place: SocketPlace) -> _socket.socket:
     """Connect without blocking. Raises NobodyListens, ProxyRefused where it is another user's, and OSError."""
+    address = place.address()
+    if address is None:
+        raise NobodyListens
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
-        _connect(connection, place.address())
+        _connect(connection, address)
         if (other := _other_user(connection)) is not None:
             raise ProxyRefused(f"what listens there belongs to user {other}")
     except BaseException:

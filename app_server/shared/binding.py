@@ -55,7 +55,7 @@ class HeldPlace:
     def bind(self, environment: Mapping[str, str]) -> socket.socket:
         """Return a socket that listens under the name of the place. Raises PlaceTaken, PlaceRefused and OSError."""
         path = self.place.socket
-        if _is_answered(self.place.address()):
+        if (address := self.place.address()) is not None and _is_answered(address):
             raise PlaceTaken(f"another program listens on {path}")
         if os.path.lexists(path) and not (os.path.islink(path) or stat.S_ISSOCK(os.lstat(path).st_mode)):
             raise PlaceRefused(f"{path} is no socket")

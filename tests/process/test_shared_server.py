@@ -144,6 +144,9 @@ def test_a_home_whose_path_is_too_long_for_a_socket(short_folder: Path, runtime:
             assert server.ended()[0] == 0
         assert not real.exists()
         assert not os.path.lexists(shared.place.socket)
+        with shared.client() as client:  # and a proxy starts one there
+            client.initialize()
+            assert client.log.read_text() == ""
 
 
 def test_clients_of_codex_find_the_socket_by_a_link(shared: SharedHome) -> None:

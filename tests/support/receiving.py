@@ -7,19 +7,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-from anyio.abc import ByteStream
 
 from app_server.conversations.client import Client
 from app_server.core.config.sharing import SharingSettings
 from app_server.places.socket_place import SocketPlace, named_place
 from app_server.server import ClientPlace, Work
-from app_server.shared.arrivals import Arrival, ClosingTransport, Doorway
-from app_server.shared.binding import hold_place
+from app_server.shared.arrivals import Arrival, Doorway
+from app_server.shared.binding import HeldPlace, hold_place
+from app_server.shared.http_door import HttpDoor
 from app_server.shared.lifetime import Lifetime, ListeningPlace
 from app_server.shared.preface import Question, yes
 from app_server.shared.reception import Reception
 from app_server.transport.framing import Transport, TransportClosed
 
+LINE_LIMIT = 1 << 20
 NOTHING = Work(conversations=0, turns=0, questions=0, commands=0)
 
 
@@ -50,19 +51,17 @@ class Echo:
         pass
 
 
-class NoWeb:
-    """Closes whoever speaks HTTP."""
-
-    async def enter(self, stream: ByteStream, received: bytes) -> ClosingTransport | None:
-        return None
-
-
 async def answer(question: Question, arrival: Arrival) -> None:
     await arrival.dismiss(yes(ask=question.ask))
 
 
 def reception_of(server: Echo, place: ClientPlace, most: int = 256) -> Reception:
-    return Reception(server, place, most=most, line_limit=1 << 20, wall_clock=lambda: 0.0, answer=answer)
+    return Reception(server, place, most=most, line_limit=LINE_LIMIT, wall_clock=lambda: 0.0, answer=answer)
+
+
+def doorway(held: HeldPlace, reception: Reception) -> Doorway:
+    http = HttpDoor(port=None, token_sha256=None, line_limit=LINE_LIMIT, unavailable=reception.why_full)
+    return Doorway(held.bind({}), f"unix://{held.place.socket}", http)
 
 
 def client_place(home: Path) -> ClientPlace:
@@ -75,7 +74,7 @@ async def receiving(folder: Path, most: int = 256) -> AsyncIterator[tuple[Recept
     place = named_place(str(folder / "s"))
     held = hold_place(place)
     reception = reception_of(Echo(), client_place(folder), most)
-    reception.doors = [Doorway(held.bind({}), f"unix://{place.socket}", NoWeb())]
+    reception.doors = [doorway(held, reception)]
     async with anyio.create_task_group() as group:
         group.start_soon(reception.run)
         try:
@@ -95,7 +94,7 @@ def lifetime_of(
     held = hold_place(place)
     server = Echo()
     reception = reception_of(server, client_place(folder))
-    listening = ListeningPlace(held, Doorway(held.bind({}), f"unix://{place.socket}", NoWeb()))
+    listening = ListeningPlace(held, doorway(held, reception))
     reception.doors = [listening.door]
     return Lifetime(server, reception, [listening], settings, os.environ), reception, place, listening
 

@@ -135,7 +135,9 @@ class SharedHome:
         return found
 
     def connect(self) -> socket.socket:
-        return connect(self.place.address())
+        address = self.place.address()
+        assert address is not None
+        return connect(address)
 
 
 def connect(path: str) -> socket.socket:
