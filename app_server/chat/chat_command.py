@@ -18,7 +18,7 @@ from app_server.client.failures import AppServerError, InvalidArgument
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
 from app_server.client.options import image
 from app_server.demo.workspace import demo_surroundings
-from app_server.standard_streams import cancel_on_interrupt
+from app_server.standard_streams import cancel_on_interrupt, complain
 from protocol.structs import Json
 
 if TYPE_CHECKING:
@@ -37,13 +37,11 @@ def run_chat(args: argparse.Namespace) -> int:
     cancel_on_interrupt()
     try:
         status = anyio.run(_chat, args)
-    except* AppServerError as errors:
+    except* (AppServerError, command_line.InvalidCommandLine) as errors:
         for error in command_line.single_errors(errors):
-            print(f"app-server chat: {command_line.printable(str(error))}", file=sys.stderr)  # noqa: T201
-    except* command_line.InvalidCommandLine as errors:
-        status = command_line.USAGE
-        for error in command_line.single_errors(errors):
-            print(f"app-server chat: {command_line.printable(str(error))}", file=sys.stderr)  # noqa: T201
+            if isinstance(error, command_line.InvalidCommandLine):
+                status = command_line.USAGE
+            complain("app-server chat", command_line.printable(str(error)))
     return status
 
 

@@ -106,8 +106,8 @@ COMMANDS: Final = (
         "[PROMPT...]",
         "talking",
         (
-            Example("app-server chat"),
             Example('app-server chat -i shot.png "Why is the button cut off?"', "with a picture"),
+            Example("app-server chat resume", "choose a stored thread; `chat fork` goes on in a copy"),
             Example("app-server chat --demo", "with a scripted model: no key, no network"),
         ),
     ),
