@@ -14,9 +14,11 @@ from app_server.core.context import instructions
 OTHER_PROGRAMS = (
     *("app_server.__main__", "app_server.cli", "app_server.commands", "app_server.settings_reference"),
     *(
+        "app_server.batch",
         "app_server.chat",
         "app_server.client",
         "app_server.demo",
+        "app_server.errands",
         "app_server.headless",
         "app_server.inspector",
     ),
