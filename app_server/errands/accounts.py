@@ -6,7 +6,7 @@ import argparse
 import getpass
 import sys
 import webbrowser
-from typing import Final, assert_never
+from typing import Final
 
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
@@ -87,8 +87,6 @@ def _tell(begun: wire.LoginAccountStarted, *, browser: bool) -> None:
                 webbrowser.open(url)
         case wire.ChatgptDeviceCodeLoginAccountResponse(verification_url=url, user_code=code):
             say(f"Open this page in any browser, and type the code there:\n\n  {url}\n  {code}\n")
-        case _:
-            assert_never(begun)
 
 
 def _ended(event: wire.AccountLoginCompletedNotification) -> int:

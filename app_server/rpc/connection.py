@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Protocol, assert_never
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
@@ -142,8 +142,6 @@ class Connection:
                 self._receive_reply(message.id, ClientReply(result=message.result))
             case jsonrpc.ErrorAnswer():
                 self._receive_reply(message.id, ClientReply(error=message.message))
-            case _:
-                assert_never(message)
 
     def _start_request(self, request: jsonrpc.Request, lanes: Lanes) -> None:
         if lanes.running >= self._max_in_flight:

@@ -6,7 +6,7 @@ no, after which the turn goes on.
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Final
 
 from app_server.apis.acp.calls import ShownCall, command_title, text_content
 from app_server.apis.acp.shown import CALL_TITLE, diffs_of, fenced, one_line
@@ -146,8 +146,6 @@ def _content(
                 texts.append(f"Outside of what may be written: {event.grant_root}")
             shown = tuple(note for note in call.notes if isinstance(note, DiffOfCall))
             diffs = shown or diffs_of(event.changes, {})
-        case _:
-            assert_never(event)
     return (*map(text_content, texts), *diffs)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,9 +16,7 @@ from app_server.core.prompt_text import argument_hint, filled_in
 from app_server.core.session.review_texts import against_branch, as_instructed, of_commit, uncommitted_changes
 from protocol.events.notices import CustomPrompt
 from protocol.events.review import ReviewRequest
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 
 class Builtin(Enum):

@@ -10,7 +10,7 @@ import os.path
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from app_server.apis.acp.shown import fenced, one_line
@@ -59,8 +59,6 @@ def _input(block: ContentBlock, cwd: str) -> UserInput:
             return _resource(block.resource, cwd)
         case wire.AudioBlock() | wire.OtherBlock():
             raise UnsupportedBlock(f"content of type {one_line(block.type) or '(none)'} is not supported")
-        case _:
-            assert_never(block)
 
 
 def _image(block: wire.ImageBlock) -> UserInput:
@@ -170,8 +168,6 @@ def _server(name: str, given: SessionMcpServer) -> McpServerConfig:
             return McpServerConfig(name=name, transport=McpHttpTransport(url=given.url, http_headers=headers))
         case SseMcpServer():
             raise UnsupportedServer(f"the MCP server {name} uses SSE, which is not supported; use http")
-        case _:
-            assert_never(given)
 
 
 def _name(given: str) -> str:

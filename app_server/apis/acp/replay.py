@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, assert_never
+from typing import Final
 
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import SessionFold, SessionNews, context_use
@@ -63,5 +63,3 @@ def user_message(item: UserMessage, updates: SessionUpdates) -> None:
                 link(part.path, f"file://{part.path}")
             case SkillInput() | MentionInput():
                 link(part.name, part.path)
-            case _:
-                assert_never(part)

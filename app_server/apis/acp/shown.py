@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, assert_never
+from typing import Final
 
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.rollout.stored_events import capped
@@ -80,8 +80,6 @@ def _diffs(path: str, change: FileChange, texts: FileTexts | None) -> Iterator[D
             yield from _update(target or path, change, texts)
             if target and texts is not None and len(texts.old or "") <= WHOLE:
                 yield DiffOfCall(path=path, old_text=texts.old or "", new_text="")
-        case _:
-            assert_never(change)
 
 
 def _update(path: str, change: UpdateFileChange, texts: FileTexts | None) -> Iterator[DiffOfCall]:
@@ -124,8 +122,6 @@ def _place(path: str, change: FileChange) -> ToolCallLocation:
             return ToolCallLocation(path=path)
         case UpdateFileChange():
             return ToolCallLocation(path=change.move_path or path, line=_first_changed(change.unified_diff))
-        case _:
-            assert_never(change)
 
 
 def _first_changed(diff: str) -> int | None:

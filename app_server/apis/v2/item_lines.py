@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import assert_never
 
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
@@ -119,8 +118,6 @@ class ItemLines:
                 self._summary_part(turn_id, event)
             case events.TerminalInput():
                 self._typed(turn_id, event)
-            case _:
-                assert_never(event)
         return ()
 
     def end_turn(self, turn_id: str, at_ms: int) -> Ended:

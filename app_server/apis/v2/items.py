@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
@@ -76,8 +76,6 @@ def _engine_input(item: parts.UserInput) -> inputs.SentInput:
         case parts.AudioUserInput() | parts.LocalAudioUserInput():
             text = f"input of type `{item.type}` is not supported"
             raise invalid_params(text, "input", "unsupported_input")
-        case _:
-            assert_never(item)
 
 
 def _shown_input(item: inputs.SentInput) -> parts.UserInput:
@@ -95,8 +93,6 @@ def _shown_input(item: inputs.SentInput) -> parts.UserInput:
             return parts.SkillUserInput.model_construct(name=item.name, path=item.path)
         case inputs.MentionInput():
             return parts.MentionUserInput.model_construct(name=item.name, path=item.path)
-        case _:
-            assert_never(item)
 
 
 def _element(value: Json) -> parts.TextElement:
@@ -161,8 +157,6 @@ def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | N
             return wire.ExitedReviewModeThreadItem(**at, review=review_text(item.output))
         case engine.ContextCompaction():
             return wire.ContextCompactionThreadItem(**at)
-        case _:
-            assert_never(item)
 
 
 def command_line(argv: Sequence[str]) -> str:
@@ -223,8 +217,6 @@ def _action(parsed: commands.ParsedCommand, cwd: str) -> parts.CommandAction:
             return parts.SearchCommandAction(command=parsed.cmd, query=parsed.query, path=parsed.path)
         case commands.UnknownCommand():
             return parts.UnknownCommandAction(command=parsed.cmd)
-        case _:
-            assert_never(parsed)
 
 
 def _file_change(path: str, change: commands.FileChange) -> parts.FileUpdateChange:
@@ -240,8 +232,6 @@ def _file_change(path: str, change: commands.FileChange) -> parts.FileUpdateChan
             if change.move_path is not None:
                 # Part of the text since codex 0.58: clients that show the diff alone would not show the move.
                 diff += f"\n\nMoved to: {change.move_path}"
-        case _:
-            assert_never(change)
     return parts.FileUpdateChange(path=path, kind=kind, diff=diff)
 
 
@@ -274,8 +264,6 @@ def _mcp_result(
                 meta=(ok.model_extra or {}).get("_meta"),
             )
             return shown, None
-        case _:
-            assert_never(result)
 
 
 def _dynamic_call(item: engine.DynamicToolCall, at: Mapping[str, Json]) -> wire.DynamicToolCallThreadItem:

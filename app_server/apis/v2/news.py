@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import assert_never
 
 import msgspec
 from msgspec import Struct
@@ -118,8 +117,6 @@ class ThreadNews:
                 | McpListToolsResponseEvent()
             ):
                 pass  # answers to operations that this API does not have
-            case _:
-                assert_never(event)
 
     def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
         if isinstance(event, GoalCleared):

@@ -8,7 +8,7 @@ and notifications show what is in force.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, assert_never
+from typing import Final
 
 from msgspec.structs import asdict
 
@@ -54,8 +54,6 @@ def profile_policy(mode: SandboxMode, configured: SandboxPolicy) -> SandboxPolic
             return configured if isinstance(configured, WorkspaceWrite) else WorkspaceWrite()
         case SandboxMode.DANGER_FULL_ACCESS:
             return DangerFullAccess()
-        case _:
-            assert_never(mode)
 
 
 def active_profile(name: str | None) -> wire.ActivePermissionProfile | None:
@@ -92,8 +90,6 @@ def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
             return engine.ReadOnly()
         case wire.WorkspaceWriteSandboxPolicy():
             return alike(engine.WorkspaceWrite, policy, mode="workspace-write")
-        case _:
-            assert_never(policy)
 
 
 def shown_sandbox_policy(policy: engine.SandboxPolicy) -> wire.SandboxPolicy:
@@ -106,8 +102,6 @@ def shown_sandbox_policy(policy: engine.SandboxPolicy) -> wire.SandboxPolicy:
             same = asdict(policy)
             del same["mode"]
             return wire.WorkspaceWriteSandboxPolicy(**same)
-        case _:
-            assert_never(policy)
 
 
 def thread_status(status: ConversationStatus) -> thread.ThreadStatus:
@@ -123,8 +117,6 @@ def thread_status(status: ConversationStatus) -> thread.ThreadStatus:
             return thread.SystemErrorThreadStatus()
         case Activity.NOT_LOADED:
             return thread.NotLoadedThreadStatus()
-        case _:
-            assert_never(status.activity)
 
 
 def settings_change(

@@ -12,16 +12,12 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
-from protocol.structs import Discreet, replace
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Discreet, Json, replace
 
 API_KEY = "OPENAI_API_KEY"
 """The field of a stored login that is always there."""

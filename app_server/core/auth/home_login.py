@@ -10,7 +10,6 @@ import json
 import logging
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,10 +22,7 @@ from app_server.core.config.safe_file import (
     write_file_atomically,
 )
 from app_server.core.errors import AuthError
-from protocol.structs import replace
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json, replace
 
 AUTH_FILE = "auth.json"
 FILE_MODE = 0o600

@@ -13,7 +13,7 @@ import logging
 import webbrowser
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
 import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
@@ -137,8 +137,6 @@ class LoginFlow(LoginAttempt):
                 return browser.page(HTTPStatus.OK, "The login was refused. You may close this window.")
             case browser.Granted() as granted:
                 return await self._finish(granted)
-            case unexpected:
-                assert_never(unexpected)
 
     async def _finish(self, granted: browser.Granted) -> bytes:
         if self._claimed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os.path import normpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES
 from app_server.core.config.key_path import split_key
@@ -27,9 +27,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
 """Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import tomli
 
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 MAX_DEPTH = 32
 """No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""

@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from protocol.structs import replace
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json, replace
 
 MAX_INTEGER = 2**63 - 1
 

@@ -10,7 +10,6 @@ feature switches in each layer before merging, so that an old name in a high lay
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 import tomli
@@ -28,9 +27,7 @@ from app_server.core.config.kinds import quote
 from app_server.core.config.settings_reader import derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.types import CliOverrides, RequestOverrides
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 
 class Layered(Struct, frozen=True):

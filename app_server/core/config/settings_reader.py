@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from app_server.core.config.kinds import WrongValue, quote, shortened, type_name
 from app_server.core.config.table import Setting, SettingsPart, every_setting, is_placeholder
 from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.core.lazy import Lazy
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 T = TypeVar("T")
 

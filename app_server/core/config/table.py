@@ -7,7 +7,6 @@ table. The default of a setting is that of its field. Words in capitals stand fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -42,9 +41,7 @@ from protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 ABOUT_CLIENTS = "app_server"
 """The table in which the user says what clients may do. A client's request cannot change it."""

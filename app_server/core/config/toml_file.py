@@ -10,7 +10,6 @@ import os
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tomli
 
@@ -18,9 +17,7 @@ from app_server.core import remedies
 from app_server.core.config.key_path import Key, find_keys
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import UNREADABLE_CONFIG, ConfigError, FilePosition
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 CONFIG_FILE = "config.toml"
 

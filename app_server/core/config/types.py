@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -27,10 +27,7 @@ from protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
-from protocol.structs import Discreet
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Discreet, Json
 
 DEFAULT_MODEL = "gpt-5-codex"
 OPENAI = "openai"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from app_server.core.model.families import ModelFamily
 from app_server.core.model.item_bytes import (
@@ -122,8 +121,6 @@ def tool_json(tool: ToolSpec) -> dict[str, Json]:
             return {"type": "web_search"}
         case LocalShellTool():
             return {"type": "local_shell"}
-        case _:
-            assert_never(tool)
 
 
 _OURS = frozenset((responses.GhostSnapshot, responses.OtherItem))

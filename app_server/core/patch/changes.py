@@ -11,7 +11,6 @@ import os
 import os.path
 import stat
 from collections.abc import Sequence
-from typing import assert_never
 
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.disk_files import read_regular
@@ -66,8 +65,6 @@ def _wish(operation: FileOperation, cwd: str) -> FileChange:
         case UpdateFile(move_to=target):
             move_path = None if target is None else _absolute(target, cwd)
             return UpdateFileChange(unified_diff="", move_path=move_path)
-        case _:
-            assert_never(operation)
 
 
 def _absolute(path: str, cwd: str) -> str:

@@ -7,7 +7,7 @@ It reads files through `PatchFiles`.
 from __future__ import annotations
 
 import os.path
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from app_server.core.patch.hunks import apply_hunks, decode
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, PatchError, UpdateFile
@@ -98,8 +98,6 @@ class _Planner:
                 self._delete(place)
             case UpdateFile():
                 self._update(operation, place)
-            case _:
-                assert_never(operation)
 
     def _add(self, operation: AddFile, place: Place) -> None:
         if place.label.endswith("/"):

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -23,9 +22,7 @@ from app_server.core.rollout import disk
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import parse_object, text_of
 from protocol.rollout import GitInfo
-
-if TYPE_CHECKING:
-    from protocol.structs import Json
+from protocol.structs import Json
 
 MAX_BYTES = 64 * 1024 * 1024
 """So much of a file is read; what lies behind it does not count."""

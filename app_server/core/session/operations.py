@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from app_server.core.context.environment_context import difference, environment_of
 from app_server.core.custom_prompts import FOLDER, discover_prompts
@@ -91,8 +91,6 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
             tasks.in_background(lambda: _answer(services, pending.id, lookup), name=type(lookup).__name__)
         case commands.Close():
             raise AssertionError("the session itself ends")
-        case _:
-            assert_never(command)
 
 
 def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange) -> None:
@@ -186,8 +184,6 @@ async def _answer(services: Services, id: str, lookup: commands.Lookup) -> None:
             services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
         case commands.ListTools():
             services.outbox.emit(id, await services.mcp.requests.snapshot())
-        case _:
-            assert_never(lookup)
 
 
 async def _add_to_history(services: Services, id: str, text: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 
@@ -73,8 +73,6 @@ async def _part(item: TextInput | ImageInput | LocalImageInput, *, checked: bool
         case LocalImageInput():
             read = partial(image_data_url, checksums=checked)
             return await _image(f"The image {item.path}", read, Path(item.path))
-        case _:
-            assert_never(item)
 
 
 async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage | InputText:

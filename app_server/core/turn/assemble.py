@@ -7,7 +7,6 @@ it keeps the id that it started with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
 
 from app_server.core.model import prompt
 from app_server.core.turn.emitter import TurnEmitter
@@ -96,8 +95,6 @@ class ReplyAssembler:
                 id, index = self._reasoning(), event.content_index
                 self._raw_pieces.append(event.delta)
                 self._emitter.emit(ReasoningTextDelta(id, index, event.delta, self._raw_reasoning))
-            case _:
-                assert_never(event)
 
     def _plan_message(self, item: AgentMessage | None = None) -> PlanMessage:
         """Return the message that is being written, begun where the provider announced none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
@@ -60,8 +60,6 @@ async def _submit(  # noqa: C901 - one case for each operation
             command = commands.RunShell(op.command, confined=True)
         case ops.ShutdownOp():
             command = commands.Close()
-        case _:
-            assert_never(op)
     return session.do(command, caller).operation
 
 

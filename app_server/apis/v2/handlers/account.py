@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Final, assert_never
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -137,8 +137,6 @@ async def _begun(
                 verification_url=device.flow.verification_url,
                 user_code=device.flow.user_code,
             ), partial(context.await_user, device)
-        case _:
-            assert_never(params.root)
 
 
 async def account_login_cancel(
