@@ -228,20 +228,25 @@ class ThreadSettings(WireStruct):
     personality: Personality | None = None
 
 
-class ThreadSettingsUpdateParams(InThread):
-    """The settings to change; they hold from the next turn on."""
+class TurnSettings(WireModel):
+    """Settings of the next turn and of those after it; what is null stays as it is."""
 
     cwd: PathText | None = None
     approval_policy: AskForApproval | None = None
     approvals_reviewer: ApprovalsReviewer | None = None
     sandbox_policy: SandboxPolicy | None = None
-    permissions: str | None = None
     model: str | None = None
     service_tier: str | None = None
     effort: ReasoningEffort | None = None
     summary: ReasoningSummary | None = None
-    collaboration_mode: CollaborationMode | None = None
     personality: Personality | None = None
+
+
+class ThreadSettingsUpdateParams(TurnSettings, InThread):
+    """The settings to change; they hold from the next turn on."""
+
+    permissions: str | None = None
+    collaboration_mode: CollaborationMode | None = None
 
 
 class ThreadSettingsUpdatedNotification(WireStruct):

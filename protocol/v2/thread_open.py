@@ -74,8 +74,8 @@ DynamicToolSpec = TypeAliasType(
 )
 
 
-class ThreadStartParams(WireModel):
-    """Settings of a thread; what is null comes from the configuration.
+class ThreadOptions(WireModel):
+    """Settings of a thread; what is null comes from the configuration, or from the thread that goes on.
 
     `config` holds further settings by their dotted name in the configuration file."""
 
@@ -89,9 +89,14 @@ class ThreadStartParams(WireModel):
     sandbox: SandboxMode | None = None
     permissions: str | None = experimental()
     config: dict[str, Json] | None = None
-    service_name: str | None = None
     base_instructions: CleanText | None = None
     developer_instructions: CleanText | None = None
+
+
+class ThreadStartParams(ThreadOptions):
+    """A new thread, and settings for it."""
+
+    service_name: str | None = None
     personality: Personality | None = None
     ephemeral: Flag | None = None
     history_mode: ThreadHistoryMode | None = experimental()
@@ -142,7 +147,7 @@ class ThreadResumeInitialTurnsPageParams(WireModel):
     items_view: TurnItemsView | None = None
 
 
-class ThreadResumeParams(InThread):
+class ThreadResumeParams(ThreadOptions, InThread):
     """Which thread, and settings for it. A thread that is open is joined as it is.
 
     `history` are items of the model's API, to go on with instead of what is stored.
@@ -150,18 +155,6 @@ class ThreadResumeParams(InThread):
 
     history: tuple[Json, ...] | None = experimental()
     path: PathText | None = experimental()
-    model: str | None = None
-    model_provider: str | None = None
-    service_tier: str | None = None
-    cwd: PathText | None = None
-    runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
-    approval_policy: AskForApproval | None = None
-    approvals_reviewer: ApprovalsReviewer | None = None
-    sandbox: SandboxMode | None = None
-    permissions: str | None = experimental()
-    config: dict[str, Json] | None = None
-    base_instructions: CleanText | None = None
-    developer_instructions: CleanText | None = None
     personality: Personality | None = None
     exclude_turns: Flag = False
     initial_turns_page: ThreadResumeInitialTurnsPageParams | None = experimental()
@@ -176,24 +169,12 @@ class ThreadResumeResponse(OpenedThread):
     items_backwards_cursor: str | None = None
 
 
-class ThreadForkParams(InThread):
+class ThreadForkParams(ThreadOptions, InThread):
     """Which thread to copy, up to where, and settings of the copy."""
 
     last_turn_id: str | None = None
     before_turn_id: str | None = experimental()
     path: PathText | None = experimental()
-    model: str | None = None
-    model_provider: str | None = None
-    service_tier: str | None = None
-    cwd: PathText | None = None
-    runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
-    approval_policy: AskForApproval | None = None
-    approvals_reviewer: ApprovalsReviewer | None = None
-    sandbox: SandboxMode | None = None
-    permissions: str | None = experimental()
-    config: dict[str, Json] | None = None
-    base_instructions: CleanText | None = None
-    developer_instructions: CleanText | None = None
     ephemeral: Flag = False
     thread_source: str | None = None
     exclude_turns: Flag = False

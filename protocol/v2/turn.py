@@ -10,20 +10,16 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import CleanText
-from protocol.ids import AbsolutePath, PathText
-from protocol.policy import ReasoningSummary
+from protocol.ids import AbsolutePath
 from protocol.structs import Json, WireStruct, requires
 from protocol.table import ClientRequest, NoResult, ServerNotification
-from protocol.v2.fields import InThread, ReasoningEffort, experimental
+from protocol.v2.fields import InThread, experimental
 from protocol.v2.item_parts import UserInput
 from protocol.v2.items import ThreadItem
 from protocol.v2.server import TurnError
 from protocol.v2.settings import (
-    ApprovalsReviewer,
-    AskForApproval,
     CollaborationMode,
-    Personality,
-    SandboxPolicy,
+    TurnSettings,
 )
 
 
@@ -67,24 +63,15 @@ class AdditionalContextEntry(WireModel):
     name: str | None = None
 
 
-class TurnStartParams(InThread):
+class TurnStartParams(TurnSettings, InThread):
     """Words and, where given, settings; these hold for the turns after this one too, but for `outputSchema`."""
 
     client_user_message_id: str | None = None
     input: tuple[UserInput, ...]
     responsesapi_client_metadata: dict[str, str] | None = experimental()
     additional_context: dict[str, AdditionalContextEntry] | None = experimental()
-    cwd: PathText | None = None
     runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
-    approval_policy: AskForApproval | None = None
-    approvals_reviewer: ApprovalsReviewer | None = None
-    sandbox_policy: SandboxPolicy | None = None
     permissions: str | None = experimental()
-    model: str | None = None
-    service_tier: str | None = None
-    effort: ReasoningEffort | None = None
-    summary: ReasoningSummary | None = None
-    personality: Personality | None = None
     output_schema: Json = None
     collaboration_mode: CollaborationMode | None = experimental()
 

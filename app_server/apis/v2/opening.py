@@ -77,9 +77,7 @@ def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
     }
 
 
-def overrides_of(
-    params: wire.ThreadStartParams | wire.ThreadResumeParams | wire.ThreadForkParams,
-) -> RequestOverrides:
+def overrides_of(params: wire.ThreadOptions) -> RequestOverrides:
     sandbox = params.sandbox.value if params.sandbox else None
     if params.permissions is not None:
         sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
