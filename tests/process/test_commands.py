@@ -271,7 +271,7 @@ def test_it_helps(arguments: tuple[str, ...]) -> None:
 
 
 def test_it_serves_no_other_transport() -> None:
-    done = run("--listen", "ws://127.0.0.1:1234")
+    done = run("--listen", "tcp://127.0.0.1:1234")
     assert (done.returncode, done.stdout) == (2, "")
     assert "stdio://" in done.stderr
 
