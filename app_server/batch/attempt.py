@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -154,7 +154,7 @@ class Attempts:
             try:
                 yield thread
             finally:
-                with anyio.move_on_after(LEAVES_WITHIN, shield=True):
+                with suppress(AppServerError), anyio.move_on_after(LEAVES_WITHIN, shield=True):
                     end = InThread(thread_id=thread.id)
                     await self._server.request(THREAD_BACKGROUND_TERMINALS_CLEAN, end)
                     await thread.close()
@@ -232,7 +232,7 @@ class Attempts:
         except RequestRefused as refused:
             return f"{name} did not run: {refused.message}"
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(LEAVES_WITHIN, shield=True):
+            with suppress(AppServerError), anyio.move_on_after(LEAVES_WITHIN, shield=True):
                 end = commands.OfCommand(process_id=id)
                 await self._server.request(commands.COMMAND_EXEC_TERMINATE, end)
             raise

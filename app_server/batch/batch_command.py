@@ -8,8 +8,9 @@ import os
 import sys
 import tempfile
 from collections.abc import Collection, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import anyio
 
@@ -21,17 +22,24 @@ from app_server.batch.secrets import without_secrets
 from app_server.batch.tasks import parse_tasks
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable
 from app_server.core.config.types import CliOverrides
-from app_server.demo.workspace import DemoSetupError, demo_surroundings
-from app_server.headless.output_schema import OutputSchema
+from app_server.core.lazy import Lazy
 from app_server.masking import MASK
 from app_server.standard_streams import complain
 from app_server.startup.launch import parse_launch, parse_setting, server_home, working_directory
 from app_server.startup.overrides import cli_overrides
 from protocol.structs import Json, replace
 
+if TYPE_CHECKING:
+    from app_server.headless.output_schema import OutputSchema
+
 AGAIN: Final[tuple[Status, ...]] = ("failed", "lost")
 """What `retry` runs again, where nothing is named."""
 FROM_STDIN: Final = "-"
+
+_OUTPUT_SCHEMA: Lazy[type[OutputSchema]] = Lazy(
+    lambda: import_module("app_server.headless.output_schema").OutputSchema
+)
+_DEMO: Lazy[Any] = Lazy(lambda: import_module("app_server.demo.workspace"))
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -57,7 +65,9 @@ def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchP
     if args.tasks is None or args.out is None:
         raise InvalidCommandLine("expected a file of tasks and a folder for results: TASKS.jsonl -o OUT")
     out, raw = Path(args.out), _raw(args.tasks)
-    schema = None if args.output_schema is None else OutputSchema.read(Path(args.output_schema)).schema
+    schema = (
+        None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema)).schema
+    )
     doing = Doing(overrides=_overrides(vars(args)), checkout=args.checkout, schema=schema)
     before = None if args.allow_changed else read_batch(out)
     if before is not None:
@@ -191,8 +201,9 @@ DEMO_TASKS: Final = (
 
 async def _demonstrate(args: argparse.Namespace) -> int:
     """Run ten tasks with a scripted model, in a repository of its own."""
+    demo = _DEMO.get()
     try:
-        async with demo_surroundings(os.environ) as workspace:
+        async with demo.demo_surroundings(os.environ) as workspace:
             args.out = args.out or tempfile.mkdtemp(prefix="app-server-batch-demo-")
             args.tasks = str(workspace.root / "tasks.jsonl")
             lines = [
@@ -203,5 +214,5 @@ async def _demonstrate(args: argparse.Namespace) -> int:
             Path(args.tasks).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
             print(f"ten tasks with a scripted model; look into {args.out}", file=sys.stderr)  # noqa: T201
             return await run_plan(_planned(args, workspace.environment))
-    except DemoSetupError as error:
+    except demo.DemoSetupError as error:
         raise InvalidCommandLine(str(error)) from None

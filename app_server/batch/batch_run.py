@@ -82,7 +82,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     home, doing = server_home(plan.environment), plan.doing
     limits = _limits(plan.args, home)
     config = _config(plan, home)
-    secrets = known_secrets(config, home, plan.environment, doing.overrides)
+    secrets = known_secrets(config, home, plan.environment)
     read = parse_tasks(plan.raw, doing.checkout, secrets)
     _require_prices(limits, config, [task for _, task in read.tasks])
     mine = [each for at, each in enumerate(read.tasks) if in_shard(at, plan.shard)]
@@ -100,9 +100,9 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
         print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
         return COMPLETED
-    if plan.args.ray is not None and (secret := list(secret_settings(doing.overrides))):
+    if plan.args.ray is not None and (secret := secret_settings(doing.overrides)):
         raise InvalidCommandLine(
-            f"--ray: {secret[0]} is a secret: put it into the home or environment of the nodes"
+            f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
         )
     batch = BatchFile(
         digest=read.digest,

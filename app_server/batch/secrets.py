@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app_server.core.auth.home_login import read_auth
@@ -20,19 +20,21 @@ def without_secrets(overrides: CliOverrides) -> CliOverrides:
     return replace(overrides, settings=tuple(pairs))
 
 
-def secret_settings(overrides: CliOverrides) -> Mapping[str, str]:
-    """Return the values of settings that are secrets, by what holds them."""
+def secret_settings(overrides: CliOverrides) -> Sequence[str]:
+    """Return the keys of settings that are secrets."""
     pairs = zip(overrides.settings, without_secrets(overrides).settings, strict=True)
-    return {f"-c {key}": value.strip("\"'") for (key, value), (_, shown) in pairs if value != shown}
+    return [key for (key, value), (_, shown) in pairs if value != shown]
 
 
-def known_secrets(
-    config: Config, home: Path, environment: Mapping[str, str], overrides: CliOverrides
-) -> Mapping[str, str]:
+def known_secrets(config: Config, home: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return the values of the secrets that are known here, by what holds them."""
     named = config.credential_variables()
     held = {f"${name}": environment[name] for name in environment if name in named or is_secret_name(name)}
-    held |= secret_settings(overrides)
+    for provider in config.providers.values():
+        held[f"the token of the provider {provider.id}"] = provider.experimental_bearer_token or ""
+        for name, value in (*provider.http_headers.items(), *provider.query_params.items()):
+            if is_secret_name(name):
+                held[f"{name} of the provider {provider.id}"] = value.removeprefix("Bearer ")
     if (login := read_auth(home)) is not None:
         held["the login's key"] = login.api_key or ""
         if login.tokens is not None:

@@ -138,7 +138,7 @@ async def _worker(setup: messages.Setup, environment: Mapping[str, str], send: S
             connector, on_warning=lambda text, event: log.warning("%s", text)
         ) as server:
             attempts = Attempts(setup, server, gate, checkouts, anyio.current_time)
-            secrets = known_secrets(config, home, environment, setup.overrides)
+            secrets = known_secrets(config, home, environment)
             yield Worker(setup, attempts, gate, secrets, send)
 
 

@@ -80,6 +80,10 @@ class MemoryLink:
     async def send(self, data: bytes) -> None:
         await self._end.write(data)
 
+    def kill(self) -> None:
+        """End the worker in the middle of everything."""
+        self._scope.cancel()
+
 
 @dataclass(slots=True)
 class BatchDone:

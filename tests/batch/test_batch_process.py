@@ -1,0 +1,220 @@
+"""`app-server batch` as processes: killed at any moment and started again, interrupted; what is left, and what is
+loaded."""
+
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import Process
+
+from tests.support.batches import BatchWorld
+from tests.support.leftovers import marked
+from tests.support.loading import modules_loaded_by
+from tests.support.pipes import descendants
+from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
+from tests.support.waiting import until
+from tests.support.world import MARK
+
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
+
+LONG = os.environ.get("FAULTS") == "long"
+KILLS = 50 if LONG else 4
+TASKS = 120 if LONG else 16
+
+
+@asynccontextmanager
+async def started(batch: BatchWorld, *options: str) -> AsyncIterator[Process]:
+    """The program, in a session of its own, with what it says in a file."""
+    with (batch.root / "stderr").open("ab") as errors:
+        process = await anyio.open_process(
+            batch.process(*options),
+            stdin=-3,
+            stdout=-3,
+            stderr=errors,
+            env=batch.environment,
+            cwd=batch.root,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+def said(batch: BatchWorld) -> str:
+    return (batch.root / "stderr").read_text()
+
+
+def lines(batch: BatchWorld) -> list[str]:
+    """The ids of the whole lines of results."""
+    path = batch.out / "results.jsonl"
+    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return [json.loads(line)["id"] for line in whole.splitlines()]
+
+
+async def nothing_is_left(batch: BatchWorld) -> None:
+    await until(lambda: not marked(f"{MARK}={batch.root}"), "all processes have ended")
+    assert batch.left_over() == []
+    assert not list(batch.out.rglob(".staged-*"))
+
+
+def works(request: ModelRequest) -> Reply:
+    """Change a file by a command, and then say so."""
+    return reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt; sleep 0.1"))
+
+
+async def test_a_batch_that_is_killed_again_and_again_gives_each_task_one_result(batch: BatchWorld) -> None:
+    repository = batch.repository(files={f"d{n}/f.txt": "x\n" for n in range(20)} | {"a.txt": "one\n"})
+    batch.author = works
+    tasks = [{"id": f"t{n}", "repo": str(repository)} for n in range(TASKS)]
+    batch.write(*tasks)
+    chance = random.Random(5)
+    asked_with_result = 0
+    async with batch.serving():
+        for _ in range(KILLS):
+            done_before = set(lines(batch))
+            asked_before = len(batch.requests)
+            async with started(batch, "--jobs", "4", "--retries", "1000") as process:
+                with anyio.move_on_after(chance.uniform(0.2, 4.0)):
+                    await process.wait()
+                    break
+                whose = chance.choice(["coordinator", "coordinator", "worker", "launcher"])
+                if whose == "coordinator":
+                    process.kill()
+                elif children := sorted(descendants(process.pid)):
+                    os.kill(chance.choice(children), signal.SIGKILL)
+                    with anyio.move_on_after(1):
+                        await process.wait()
+                        break
+                    process.kill()
+                await process.wait()
+            texts = [request.texts()[-1] for request in batch.requests[asked_before:] if request.texts()]
+            asked_with_result += sum(
+                text.removeprefix("Do ").removesuffix(".") in done_before for text in texts
+            )
+        async with started(batch, "--jobs", "4", "--retries", "1000") as process:
+            assert await process.wait() == 0, said(batch)
+    assert Counter(lines(batch)) == Counter(task["id"] for task in tasks)
+    assert asked_with_result == 0, "what had a result is not asked again"
+    assert len(list((batch.out / "patches").glob("*.diff"))) == TASKS
+    assert batch.git(repository, "worktree", "list").count("\n") == 0
+    await nothing_is_left(batch)
+
+
+async def begun(batch: BatchWorld, count: int) -> None:
+    await until(lambda: len(batch.requests) >= count, "the tasks have begun")
+
+
+async def test_ctrl_c_lets_what_runs_come_to_its_end_and_the_second_one_interrupts_it(
+    batch: BatchWorld,
+) -> None:
+    gate = batch.root / "gate"
+    waits = script(f"while ! test -e {gate}; do sleep 0.05; done")
+    batch.author = lambda request: reply(says("done")) if request.outputs() else reply(waits)
+    batch.write(*({"id": f"t{n}"} for n in range(6)))
+    async with batch.serving():
+        async with started(batch, "--jobs", "2") as process:
+            await begun(batch, 2)
+            process.send_signal(signal.SIGINT)
+            await until(lambda: "nothing new is started" in said(batch))
+            gate.touch()
+            assert await process.wait() == 130
+        assert len(lines(batch)) == 2
+        assert "interrupted: 2 of 6 tasks completed, 4 are left" in said(batch)
+        gate.unlink()
+        asked = len(batch.requests)
+        async with started(batch, "--jobs", "2") as process:
+            await begun(batch, asked + 2)
+            process.send_signal(signal.SIGTERM)
+            await until(lambda: said(batch).count("nothing new is started") == 2)
+            process.send_signal(signal.SIGTERM)
+            with anyio.fail_after(60):
+                assert await process.wait() == 130
+        assert len(lines(batch)) == 2, "what is interrupted is no result"
+        stored = [path.read_text() for path in batch.out.glob("homes/*/sessions/**/*.jsonl")]
+        assert sum("turn_aborted" in text for text in stored) == 2
+        gate.touch()
+        async with started(batch, "--jobs", "2") as process:
+            assert await process.wait() == 0
+    results = [json.loads(line) for line in (batch.out / "results.jsonl").read_text().splitlines()]
+    assert sorted(Counter(line["attempts"] for line in results).items()) == [(1, 4), (2, 2)]
+    await nothing_is_left(batch)
+
+
+async def test_a_new_run_may_start_at_once_after_a_kill(batch: BatchWorld) -> None:
+    batch.author = works
+    batch.write(*({"id": f"t{n}"} for n in range(6)))
+    async with batch.serving(), started(batch, "--jobs", "4") as process:
+        await begun(batch, 2)
+        process.kill()
+        await process.wait()
+        async with started(batch, "--jobs", "4") as second:
+            assert await second.wait() == 0, said(batch)
+    assert sorted(lines(batch)) == sorted(f"t{n}" for n in range(6))
+    await nothing_is_left(batch)
+
+
+async def test_a_key_is_in_no_argument_of_a_process(batch: BatchWorld) -> None:
+    key, seen = "s3cr3t-0123456789", list[bytes]()
+
+    def author(request: ModelRequest) -> Reply:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen.append(path.read_bytes())
+            except OSError:
+                continue
+        return reply(says("done"))
+
+    batch.author = author
+    batch.write({"id": "a"})
+    async with batch.serving(tables='env_key = "BATCH_PROVIDER_KEY"\n'):
+        batch.environment = {**batch.environment, "BATCH_PROVIDER_KEY": key}
+        async with started(batch) as process:
+            assert await process.wait() == 0, said(batch)
+    assert any(b"app_server.batch.worker" in each for each in seen)
+    assert not any(key.encode() in each for each in seen)
+
+
+async def test_a_first_task_of_a_large_batch_that_is_nearly_done_comes_soon(batch: BatchWorld) -> None:
+    """A coordinator reads a hundred thousand results by lines, and checks only what is left."""
+    batch.write({"id": "first"})
+    async with batch.serving():
+        await batch.command()
+        line = (batch.out / "results.jsonl").read_text()
+        raw = "".join(
+            json.dumps({"id": f"t{n}", "prompt": "x", "repo": "/nowhere"}) + "\n" for n in range(20_000)
+        )
+        (batch.root / "tasks.jsonl").write_text(raw + json.dumps({"id": "new", "prompt": "x"}) + "\n")
+        (batch.out / "results.jsonl").write_text(
+            "".join(line.replace('"id":"first"', f'"id":"t{n}"') for n in range(20_000))
+        )
+        done = await batch.command("--allow-changed")
+    assert done.status == 0, done.stderr
+    assert len(done.results) == 20_001
+
+
+def test_a_server_over_stdio_loads_nothing_of_it() -> None:
+    loaded = modules_loaded_by(
+        "import app_server.cli, app_server.startup.full_server, app_server.assembly\n"
+        "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')\n"
+        "import app_server.core.session.operations, app_server.core.http.transport"
+    )
+    assert {
+        name for name in loaded if name.startswith(("app_server.batch", "app_server.commands.batches", "ray"))
+    } == set()
+
+
+def test_a_coordinator_has_no_server_in_it() -> None:
+    loaded = modules_loaded_by("import app_server.batch.batch_command")
+    heavy = ("app_server.server", "app_server.in_process", "app_server.demo", "jsonschema", "ray", "rich")
+    assert {name for name in loaded if name in heavy} == set()
