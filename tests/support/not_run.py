@@ -20,6 +20,7 @@ WANTS: Final = (
     (r"starlette|inspect", "the inspector", "pip install -e '.[inspect]'"),
     (r"opentelemetry|otel", "telemetry", "pip install -e '.[otel]'"),
     (r"'rich'", "the chat", "pip install -e '.[chat]'"),
+    (r"no ray", "batches on a Ray cluster", "pip install -e '.[ray]'"),
     (r"openai_codex", "the Python SDK of codex", "pip install --no-deps --group clients"),
     (
         r"mcp_server_time|mcp-server-time|official SDK|mcp\.server",
