@@ -44,9 +44,12 @@ def _run(words: Sequence[str]) -> int:
 def _serve(options: Mapping[str, Any]) -> int:
     """Serve with the options that were given, by their names."""
     if not all(each in ("stdio", "stdio://") for each in options.get("listen", ())):
-        from app_server.shared.shared_process import serve_shared  # noqa: PLC0415  others need none of it
+        from app_server.places.startup import startup_of  # noqa: PLC0415  others need none of it
 
-        return serve_shared(options)
+        startup = startup_of(options.get("startup"), os.environ)
+        from app_server.shared.shared_process import serve_shared  # noqa: PLC0415  behind the lock
+
+        return serve_shared(options, startup)
     if os.isatty(0):
         print(FOR_PEOPLE, file=sys.stderr)  # noqa: T201
     from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it

@@ -153,6 +153,7 @@ LATE_IMPORTS = {
     "app_server.cli": "when Ctrl-C is handled",
     "app_server.places.locks": "for a server that is slow to answer its proxy",
     "app_server.places.starting": "where there is no server to be the proxy of",
+    "app_server.places.startup": "only for servers that listen",
     "app_server.shared": "a server that clients share, and commands about it",
     "app_server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.commands": "argparse, which a server that is started as editors do does without",

@@ -14,13 +14,12 @@ import time
 
 from app_server.places.locks import LockHeld, hold
 from app_server.places.socket_place import STARTS_WITHIN, PlaceRefused, SocketPlace
+from app_server.places.startup import READY
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-READY = b"ready\n"
 
 PASSED = frozenset(("HOME", "USER", "LOGNAME", "PATH", "LANG", "TZ", "TMPDIR", "CODEX_HOME"))
 PASSED_BEGINNINGS = ("LC_", "XDG_", "APP_SERVER_")

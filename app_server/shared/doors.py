@@ -14,7 +14,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server import __version__
-from app_server.places.locks import LockHeld, hold
 from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at, place_of_home
 from app_server.shared.addresses import Addresses, BadAddress
 from app_server.shared.arrivals import Doorway
@@ -49,7 +48,6 @@ class Doors:
         self._digest = _token_digest(home, token) if addresses.web else None
         places: list[tuple[SocketPlace, socket.socket | None]] = [(each, None) for each in addresses.places]
         self._held: list[tuple[HeldPlace, socket.socket | None]] = []
-        self._starting: list[int] = []
         with _told_to_users():
             if passed:
                 places = [(place_at(home, each.getsockname()), each) for each in passed]
@@ -57,14 +55,6 @@ class Doors:
                 held = hold_place(place)
                 held.sign(f"pid {os.getpid()}, {__version__}")
                 self._held.append((held, listening))
-                if listening is not None:  # no starter has taken it, and clients wait already
-                    with suppress(LockHeld):
-                        self._starting.append(hold(place.startup_lock))
-
-    def ready(self) -> None:
-        """Let others start servers, because this one answers."""
-        while self._starting:
-            os.close(self._starting.pop())
 
     def open(
         self, environment: Mapping[str, str], line_limit: int, why_full: Callable[[], str | None]

@@ -5,33 +5,30 @@ that was installed meanwhile.
 from __future__ import annotations
 
 import pkgutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import app_server
 import protocol as wire
 from app_server.core.context import instructions
 
+PARTS = (
+    *("apis", "assembly", "beneath", "connections", "conversations", "core", "identity", "lazy_engine"),
+    *("logs", "machine"),
+    *("masking", "places", "rpc", "server", "shared", "standard_streams", "startup", "transport"),
+)
+"""Parts of `app_server` that make a server."""
+
 OTHER_PROGRAMS = (
-    *("app_server.__main__", "app_server.cli", "app_server.commands", "app_server.settings_reference"),
+    *("app_server.core.launcher", "app_server.core.sandbox.confine", "app_server.core.patch.apply_patch"),
     *(
-        "app_server.batch",
-        "app_server.chat",
-        "app_server.client",
-        "app_server.demo",
-        "app_server.errands",
-        "app_server.headless",
-        "app_server.inspector",
-    ),
-    *(
-        "app_server.in_process",
-        "app_server.doctor",
-        "app_server.diagnosis",
+        "app_server.core.files.model_reads",
+        "app_server.core.telemetry.otlp",
         "app_server.shared.daemon_command",
     ),
-    *("app_server.core.launcher", "app_server.core.sandbox.confine", "app_server.core.patch.apply_patch"),
-    *("app_server.core.files.model_reads", "app_server.core.telemetry.otlp", "protocol.export"),
+    "protocol.export",
 )
-"""What is no part of a server, runs in processes of its own, or is an extra that settings switch on (telemetry)."""
+"""Modules below these that run in processes of their own, or are an extra that settings switch on (telemetry)."""
 
 LIBRARIES = (
     *("anyio._backends._asyncio", "encodings.idna", "h11", "httpcore", "jsonschema", "pydantic", "tomlkit"),
@@ -42,11 +39,25 @@ LIBRARIES = (
 
 def load_everything() -> None:
     """Import all modules of the server and the libraries of all of them, and read the texts for models."""
-    for package in (app_server, wire):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.startswith(OTHER_PROGRAMS):
-                __import__(found.name)
+    for name in server_modules():
+        __import__(name)
     for name in LIBRARIES:
         __import__(name)
     for text in Path(instructions.__path__[0]).glob("*.md"):
         instructions.instruction_text(text.stem)
+
+
+def server_modules() -> Iterator[str]:
+    """Yield the names of all modules that a server may ever need. To walk a package is to import it."""
+    yield from _modules_of("app_server.proxy.preface")
+    for part in PARTS:
+        yield from _modules_of(f"app_server.{part}")
+    yield from _modules_of(wire.__name__)
+
+
+def _modules_of(name: str) -> Iterator[str]:
+    __import__(name)
+    yield name
+    for found in pkgutil.walk_packages(getattr(sys.modules[name], "__path__", ()), f"{name}."):
+        if not found.name.startswith(OTHER_PROGRAMS):
+            yield found.name

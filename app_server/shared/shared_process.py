@@ -15,13 +15,12 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
-from msgspec import Struct
 
 from app_server.core.config.settings import load_config
 from app_server.core.config.sharing import SharingSettings
 from app_server.core.errors import ConfigError
 from app_server.logs import set_up_logging
-from app_server.places.starting import READY
+from app_server.places.startup import Startup
 from app_server.server import ServerSettings, UnattendedLimits, open_server
 from app_server.shared.addresses import Addresses, BadAddress, parse_addresses, passed_sockets
 from app_server.shared.control import Control
@@ -41,25 +40,11 @@ from protocol.structs import replace
 log = logging.getLogger(__name__)
 
 
-class Startup(Struct, frozen=True):
-    """The starter's pipe, and the lock that it holds until this server is ready."""
-
-    lock: int
-    ready: int
-
-    def tell(self) -> None:
-        """Tell the starter that clients are served, and let others start servers."""
-        with suppress(OSError):  # it has gone
-            os.write(self.ready, READY)
-        os.close(self.ready)
-        os.close(self.lock)
-
-
-def serve_shared(options: Mapping[str, Any]) -> int:
+def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     """Serve at the addresses of `--listen` until stopped; return the exit status. `options` are those of the command
     line, by their names.
     """
-    startup = _startup(options.get("startup"))
+    is_watched = startup is None or startup.is_watched
     try:
         launch = parse_launch(options, os.environ)
         addresses = parse_addresses(options["listen"], str(launch.home))
@@ -67,7 +52,7 @@ def serve_shared(options: Mapping[str, Any]) -> int:
     except (ValueError, BadAddress) as error:
         complain("app-server", str(error))
         return 2
-    if startup is not None and addresses.places:
+    if not is_watched and addresses.places:
         set_up_logging(os.environ, LogFile(addresses.places[0].log).write)
     begin_loading()
     guard_memory()
@@ -86,15 +71,6 @@ def serve_shared(options: Mapping[str, Any]) -> int:
     if failure is not None:
         complain("app-server", failure)
     return 0 if failure is None else 1
-
-
-def _startup(given: str | None) -> Startup | None:
-    if given is None:
-        return None
-    lock, ready = map(int, given.split(","))
-    for fd in (lock, ready):
-        os.set_inheritable(fd, False)
-    return Startup(lock, ready)
 
 
 class SharedProcess:
@@ -169,14 +145,14 @@ class SharedProcess:
             if place.held.place.reference is not None:
                 with suppress(OSError):  # people do without it
                     place.held.describe(json.dumps(control.facts(), indent=1))
-        self._doors.ready()
         if self._startup is not None:
-            self._startup.tell()
+            self._startup.end()
 
     def _log_path(self) -> str | None:
         """Return the file that stderr is, where nobody watches this process."""
         places = self._addresses.places
-        return places[0].log if self._startup is not None and places else None
+        is_watched = self._startup is None or self._startup.is_watched
+        return None if is_watched or not places else places[0].log
 
 
 def _sharing(launch: Launch) -> SharingSettings:

@@ -15,11 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from app_server.places.locks import hold
+from app_server.places.socket_place import place_of_home
+from app_server.proxy.meeting import ANSWERS_WITHIN
 from app_server.proxy.relay import MOST_HELD
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.proxied import (
     MODULES_COMMAND,
     NO,
+    YES,
     Listening,
     environment_of,
     listening,
@@ -430,6 +434,20 @@ def test_where_no_server_serves_it_the_client_is_served_alone(
         server.socket.shutdown(socket.SHUT_RDWR)
     for each in accepted:
         each.close()
+
+
+def test_a_server_that_is_being_started_may_take_longer(home: Path) -> None:
+    """As with a service manager, which accepts for a server that it has just begun to start."""
+    with listening(home) as server, proxy(home, "--no-start") as client:
+        lock = hold(place_of_home(str(home)).startup_lock)
+        connection = server.accept()
+        time.sleep(ANSWERS_WITHIN + 0.5)
+        assert client.poll() is None
+        connection.sendall(YES)
+        os.close(lock)
+        connection.sendall(b"{}\n")
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"{}\n"
 
 
 def test_without_a_server_none_is_started_against_the_wish_of_the_user(home: Path) -> None:

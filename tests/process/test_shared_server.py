@@ -432,6 +432,8 @@ def test_a_service_manager_may_listen(shared: SharedHome) -> None:
     with subprocess.Popen(activate, env=shared.environment, stderr=subprocess.PIPE) as manager:
         try:
             wait_until(lambda: os.path.exists(listen))
+            with shared.connect() as first:
+                assert "result" in answer_of(first)
             with shared.client("proxy", "--no-start") as client:
                 client.initialize()
                 assert shared.status()["pid"] == manager.pid

@@ -1,7 +1,28 @@
-"""What a shared server loads before it serves anybody."""
+"""What a shared server loads before it answers."""
 
 import subprocess
 import sys
+
+from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, server_modules
+from tests.support.loading import modules_loaded_by
+from tests.test_architecture import imports, inside, modules, reachable
+
+
+def test_everything_is_loaded_that_a_server_may_import_late() -> None:
+    graph = {name: imports(name) & modules().keys() for name in modules()}
+    graph |= {name: frozenset() for name in graph if name in ("app_server.cli", "app_server.shared.loading")}
+    needed = reachable(graph, "app_server.shared.shared_process")
+    needed |= {name for name in modules() if inside(name, "app_server.apis")}
+    missing = needed - set(server_modules()) - {"app_server", "protocol"}
+    assert {name for name in missing if not name.startswith(OTHER_PROGRAMS)} == set()
+
+
+def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
+    loaded = modules_loaded_by("from app_server.shared.loading import load_everything; load_everything()")
+    others = ("chat", "client", "commands", "demo", "headless", "inspector", "errands", "batch")
+    assert {name for name in loaded if any(inside(name, f"app_server.{other}") for other in others)} == set()
+    assert {*LIBRARIES, "app_server.core.session.operations", "app_server.apis.acp.routes"} <= loaded
+
 
 EXTRAS = ("ray", "rich", "prompt_toolkit", "starlette", "uvicorn", "opentelemetry", "shtab", "httpx")
 
@@ -17,6 +38,6 @@ print(sorted(set(sys.modules) - before))
 """
 
 
-def test_everything_of_a_server_is_loaded_and_nothing_of_an_extra() -> None:
+def test_nothing_of_an_extra_is_needed() -> None:
     done = subprocess.run((sys.executable, "-c", LOADS), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
