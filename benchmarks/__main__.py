@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import chart, growing, inspecting, report, soak
+from benchmarks import batch, chart, growing, inspecting, report, soak
 from benchmarks.aggregate import functions_table, parts_table
 from benchmarks.commands import COMMAND_BENCHMARKS
 from benchmarks.compare import OURS, REFERENCE, REFERENCE_VARIABLE, measure, rows, sides
@@ -31,6 +31,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--growth", action="store_true", help="what more of everything costs")
     what.add_argument("--soak", type=int, nargs="?", const=10_000, metavar="N", help="N turns; what stays")
+    what.add_argument("--batch", type=int, nargs="?", const=1000, metavar="N", help="N tasks of a batch")
     what.add_argument("--inspect", action="store_true", help="what the inspector costs a stream")
     what.add_argument("--profile", choices=tuple(SUBJECTS), help="where the time goes")
     parser.add_argument("--only", default="", metavar="WORD", help="benchmarks with this in their name")
@@ -48,6 +49,8 @@ async def main(args: argparse.Namespace) -> None:
         await _soak(args)
     elif args.profile:
         await _profile(args)
+    elif args.batch:
+        _show(args, "batch", await batch.table(args.batch, partial(say, "batch")), said(surroundings(None)))
     elif args.inspect:
         await _inspect(args)
     else:

@@ -37,6 +37,15 @@ def cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
+def own_cpu_seconds(pid: int) -> float:
+    """Of the process alone."""
+    try:
+        fields = _stat(pid)
+    except OSError:
+        return NAN
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def tree_cpu_seconds(pid: int) -> float:
     """Of the process and of everything below it; what has ended counts once it was waited for."""
     return sum(cpu_seconds(each) for each in (pid, *descendants(pid)))
@@ -44,6 +53,11 @@ def tree_cpu_seconds(pid: int) -> float:
 
 def rss(pid: int) -> float:
     return _status(pid).get("VmRSS", NAN)
+
+
+def most_rss(pid: int) -> float:
+    """The most that the process has held; 0 where it has ended."""
+    return _status(pid).get("VmHWM", 0.0)
 
 
 def footprint(pid: int) -> Footprint:

@@ -127,8 +127,13 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
 def _workers(plan: BatchPlan) -> Workers:
     if plan.args.ray is not None:
         return _RAY.get()(plan.args.ray)
-    count = min(os.cpu_count() or 1, MOST_WORKERS)
+    count = min(_processors(), MOST_WORKERS)
     return LocalWorkers(min(count, plan.args.jobs or count), plan.environment)
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 async def _run(

@@ -25,12 +25,14 @@ from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
 from app_server.core.git.snapshot import write_worktree
+from app_server.core.sandbox.plan import PROTECTED_NAMES
 from app_server.core.threads import run_in_thread
 
 SLOW_GIT = 3600.0
 """Seconds for a fetch, a checkout of a large repository, or a copy."""
 DIES_WITHIN = 5.0
 """Seconds for the worker of a coordinator that was killed to notice that."""
+RESERVED = frozenset(os.fsencode(name) for name in PROTECTED_NAMES)
 CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
 SHA256 = "[extensions]\n\tobjectformat = sha256\n"
 FETCH = ("git", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
@@ -280,21 +282,27 @@ def _move(place: TaskPlace, to: Path) -> None:
 
 
 def _status(place: TaskPlace) -> bytes:
-    """Return a digest of the status of all files in a worktree and of its index. No program can set back the time of a
-    change.
+    """Return a digest of the status of all that is in a worktree, and of its index. No program can set back the time of
+    a change.
     """
-    digest = hashlib.blake2b()
     assert place.repository is not None
-    folders = [os.fsencode(place.folder)]
+    root, folders, digest = os.fsencode(place.folder), [b""], hashlib.blake2b()
     _add(digest, b"", os.stat(place.repository.git_dir / "index"))
     while folders:
-        folder = folders.pop()
-        with os.scandir(folder) as entries:
-            for entry in sorted(entries, key=lambda each: each.name):
-                status = entry.stat(follow_symlinks=False)
-                _add(digest, entry.path[len(folder) :], status)
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+        name = folders.pop()
+        try:
+            with os.scandir(os.path.join(root, name)) as found:
+                entries = sorted(found, key=lambda each: each.name)
+        except FileNotFoundError:
+            continue  # the sandbox has such folders while a command runs, and shortly after
+        if name in RESERVED and not entries:
+            continue
+        digest.update(name + b"/")
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(os.path.join(name, entry.name))
+            else:
+                _add(digest, entry.name, entry.stat(follow_symlinks=False))
     return digest.digest()
 
 

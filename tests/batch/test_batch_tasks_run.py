@@ -1,6 +1,8 @@
 """A task of a batch from its line to its result: its place, its settings, its commands, its limits."""
 
 import json
+import sys
+from pathlib import Path
 
 import anyio
 import pytest
@@ -275,3 +277,19 @@ async def test_kept_folders_and_events(batch: BatchWorld) -> None:
         json.loads(line)["method"] for line in (done.out / "events" / "a.jsonl").read_text().splitlines()
     ]
     assert (methods[0], methods[-1]) == ("thread/started", "turn/completed")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux: the sandbox puts empty folders in a root there")
+async def test_commands_in_the_sandbox_write_in_their_checkout_alone(batch: BatchWorld) -> None:
+    repository = batch.repository()
+    outside = batch.root / "outside"
+    tries = f"echo x >> a.txt; touch {outside} {batch.out}/results.jsonl /tmp/{batch.root.name}-shared; git status"
+    batch.author = lambda request: reply(says("done")) if request.outputs() else reply(script(tries))
+    tasks = [{"id": f"t{n}", "repo": str(repository), "setup": ["touch", "made"]} for n in range(6)]
+    batch.write(*tasks)
+    done = await batch.run(config={"sandbox_mode": "workspace-write"})
+    assert done.status == 0, done.stderr
+    assert {line["files"] for line in done.lines} == {2}
+    assert not outside.exists()
+    assert not Path(f"/tmp/{batch.root.name}-shared").exists()
+    assert batch.left_over() == []
