@@ -11,6 +11,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
@@ -119,12 +120,21 @@ class _Machine(Struct, frozen=True):
         try:
             result = await run_git(program.version_command(), timeout=GIT_SECONDS)
         except GitError:
-            return [machine.check_git(None, program.search_path)]
-        return [machine.check_git(result.stdout.decode("utf-8", "replace") or None, program.search_path)]
+            version = None
+        else:
+            version = result.stdout.decode("utf-8", "replace") or None
+        return [
+            machine.check_git(version, program.search_path),
+            machine.check_batches(version, ray=find_spec("ray") is not None),
+        ]
 
     async def _disk(self) -> list[Check]:
         temporary = Path(self.settings.environment.get("TMPDIR") or tempfile.gettempdir())
-        places = {"disk of the home": self.settings.home, "disk for temporary files": temporary}
+        places = {
+            "disk of the home": self.settings.home,
+            "disk for temporary files": temporary,
+            "disk of the workspace": self.settings.cwd,
+        }
         return [
             machine.check_disk(name, str(place), machine.free_space(place)) for name, place in places.items()
         ]

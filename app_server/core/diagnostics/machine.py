@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -80,6 +81,20 @@ def check_git(version: str | None, search_path: str) -> Check:
         problem = remedies.git_missing(search_path)
         return warning("git", problem.what, problem.advice)
     return ok("git", version.strip())
+
+
+OLDEST_GIT = (2, 17)
+"""Moves worktrees, and prunes them."""
+
+
+def check_batches(git: str | None, *, ray: bool) -> Check:
+    """Check what `app-server batch` needs. `git` is what `git --version` prints."""
+    found = re.search(r"(\d+)\.(\d+)", git or "")
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        advice = "install git 2.17 or newer, or use --checkout copy or none"
+        return warning("batches", "tasks cannot have git worktrees", advice)
+    runner = "Ray is installed" if ray else "Ray is not installed, which only --ray needs"
+    return ok("batches", f"git makes worktrees; {runner}")
 
 
 def check_disk(name: str, place: str, space: FreeSpace) -> Check:

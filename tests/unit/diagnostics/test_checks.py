@@ -430,3 +430,18 @@ def test_json_has_all_of_it() -> None:
     assert shown["ok"] is False
     assert shown["checks"][0] == {"name": "git", "status": "ok", "found": "git version 2", "advice": None}
     assert shown["checks"][2]["status"] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("git", "ray", "status", "said"),
+    [
+        ("git version 2.39.5\n", False, "ok", "Ray is not installed"),
+        ("git version 2.39.5 (Apple Git-154)", True, "ok", "Ray is installed"),
+        ("git version 2.9.1", False, "warning", "cannot have git worktrees"),
+        (None, False, "warning", "cannot have git worktrees"),
+    ],
+)
+def test_what_batches_need(git: str | None, ray: bool, status: str, said: str) -> None:
+    check = machine.check_batches(git, ray=ray)
+    assert check.status == status
+    assert said in check.found
