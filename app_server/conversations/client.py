@@ -13,7 +13,7 @@ from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
 
 
-class Client(Struct, eq=False):
+class Client(Struct, eq=False, weakref=True):
     """Peer at the other end of a connection."""
 
     outgoing: Outgoing

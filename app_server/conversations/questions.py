@@ -113,21 +113,20 @@ class Questions:
             self._tools_of = None
         for opened in list(self.open):
             self._take_back(opened, client)
+            opened.withdrawn.discard(client)
             asked = opened.event.event
             if isinstance(asked, ToolCallQuestion) and self._tools_of is None:
                 self._close(opened)
                 self._do(_of_a_tool_that_left(asked))
-            else:
-                self._ask(opened)
+                continue
+            self._ask(opened)
+            if opened.withdrawn and not opened.copies:
+                self._decline(opened)  # whoever is still there has answered with nothing
 
     def decline_all(self) -> None:
         """Answer what is open with no."""
         for opened in list(self.open):
-            words = (opened.said(adapter) for adapter in self._subscriptions.adapters())
-            question = next((said for said in words if said is not None), None)
-            self._close(opened)
-            if question is not None:
-                self._do(question.to_command(None))
+            self._decline(opened)
 
     def close_all(self) -> None:
         """Close what is open: the turn ends, and nobody waits for an answer any more."""
@@ -174,6 +173,13 @@ class Questions:
         if copy is not None:
             client.outgoing.pending.forget(copy.waiter)
             copy.closing.cancel()
+
+    def _decline(self, opened: OpenQuestion) -> None:
+        words = (opened.said(adapter) for adapter in self._subscriptions.adapters())
+        question = next((said for said in words if said is not None), None)
+        self._close(opened)
+        if question is not None:
+            self._do(question.to_command(None))
 
     def _close(self, opened: OpenQuestion, answered_by: Client | None = None) -> None:
         self.open.remove(opened)

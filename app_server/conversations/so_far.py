@@ -12,8 +12,10 @@ from msgspec import Struct
 from protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,
+    CommandRunning,
     ItemCompleted,
     ItemStarted,
+    PatchWriting,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
     ReasoningTextDelta,
@@ -21,6 +23,7 @@ from protocol.engine.events import (
     TurnEnded,
     TurnStarted,
 )
+from protocol.engine.items import FileChange
 from protocol.structs import replace
 
 MOST_PRINTED = 1 << 20
@@ -78,6 +81,8 @@ class SoFar(Struct):
                 | ReasoningSummaryPart(item_id=id)
                 | ReasoningTextDelta(item_id=id)
                 | CommandOutput(item_id=id)
+                | CommandRunning(item_id=id)
+                | PatchWriting(item=FileChange(id=id))
             ):
                 if (growing := self._open.get((event.turn_id, id))) is not None:
                     growing.add(event)

@@ -52,6 +52,8 @@ class NewConversationResponse(WireStruct):
 class ResumeConversationParams(WireModel):
     """Which stored conversation goes on: by history, else by path, else by id (the first that is given)."""
 
+    ordered_by = "conversationId"
+    ordered_for_all = True
     path: PathText | None = None
     conversation_id: KnownId | None = None
     history: tuple[ResponseItem, ...] | None = None

@@ -81,7 +81,7 @@ def test_what_orders_a_request_is_one_of_its_parameters() -> None:
     ordered = [row for row in methods.TABLE.client_requests.values() if row.ordered_by]
     assert {row.method for row in ordered} == {
         *("archiveConversation", "sendUserMessage", "sendUserTurn", "interruptConversation"),
-        *("addConversationListener", "submit"),
+        *("addConversationListener", "resumeConversation", "submit"),
     }
     for row in ordered:
         assert row.ordered_by in {field.alias for field in row.params.model_fields.values()}

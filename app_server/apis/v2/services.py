@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -109,15 +110,14 @@ class ThreadClients:
     """The clients of a server that speak this API."""
 
     def __init__(self) -> None:
-        self._known: set[Client] = set()
+        self._known: WeakSet[Client] = WeakSet()
 
     def add(self, client: Client) -> None:
         self._known.add(client)
 
     def among(self, connected: Collection[Client]) -> list[Client]:
-        """Return those that are still connected; forget the others."""
-        self._known.intersection_update(connected)
-        return list(self._known)
+        """Return those that are still connected."""
+        return [each for each in self._known if each in connected]
 
 
 class NewsFilter:

@@ -131,13 +131,21 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
 
 @of_threads
 def rule_08_a_diff_follows_its_change() -> Check:
-    """Check that `turn/diff/updated` comes after a file change, or a command, and only when it changed."""
+    """Check that `turn/diff/updated` comes after a file change, or a command, and only when it changed. Whoever joins
+    does not know what has changed before.
+    """
+    joined: set[str] = set()
     changed: set[str] = set()
     last: dict[str, str] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
         turn = str(wire.params.get("turnId"))
-        if wire.method == "item/completed":
+        if wire.joined:
+            joined.add(wire.joined["id"])
+        elif wire.method == "turn/started" and wire.thread in joined:
+            joined.remove(wire.thread)
+            changed.add(wire.params["turn"]["id"])
+        elif wire.method == "item/completed":
             if wire.params["item"]["type"] in ("fileChange", "commandExecution"):
                 changed.add(turn)
         elif wire.method == "turn/diff/updated":

@@ -223,8 +223,8 @@ async def add_conversation_listener(
     id = services.machine.new_id()
     yield wire.AddConversationSubscriptionResponse(subscription_id=id)
     raw = params.experimental_raw_events
-    services.conversations.subscribe(services.client, live, id, ConversationAdapter, raw=raw)
     live.subscriptions.release(services.client, ConversationAdapter, ())
+    services.conversations.subscribe(services.client, live, id, ConversationAdapter, raw=raw)
     live.subscriptions.remove(services.client, JOINING)
 
 

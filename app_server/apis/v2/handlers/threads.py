@@ -34,6 +34,7 @@ from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.engine.events import TurnRecord
 from protocol.engine.settings import UNCHANGED
 from protocol.ids import ConversationId
+from protocol.structs import replace
 from protocol.v2 import thread as wire
 from protocol.v2 import thread_open
 from protocol.v2.fields import InThread
@@ -70,12 +71,14 @@ async def thread_resume(
     with live.kept(), joins as joining:
         adapter = context.reading.live.adapter(live)
         running, told = adapter.running_turn(), () if joining.begun is None else adapter.joined()
+        status = live.status
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
         if joining.begun is not None and not params.exclude_turns:
             turns = _as_joined(turns, running, joining.begun)
         tell_usage = await usage_so_far(context, live, stored)
-        # Last, so that its status is that of the moment.
         thread = await shown_thread(context, live, turns)
+        if joining.begun is not None:  # what has changed since is sent behind the answer
+            thread = replace(thread, status=thread_status(status))
         yield thread_open.ThreadResumeResponse(
             thread=thread,
             collaboration_mode=collaboration_mode(live.session.facts.settings),
