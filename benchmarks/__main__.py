@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import batch, chart, growing, inspecting, report, soak
+from benchmarks import batch, chart, growing, inspecting, report, shared, soak
 from benchmarks.aggregate import functions_table, parts_table
 from benchmarks.commands import COMMAND_BENCHMARKS
 from benchmarks.compare import OURS, REFERENCE, REFERENCE_VARIABLE, measure, rows, sides
@@ -33,6 +33,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     what.add_argument("--soak", type=int, nargs="?", const=10_000, metavar="N", help="N turns; what stays")
     what.add_argument("--batch", type=int, nargs="?", const=1000, metavar="N", help="N tasks of a batch")
     what.add_argument("--inspect", action="store_true", help="what the inspector costs a stream")
+    what.add_argument("--shared", action="store_true", help="what a client of a shared server waits for")
     what.add_argument("--profile", choices=tuple(SUBJECTS), help="where the time goes")
     parser.add_argument("--only", default="", metavar="WORD", help="benchmarks with this in their name")
     parser.add_argument("--rounds", type=int, metavar="N", help="default 5; 1 of --growth")
@@ -51,6 +52,9 @@ async def main(args: argparse.Namespace) -> None:
         await _profile(args)
     elif args.batch:
         _show(args, "batch", await batch.table(args.batch, partial(say, "batch")), said(surroundings(None)))
+    elif args.shared:
+        found, note = shared.tables(args.rounds or 5, say)
+        _show(args, "shared", found, f"{note} {said(surroundings(sides().get(REFERENCE)))}")
     elif args.inspect:
         await _inspect(args)
     else:

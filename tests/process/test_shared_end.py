@@ -1,23 +1,21 @@
 """The end of a server that clients share: turns that run then, what clients are told, and what is started after it."""
 
 import os
-import secrets
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio.abc import Process
-from anyio.streams.text import TextReceiveStream
 
 from app_server.places.socket_place import place_of_home
 from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.pipes import PATIENCE
-from tests.support.places import Place, Served, nothing_left, place_in
+from tests.support.places import Place, Served, place_in
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, says, word
+from tests.support.shared import running_server
 from tests.support.thread_client import ended, start, turn
 from tests.support.waiting import until
 from tests.support.world import SCRIPT
@@ -30,25 +28,6 @@ WHOLE = "one two three"
 async def place(short_folder: Path) -> AsyncIterator[Place]:
     async with place_in(short_folder) as made:
         yield made
-
-
-@asynccontextmanager
-async def shared_server(place: Place) -> AsyncIterator[Process]:
-    """A server at the home's place, that listens; killed at the end if it has not ended."""
-    mark = secrets.token_hex(8)
-    async with await anyio.open_process(
-        (SCRIPT, "--listen=unix://"), env=place.variables(mark), cwd=place.root
-    ) as process:
-        assert process.stderr is not None
-        async for text in TextReceiveStream(process.stderr):
-            if "listening on" in text:
-                break
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-    await nothing_left(mark)
 
 
 def words_before(hold: Hold) -> tuple[Json | Hold, ...]:
@@ -82,7 +61,7 @@ async def gone(server: Process) -> int:
 async def test_a_turn_that_runs_ends_as_ever_before_its_client_sees_the_end(place: Place) -> None:
     hold = Hold()
     place.model.replies[:] = [reply(*words_before(hold))]
-    async with shared_server(place) as server, place.server(command=PROXY) as one:
+    async with running_server(place) as server, place.server(command=PROXY) as one:
         _, turn_id = await begin(place, one.client)
         await hold.reached.wait()
         socket = place_of_home(str(place.home)).socket
@@ -103,7 +82,7 @@ async def test_a_turn_that_does_not_end_is_interrupted(place: Place, how: str) -
     if how == "the time is over":
         place.tables = "[app_server]\ndrain_seconds = 0.1\n"
         place.configure()
-    async with shared_server(place) as server, place.server(command=PROXY) as one:
+    async with running_server(place) as server, place.server(command=PROXY) as one:
         _, turn_id = await begin(place, one.client)
         await hold.reached.wait()
         await one.client.expect("item/agentMessage/delta")
@@ -122,7 +101,7 @@ async def test_while_it_drains_nothing_new_begins_and_what_runs_is_served(place:
     hold = Hold()
     place.model.replies[:] = [reply(*words_before(hold))]
     async with (
-        shared_server(place) as server,
+        running_server(place) as server,
         place.server(command=PROXY) as one,
         place.server(command=PROXY) as other,
     ):
@@ -153,13 +132,13 @@ async def test_the_next_client_waits_for_no_turn_of_the_old_server(place: Place)
     """And the thread is for the new server once its turn has ended in the old one."""
     hold = Hold()
     place.model.replies[:] = [reply(*words_before(hold)), reply(says("again"))]
-    async with shared_server(place) as old, place.server(command=PROXY) as one:
+    async with running_server(place) as old, place.server(command=PROXY) as one:
         thread, turn_id = await begin(place, one.client)
         idle = await start(one.client, cwd=str(place.workspace))
         await hold.reached.wait()
         old.send_signal(signal.SIGTERM)
         await until(lambda: not os.path.lexists(place_of_home(str(place.home)).socket))
-        async with shared_server(place) as new, place.server(command=PROXY) as other:
+        async with running_server(place) as new, place.server(command=PROXY) as other:
             with pytest.raises(Refused, match="already has an active writer"):
                 await other.client.call("thread/resume", {"threadId": thread})
             hold.release()
@@ -180,7 +159,7 @@ async def test_a_command_of_a_turn_cannot_come_in_and_serves_itself(place: Place
         reply(calls("shell", {"command": ["sh", "-c", inside], "timeout_ms": 60_000})),
         reply(says("done")),
     ]
-    async with shared_server(place) as server, place.server(command=PROXY) as one:
+    async with running_server(place) as server, place.server(command=PROXY) as one:
         _, turn_id = await begin(place, one.client)
         await ended(one.client, turn_id)
         server.send_signal(signal.SIGTERM)

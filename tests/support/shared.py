@@ -5,17 +5,23 @@ test.
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
 
 from app_server.places.socket_place import SocketPlace, place_of_home
 from tests.support.leftovers import marked
 from tests.support.pipes import PATIENCE, Piped, alive
+from tests.support.places import Place, nothing_left
 from tests.support.world import PATH, SCRIPT
 
 MARK = "APP_SERVER_TEST"
@@ -183,3 +189,22 @@ def shared_homes(folder: Path) -> Iterator[SharedHome]:
             os.kill(pid, signal.SIGKILL)
         still = alive(marked(f"{MARK}={folder}"))
         assert not still, f"left: {still}"
+
+
+@asynccontextmanager
+async def running_server(place: Place) -> AsyncIterator[Process]:
+    """A server at the home's place, that listens; killed at the end if it has not ended."""
+    mark = secrets.token_hex(8)
+    async with await anyio.open_process(
+        (SCRIPT, "--listen=unix://"), env=place.variables(mark), cwd=place.root
+    ) as process:
+        assert process.stderr is not None
+        async for text in TextReceiveStream(process.stderr):
+            if "listening on" in text:
+                break
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+    await nothing_left(mark)

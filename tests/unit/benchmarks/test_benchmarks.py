@@ -12,7 +12,7 @@ import anyio
 import httpx
 import pytest
 
-from benchmarks import replies
+from benchmarks import replies, shared
 from benchmarks.aggregate import shares
 from benchmarks.bench import Benchmark
 from benchmarks.chart import svg
@@ -162,3 +162,11 @@ def test_growth_says_what_one_more_costs() -> None:
         ("10", "4.00 ms", "50.0 MiB"),
         ("110", "5.00 ms (+10.0 µs)", "51.0 MiB (+10.2 KiB)"),
     ]
+
+
+def test_a_client_of_a_shared_server_is_measured_to_the_end_of_its_turn() -> None:
+    with shared.model() as url:
+        [found] = shared.measure(OURS, sides()[OURS], url, 1)
+    assert 0 < found["initialize"] < found["thread"] < found["turn"]
+    assert found["proxy_threads"] == 1
+    assert found["proxy_rss"] < found["server_pss"]
