@@ -8,6 +8,7 @@ do (`core.git`). A worktree in which nothing has changed is used again.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -73,6 +74,7 @@ class Checkouts:
         self._environment = environment
         self._clean: dict[tuple[str, str], list[TaskPlace]] = {}
         self._making = anyio.Lock()
+        self._prepared: set[Path] = set()
 
     @asynccontextmanager
     async def place(self, task: Task, commit: str | None) -> AsyncIterator[TaskPlace]:
@@ -97,7 +99,10 @@ class Checkouts:
                 elif place.own:
                     await remove(place.folder)
                     if place.repository is not None and place.status:
-                        await remove(place.repository.git_dir)
+                        # In one step: git, for another worker, reads those of all worktrees.
+                        gone = place.folder.with_name(f"{place.folder.name}.git")
+                        os.rename(place.repository.git_dir, gone)
+                        await remove(gone)
 
     async def patch(self, place: TaskPlace) -> TaskPatch:
         """Return what has changed, new files too. Raises GitError, OSError and TimeoutError."""
@@ -139,9 +144,15 @@ class Checkouts:
                 place.unchanged = False
                 return place
             source = self._scratch.parent / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
-            await self._prepare(source, repo, commit)
-            bare = Repository(source, source, source)
-            await self._succeed(bare, "worktree", "add", "--detach", "--no-checkout", "--", str(own), commit)
+            lock = await run_in_thread(_locked, source.with_suffix(".lock"))
+            try:
+                await self._prepare(source, repo, commit)
+                bare = Repository(source, source, source)
+                await self._succeed(
+                    bare, "worktree", "add", "--detach", "--no-checkout", "--", str(own), commit
+                )
+            finally:
+                os.close(lock)
         repository = Repository(own, find_git_dir(own), source)
         await self._succeed(repository, "reset", "--hard", "--quiet")
         place = TaskPlace(own, own=True, repository=repository, base=commit)
@@ -157,20 +168,18 @@ class Checkouts:
         return TaskPlace(own, own=True, repository=repository, base=tree)
 
     async def _prepare(self, source: Path, repo: str, commit: str) -> None:
-        """Make the bare repository, and have the commit in it."""
-        lock = await run_in_thread(_locked, source.with_suffix(".lock"))
-        try:
-            _configure(source, None if is_url(repo) else repository_at(self._base / repo))
-            bare = Repository(source, source, source)
-            await self._succeed(bare, "worktree", "prune")
-            for refs in (REFS, (commit,)) if is_url(repo) else ():
-                if await self._git.commit(bare, commit) is None:
-                    options = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", repo, *refs)
-                    await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
+        """Make the bare repository, and have the commit in it. Other workers do not do so at the same time."""
+        _configure(source, None if is_url(repo) else repository_at(self._base / repo))
+        bare = Repository(source, source, source)
+        if source not in self._prepared:
+            self._prepared.add(source)
+            await self._succeed(bare, "worktree", "prune")  # of workers that were killed
+        for refs in (REFS, (commit,)) if is_url(repo) else ():
             if await self._git.commit(bare, commit) is None:
-                raise GitError(f"{repo} has no commit {commit} on this machine")
-        finally:
-            os.close(lock)
+                options = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", repo, *refs)
+                await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
+        if await self._git.commit(bare, commit) is None:
+            raise GitError(f"{repo} has no commit {commit} on this machine")
 
     async def _succeed(self, repository: Repository, *arguments: str) -> None:
         result = await run_git(self._git.program.command(repository, arguments), timeout=SLOW_GIT)
@@ -254,12 +263,20 @@ def _configure(source: Path, shared: Repository | None) -> None:
         objects = f"{shared.objects_dir}\n"
         if config_of(shared).get("extensions.objectformat", "").lower() == "sha256":
             config += SHA256
-    for name, text in (
-        ("HEAD", "ref: refs/heads/none\n"),
-        ("config", config),
-        ("objects/info/alternates", objects),
-    ):
-        (source / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+    head = "ref: refs/heads/none\n"
+    for name, text in (("HEAD", head), ("config", config), ("objects/info/alternates", objects)):
+        _write(source / name, text)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file of git's in one step, unless it has that content: git may read it at any moment."""
+    content = os.fsencode(text)
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+    staged = path.with_name(f".{path.name}-{os.urandom(4).hex()}")
+    staged.write_bytes(content)
+    os.replace(staged, path)
 
 
 def _locked(path: Path) -> int:
@@ -275,9 +292,7 @@ def _move(place: TaskPlace, to: Path) -> None:
     os.rename(place.folder, to)
     place.folder = to
     if place.repository is not None and place.status:
-        (place.repository.git_dir / "gitdir").write_text(
-            f"{to / '.git'}\n", encoding="utf-8", errors="surrogateescape"
-        )
+        _write(place.repository.git_dir / "gitdir", f"{to / '.git'}\n")
         place.repository = Repository(to, place.repository.git_dir, place.repository.common_dir)
 
 

@@ -370,3 +370,15 @@ async def test_a_prompt_with_a_key_in_it_is_refused(batch: BatchWorld) -> None:
     assert ":1: the line has the value of $BATCH_PROVIDER_KEY in it" in done.stderr
     assert KEY not in done.stderr
     assert not done.out.exists()
+
+
+async def test_workers_that_share_a_repository_do_not_disturb_each_other(batch: BatchWorld) -> None:
+    """Worktrees are made, removed and compared all the time, and git reads the settings of all of them."""
+    repository = batch.repository()
+    place = {"repo": str(repository), "setup": ["touch", "made"]}
+    batch.write(*({"id": f"t{n}", **place} for n in range(60)))
+    async with batch.serving():
+        done = await batch.command("--retries", "0", workers=MemoryWorkers(4, batch.environment), jobs=12)
+    assert done.status == 0, [line["error"] for line in done.lines if line["error"]]
+    assert {line["files"] for line in done.lines} == {1}
+    assert batch.left_over() == []
