@@ -45,6 +45,7 @@ def told(w: World, thread: str, since: int = 0) -> list[Json]:
 async def test_a_name_is_shown_everywhere(world: MakeWorld) -> None:
     async with world(reply(says("hello")), reply(says("hello"))) as w:
         thread, other = await talk(w, "first words"), await talk(w, "second words")
+        await w.client.call("thread/loaded/list", {})  # what the turns have caused is there
         since = len(w.client.received())
         await w.client.call("thread/name/set", {"threadId": thread.upper(), "name": "  My name "})
         updated = await w.client.expect("thread/name/updated")

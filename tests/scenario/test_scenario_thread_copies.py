@@ -177,6 +177,7 @@ async def test_a_thread_is_taken_back_and_stays_so(world: MakeWorld) -> None:
         listed = await w.client.call("thread/turns/list", page)
         assert [each["id"] for each in listed["data"]] == [turns[0]]
         await say(w.client, thread, "2, differently")
+        await w.client.call("thread/loaded/list", {})  # what the turn has caused is there
         states = [m["status"]["type"] for m in notified(w, "thread/status/changed")]
         assert states[-4:] == ["notLoaded", "idle", "active", "idle"]
         assert w.model.requests[3].texts() == ["1", "2, differently"]
