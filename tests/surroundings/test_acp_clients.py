@@ -307,7 +307,8 @@ async def test_a_session_is_loaded_by_another_adapter(world: MakeWorld, installe
             told = [update["content"]["text"] for update in e.updates("user_message_chunk")]
             assert (told, e.said()) == (["first question"], "first answer")
             await e.call("session/prompt", prompt(id, "second question"))
-            assert e.said() == "first answersecond answer"
+            told = e.said()  # a warning may stand between: newer adapters set features of their own
+            assert (told[:12], told[-13:]) == ("first answer", "second answer")
             listed = await e.call("session/list", {"cwd": str(w.workspace)})
             assert [each["sessionId"] for each in listed["sessions"]] == [id]
             await e.call("session/delete", {"sessionId": id})
