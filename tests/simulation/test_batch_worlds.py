@@ -68,13 +68,28 @@ class World:
         return list(read_lines(self.folder / RESULTS, Stored))
 
 
+LONGEST = 24 * 3600.0
+"""Virtual seconds in which each run has to end: the coordinator looks around for ever, so nothing deadlocks."""
+
+
+class OverBudget(Exception):
+    """A request may never be sent, as a budget of the whole batch is used up."""
+
+
+class Waiting:
+    """A request that waits for its lease."""
+
+    def __init__(self) -> None:
+        self.event, self.never = anyio.Event(), False
+
+
 class SimWorkers(Workers):
     def __init__(self, world: World) -> None:
         super().__init__(3)
         self._world = world
         self._said: MemoryObjectSendStream[FromWorkers]
         self._groups: dict[int, TaskGroup] = {}
-        self._passes: dict[tuple[int, int], anyio.Event] = {}
+        self._passes: dict[tuple[int, int], Waiting] = {}
         self._numbers = 0
 
     def connect(self) -> AbstractAsyncContextManager[WorkerLink]:
@@ -95,8 +110,9 @@ class SimWorkers(Workers):
                 if worker in self._groups:
                     self._groups[worker].start_soon(self._attempt, worker, task)
             case messages.Pass(number=number, never=never):
-                if not never and (event := self._passes.get((worker, number))) is not None:
-                    event.set()
+                if (waiting := self._passes.get((worker, number))) is not None:
+                    waiting.never = never
+                    waiting.event.set()
             case _:
                 pass
 
@@ -125,6 +141,10 @@ class SimWorkers(Workers):
             for n in range(1 + draws.below("requests", 3)):
                 while not await self._request(worker, task, first=n == 0):
                     pass
+        except OverBudget:
+            ended = messages.Ended(outcome=messages.TaskOutcome(id=task.id, status="overBudget"))
+            self._said.send_nowait((worker, ended))
+            return
         finally:
             world.busy.remove(place)
         fails = draws.chance("failure", 0.05)
@@ -136,11 +156,13 @@ class SimWorkers(Workers):
         """Send a request; returns whether the provider took it."""
         world = self._world
         self._numbers += 1
-        number, passes = self._numbers, anyio.Event()
-        self._passes[worker, number] = passes
+        number = self._numbers
+        waiting = self._passes[worker, number] = Waiting()
         ask = messages.Ask(number=number, id=task.id, size=TOKENS, first=first)
         self._said.send_nowait((worker, ask))
-        await passes.wait()
+        await waiting.event.wait()
+        if waiting.never:
+            raise OverBudget
         world.sent.append(anyio.current_time())
         await anyio.sleep(world.draws.seconds("model", 1.0, 0.2, 5.0))
         begin, end = world.refused
@@ -180,7 +202,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
             checkout="worktree",
             keep="none",
         )
-        with anyio.move_on_after(float("inf") if killed_at is None else killed_at):
+        with anyio.fail_after(LONGEST), anyio.move_on_after(float("inf") if killed_at is None else killed_at):
             await coordinator.run(setup, {task.id: task for task in tasks}, {}, world.jobs)
         os.close(journal._file)
         os.close(results._file)
