@@ -127,8 +127,9 @@ class SlowOld(Slow):
 
     def said(self) -> list[str]:
         by_item = [each["delta"] for each in self.client.events("agent_message_content_delta")]
-        assert by_item == [each["delta"] for each in self.client.events("agent_message_delta")]
-        return by_item
+        plain = [each["delta"] for each in self.client.events("agent_message_delta")]
+        assert plain == by_item[: len(plain)]  # the second of a pair may be on its way
+        return plain
 
 
 class SlowEditor(Slow):
