@@ -22,8 +22,8 @@ from msgspec import Struct
 from app_server.apis.router import FindRoute, MethodRouter
 from app_server.apis.services import Handshake, ServerServices, Shared
 from app_server.connections import Connections
-from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
+from app_server.conversations.subscriptions import Client
 from app_server.conversations.unattended import Unattended
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager

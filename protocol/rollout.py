@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
@@ -137,3 +138,8 @@ def line_type(payload: RolloutItem) -> LineType:
             return "event_msg"
         case _:
             return "event_msg" if EVENTS.get(payload.type) is type(payload) else "response_item"
+
+
+def utc_timestamp(moment: datetime) -> str:
+    """Return a timestamp in the form of stored lines: UTC with milliseconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

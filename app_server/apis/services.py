@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.conversations.client import Client
 from app_server.conversations.manager import ConversationManager
+from app_server.conversations.subscriptions import Client
 from app_server.core.auth.accounts import Accounts
 from app_server.core.caller import Caller
 from app_server.core.config.settings import UserSettings

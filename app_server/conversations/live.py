@@ -19,9 +19,8 @@ from app_server.conversations.adapter import (
     ConversationStatus,
     QuestionKind,
 )
-from app_server.conversations.client import Client
 from app_server.conversations.questions import Questions
-from app_server.conversations.subscriptions import Subscriptions
+from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Close, Interrupt
 from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus

@@ -10,8 +10,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.conversations.adapter import AdapterFactory
-from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
+from app_server.conversations.subscriptions import Client
 from app_server.core.caller import Caller
 from app_server.core.config.types import Config
 from app_server.core.opening import Opened, Origin, StoredRollout

@@ -18,8 +18,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
-from app_server.conversations.client import Client
-from app_server.conversations.subscriptions import Subscriptions
+from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Answer, Command
 from app_server.rpc.outgoing import Waiter, describe

@@ -25,7 +25,7 @@ from app_server.core.git.repository import read_git_info
 from app_server.core.opening import Fork, GivenHistory, NewConversation, Opened, Origin, StoredRollout
 from app_server.core.rollout import conversation
 from app_server.core.rollout.record import revert_line
-from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
+from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.handle import SessionHandle
 from app_server.core.session.services import ConversationSetup, Instructions
@@ -36,7 +36,7 @@ from app_server.core.tools.registry import RESERVED_NAMES
 from protocol.engine.questions import ClientTool
 from protocol.ids import ConversationId
 from protocol.responses import ResponseItem
-from protocol.rollout import CompactedItem, SessionMetaLine
+from protocol.rollout import CompactedItem, SessionMetaLine, utc_timestamp
 
 OPENING_ID = "auto-compact-0"
 """The id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""

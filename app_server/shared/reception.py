@@ -19,7 +19,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.conversations.client import Client
+from app_server.conversations.subscriptions import Client
 from app_server.logs import CONNECTION
 from app_server.server import ClientPlace
 from app_server.shared.arrivals import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from app_server.conversations.client import Client
+from app_server.conversations.subscriptions import Client
 from app_server.core.config.sharing import SharingSettings
 from app_server.places.socket_place import SocketPlace, named_place
 from app_server.server import ClientPlace, Work

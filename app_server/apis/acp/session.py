@@ -21,8 +21,8 @@ from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import PromptTurns
 from app_server.apis.acp.updates import update_bytes
 from app_server.conversations.adapter import ClientLine
-from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
+from app_server.conversations.subscriptions import Client
 from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings

@@ -17,9 +17,9 @@ from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
-from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
+from app_server.conversations.subscriptions import Client
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import RolloutNotFound, RolloutUnreadable
 from app_server.core.rollout.pages import ThreadSummary

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
 from app_server.conversations.adapter import ClientLine
-from app_server.conversations.client import Client
+from app_server.conversations.subscriptions import Client
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError, FilePosition
 from protocol.jsonrpc import dump_notification

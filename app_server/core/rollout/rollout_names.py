@@ -6,7 +6,7 @@ A journal is in the same folder, under a name that listings do not match. Nothin
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
@@ -61,8 +61,3 @@ def stored_path(home: Path, name: RolloutName, *, archived: bool = False) -> Pat
 
 def journal_path(rollout: Path) -> Path:
     return rollout.with_name(f".{rollout.name}.pending")
-
-
-def utc_timestamp(moment: datetime) -> str:
-    """Return a timestamp in the form of stored lines: UTC with milliseconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -34,9 +34,9 @@ from app_server.core.rollout.disk import (
 )
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import parse_journal_line, read_record
-from app_server.core.rollout.rollout_names import journal_path, utc_timestamp
+from app_server.core.rollout.rollout_names import journal_path
 from protocol.responses import OtherItem, ResponseItem
-from protocol.rollout import RolloutItem, stored_line
+from protocol.rollout import RolloutItem, stored_line, utc_timestamp
 
 MAX_JOURNAL_BYTES = 256 * 1024 * 1024
 

@@ -12,8 +12,8 @@ from anyio import wait_all_tasks_blocked
 from anyio.abc import TaskGroup
 
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
-from app_server.conversations.client import Client
 from app_server.conversations.live import LiveConversation
+from app_server.conversations.subscriptions import Client
 from app_server.conversations.unloading import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
 from app_server.core.session.commands import AddToHistory, Close, Command
 from app_server.identity import ClientProfile

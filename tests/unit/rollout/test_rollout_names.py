@@ -29,9 +29,9 @@ from app_server.core.rollout.rollout_names import (
     new_rollout_path,
     parse_rollout_name,
     stored_path,
-    utc_timestamp,
 )
 from protocol.ids import ConversationId
+from protocol.rollout import utc_timestamp
 from tests.unit.rollout.stored import MOMENT, conversation_id
 
 ID = conversation_id(1)

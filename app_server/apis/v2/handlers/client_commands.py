@@ -23,7 +23,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import require_folder
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
-from app_server.conversations.client import Client
+from app_server.conversations.subscriptions import Client
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, InputClosed, InputFull, LaunchError
 from app_server.core.exec.process import Process
