@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import batch, chart, growing, inspecting, report, shared, soak
+from benchmarks import batch, chart, crowd, growing, inspecting, report, shared, soak
 from benchmarks.aggregate import functions_table, parts_table
 from benchmarks.commands import COMMAND_BENCHMARKS
 from benchmarks.compare import OURS, REFERENCE, REFERENCE_VARIABLE, measure, rows, sides
@@ -54,6 +54,7 @@ async def main(args: argparse.Namespace) -> None:
         _show(args, "batch", await batch.table(args.batch, partial(say, "batch")), said(surroundings(None)))
     elif args.shared:
         found, note = shared.tables(args.rounds or 5, say)
+        _show(args, "crowd", crowd.table(sides()[OURS], args.rounds or 3), said(surroundings(None)))
         _show(args, "shared", found, f"{note} {said(surroundings(sides().get(REFERENCE)))}")
     elif args.inspect:
         await _inspect(args)

@@ -19,6 +19,7 @@ from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientL
 from app_server.conversations.so_far import SoFar
 from app_server.core.caller import Caller
 from app_server.identity import ClientProfile
+from app_server.rpc.backlog import SharedLines
 from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import SessionEvent, TurnStarted
 from protocol.events.turn import RawResponseItemEvent
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 4096
 """Events that wait here for the first subscriber of an API, while the conversation goes on; then the oldest go."""
+
+
+SHARED_BYTES = 16 * 1024
+"""Bytes of lines that clients share, until it is looked which of them have much to read."""
 
 
 class Client(Struct, eq=False, weakref=True):
@@ -120,9 +125,12 @@ class FollowedApi(Struct):
     subscribers: list[Client] = msgspec.field(default_factory=list)
     wanting_raw: list[Client] = msgspec.field(default_factory=list)
     """Those who want the model's items as they came, too."""
+    shared: SharedLines = msgspec.field(default_factory=SharedLines)
+    """The last pieces of texts for all subscribers together."""
 
     def seats_changed(self) -> None:
         """Find who subscribed, for all events that follow."""
+        self.shared.close()
         self.subscribers = [client for client, seat in self.seats.items() if seat.subscriptions]
         self.wanting_raw = [client for client in self.subscribers if self.seats[client].raw]
 
@@ -135,12 +143,34 @@ class FollowedApi(Struct):
         """Hand the event to the adapter, and its lines to who subscribed. `followers` are those of all APIs."""
         raw = self.wanting_raw
         lines = self.adapter.lines(event, subscribed=bool(self.subscribers), raw=bool(raw))
+        if len(self.subscribers) > 1 and lines and all(line.part is not None for line in lines):
+            self._send_text(lines, followers)
+            return
         only_raw = raw and isinstance(event.event, RawResponseItemEvent)
         for client in (raw if only_raw else self.subscribers) if lines else ():
             seat = self.seats[client]
             seat.send(client, lines, behind=followers.leave_behind(client))
             if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
                 seat.begun.add(event.turn_id)
+
+    def _send_text(self, lines: Sequence[ClientLine], followers: Followers) -> None:
+        """Send pieces of a text to all subscribers as shared lines, but to those who have a reason for others."""
+        if self.shared.size > SHARED_BYTES:
+            self.shared.close()
+            self.shared = SharedLines()
+        shared = self.shared
+        for client in self.subscribers:
+            outgoing = client.outgoing
+            if outgoing.shares(shared):
+                continue
+            seat, behind = self.seats[client], followers.leave_behind(client)
+            if behind or seat.held is not None or not all(map(client.wants, lines)):
+                seat.send(client, lines, behind=behind)
+            else:
+                outgoing.send_shared(shared)
+        if shared.readers:
+            for line in lines:
+                shared.add(line.data)
 
 
 class Subscriptions:

@@ -1,6 +1,7 @@
 """The messages that wait for one client, in their order. Pure.
 
-For a client that is behind while others read, pieces of a text are counted instead of queued: they are kept once for
+Lines that many clients are sent are kept once for all who have not taken them. For a client that is behind while others
+read, pieces of a text are counted instead of queued: they are kept once for
 all such clients, and each gets what it has missed as one piece. Of lines that tell the same state, it gets the last.
 """
 
@@ -71,6 +72,37 @@ class StreamedText(Struct, eq=False):
         yield from map(self.line, self.pieces(text))
 
 
+class SharedLines(Struct, eq=False):
+    """Lines that several clients are sent in a row, until it is closed."""
+
+    lines: list[bytes] = msgspec.field(default_factory=list)
+    size: int = 0
+    """Bytes, with the ends of the lines."""
+    readers: set[Backlog] = msgspec.field(default_factory=set)
+    """Queues to whose ends each further line belongs."""
+
+    def add(self, line: bytes) -> None:
+        """Add a line for all readers."""
+        self.lines.append(line)
+        self.size += len(line) + 1
+
+    def close(self) -> None:
+        """Let nobody read on."""
+        for each in list(self.readers):
+            each.end_shared()
+
+
+class SharedPlace(Struct, eq=False):
+    """The place of lines that other clients are sent, too."""
+
+    of: SharedLines
+    start: int
+    end: int | None = None
+    """None: every further line belongs here, too."""
+    size: int = 0
+    """Bytes of the lines, once the end is known; while it is not, less what was there before."""
+
+
 class Missed(Struct, eq=False):
     """The place of what a client missed of a text."""
 
@@ -96,46 +128,72 @@ class Backlog:
     """The queue of one client."""
 
     def __init__(self) -> None:
-        self._places: deque[bytes | Missed | State | Asked] = deque()
+        self._places: deque[bytes | SharedPlace | Missed | State | Asked] = deque()
+        self._shared: SharedPlace | None = None
+        """The last place, if further lines belong there."""
         self._missed: dict[StreamedText, Missed] = {}
         """Those that more may be added to: behind them stand only such pieces and states."""
         self._states: dict[Hashable, State] = {}
-        self.size = 0
-        """Bytes of the lines, with their ends; what was missed counts once it is taken."""
-        self.unasked = 0
-        """Bytes of the lines that the client did not ask for, and what their places cost."""
+        self._size = self._unasked = 0
 
     def __len__(self) -> int:
         """Return the number of places."""
         return len(self._places)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the lines, with their ends; what was missed counts once it is taken."""
+        shared = self._shared
+        return self._size if shared is None else self._size + shared.of.size + shared.size
+
+    @property
+    def unasked(self) -> int:
+        """Bytes of the lines that the client did not ask for, and what their places cost."""
+        shared = self._shared
+        return self._unasked if shared is None else self._unasked + shared.of.size + shared.size
+
     # --- adding
     def add(self, line: bytes) -> None:
-        if self._missed:
-            self._missed.clear()
+        self._end_joined()
         self._places.append(line)
-        self.size += len(line) + 1
-        self.unasked += len(line) + 1
+        self._count(len(line) + 1)
+
+    def share(self, lines: SharedLines) -> None:
+        """Add every line that comes to these from now on, until something else is added or they are taken."""
+        self._end_joined()
+        self._shared = SharedPlace(lines, len(lines.lines), size=-lines.size)
+        self._places.append(self._shared)
+        lines.readers.add(self)
+
+    def end_shared(self) -> None:
+        """Let further lines belong elsewhere."""
+        if (shared := self._shared) is not None:
+            self._shared = None
+            shared.of.readers.discard(self)
+            shared.end = len(shared.of.lines)
+            shared.size += shared.of.size
+            self._count(shared.size)
 
     def add_answer(self, line: bytes) -> None:
         """Add a line that the client asked for."""
-        if self._missed:
-            self._missed.clear()
+        self._end_joined()
         self._places.append(Asked(line))
-        self.size += len(line) + 1
+        self._size += len(line) + 1
 
     def add_missed(self, part: TextPart) -> None:
         """Count a piece of a text instead of adding its line."""
         end = part.text.keep(part)
         missed = self._missed.get(part.text)
         if missed is None:
+            self.end_shared()
             missed = self._missed[part.text] = Missed(part.text, end - 1, end)
             self._places.append(missed)
-            self.unasked += PLACE
+            self._unasked += PLACE
         missed.end = end
 
     def add_state(self, of: Hashable, line: bytes) -> None:
         """Add a line instead of the one that said the same state before."""
+        self.end_shared()
         before, state = self._states.get(of), State(of, line)
         if before is not None:
             self._count(-len(before.line) - 1)
@@ -143,11 +201,17 @@ class Backlog:
         self._states[of] = state
         self._places.append(state)
         self._count(len(line) + 1)
-        self.unasked += PLACE
+        self._unasked += PLACE
+
+    def _end_joined(self) -> None:
+        """Let what comes next have a place behind what is there."""
+        self.end_shared()
+        if self._missed:
+            self._missed.clear()
 
     def _count(self, size: int) -> None:
-        self.size += size
-        self.unasked += size
+        self._size += size
+        self._unasked += size
 
     # --- taking
     def take(self, most: int) -> list[bytes]:
@@ -157,27 +221,32 @@ class Backlog:
         while self._places and size < most:
             place = self._places.popleft()
             taken = len(lines)
+            if place is self._shared:
+                self.end_shared()
             self._take(place, lines)
             size += sum(len(line) + 1 for line in lines[taken:])
         return lines
 
-    def _take(self, place: bytes | Missed | State | Asked, lines: list[bytes]) -> None:
+    def _take(self, place: bytes | SharedPlace | Missed | State | Asked, lines: list[bytes]) -> None:
         match place:
             case bytes():
                 lines.append(place)
                 self._count(-len(place) - 1)
+            case SharedPlace(of=shared, start=start, end=end):
+                lines.extend(shared.lines[start:end])
+                self._count(-place.size)
             case Asked(line=line):
                 lines.append(line)
-                self.size -= len(line) + 1
+                self._size -= len(line) + 1
             case State(line=line):
-                self.unasked -= PLACE
+                self._unasked -= PLACE
                 if line:
                     lines.append(line)
                     self._count(-len(line) - 1)
                     del self._states[place.of]
             case Missed(text=text):
                 lines.extend(text.lines(place.start, place.end))
-                self.unasked -= PLACE
+                self._unasked -= PLACE
                 if self._missed.get(text) is place:
                     del self._missed[text]
             case _:
@@ -185,7 +254,8 @@ class Backlog:
 
     def clear(self) -> None:
         """Remove everything."""
+        self.end_shared()
         self._places.clear()
         self._missed.clear()
         self._states.clear()
-        self.size = self.unasked = 0
+        self._size = self._unasked = 0

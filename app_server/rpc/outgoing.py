@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.rpc.backlog import Backlog, TextPart
+from app_server.rpc.backlog import Backlog, SharedLines, TextPart
 from app_server.rpc.errors import RpcError
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
 from protocol.names import with_version
@@ -202,6 +202,16 @@ class Outgoing:
             self._backlog.add(line)
             self._added()
 
+    def shares(self, lines: SharedLines) -> bool:
+        """Tell whether every line that comes to these is sent."""
+        return self._backlog in lines.readers
+
+    def send_shared(self, lines: SharedLines) -> None:
+        """Send every line that comes to these from now on, until something else is sent."""
+        if self._takes_more():
+            self._backlog.share(lines)
+            self._added()
+
     def send_missed(self, part: TextPart) -> None:
         """Count a piece of a text: the client is behind, and is sent all that it missed in one message."""
         if self._takes_more():
@@ -254,13 +264,9 @@ class Outgoing:
         """Wait until everything sent so far was written, so that later lines go into another write."""
         last = self._sent
         while self._written < last and not self._closed:
-            await self._until_drained()
-
-    async def _until_drained(self) -> None:
-        """Wait for the next write."""
-        if self._draining is None:
-            self._draining = anyio.Event()
-        await self._draining.wait()
+            if self._draining is None:
+                self._draining = anyio.Event()
+            await self._draining.wait()
 
     # --- the writer
     async def write_queued(self) -> None:

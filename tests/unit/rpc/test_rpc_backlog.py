@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.rpc.backlog import MOST_KEPT, PIECE, PLACE, Backlog, StreamedText
+from app_server.rpc.backlog import MOST_KEPT, PIECE, PLACE, Backlog, SharedLines, StreamedText
 
 
 def streamed(name: str, *, output: bool = False) -> StreamedText:
@@ -51,6 +51,30 @@ def test_a_text_is_kept_once_for_all_who_miss_it() -> None:
         [b'["text", "cdef"]'],
         [b'["text", "ef"]'],
     ]
+
+
+def share(line: bytes, shared: SharedLines, *backlogs: Backlog) -> None:
+    for backlog in backlogs:
+        if backlog not in shared.readers:
+            backlog.share(shared)
+    shared.add(line)
+
+
+def test_shared_lines_stand_where_each_client_was_sent_them_and_count_until_they_are_taken() -> None:
+    shared, one, other = SharedLines(), Backlog(), Backlog()
+    share(b"1", shared, one)
+    share(b"22", shared, one, other)
+    assert (one.size, one.unasked, other.size) == (5, 5, 3)
+    other.add_answer(b"an answer")
+    share(b"333", shared, one, other)
+    assert (one.size, other.size, other.unasked) == (9, 17, 7)
+    assert one.take(1) == [b"1", b"22", b"333"]  # they are one place
+    assert (one.size, one.unasked, len(one)) == (0, 0, 0)
+    share(b"4", shared, one, other)
+    shared.close()
+    shared.add(b"for nobody")
+    assert everything(one) == [b"4"]
+    assert everything(other) == [b"22", b"an answer", b"333", b"4"]
 
 
 def test_of_much_output_the_beginning_is_kept_and_what_is_left_out_is_said() -> None:
@@ -109,12 +133,15 @@ def test_nothing_is_left_when_it_is_cleared() -> None:
     assert everything(backlog) == [b'["text", "b"]', b"2"]
 
 
+ORDERED = ("line", "answer", "shared")
+
 Steps = st.lists(
     st.one_of(
         st.tuples(st.just("line"), st.integers(0, 9)),
         st.tuples(st.just("answer"), st.integers(0, 9)),
         st.tuples(st.sampled_from(["piece of a", "piece of b"]), st.integers(0, 9)),
         st.tuples(st.just("state"), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["shared", "close"]), st.integers(0, 9)),
         st.tuples(st.just("take"), st.integers(1, 60)),
     ),
     max_size=60,
@@ -126,6 +153,7 @@ def test_whatever_is_missed_and_read_texts_are_whole_and_lines_keep_their_order(
     steps: list[tuple[str, int]],
 ) -> None:
     backlog, texts = Backlog(), {name: streamed(name) for name in "ab"}
+    shared, other = SharedLines(), Backlog()
     read: list[bytes] = []
     sent: list[list[Any]] = []
     for number, (what, n) in enumerate(steps):
@@ -133,8 +161,14 @@ def test_whatever_is_missed_and_read_texts_are_whole_and_lines_keep_their_order(
         if what == "take":
             read += backlog.take(n)
             continue
+        if what == "close":
+            shared.close()
+            shared = SharedLines()
+            continue
         if what == "line":
             backlog.add(line)
+        elif what == "shared":
+            share(line, shared, backlog, other)
         elif what == "answer":
             backlog.add_answer(line)
         elif what == "state":
@@ -145,14 +179,15 @@ def test_whatever_is_missed_and_read_texts_are_whole_and_lines_keep_their_order(
     read += everything(backlog)
     assert (backlog.size, backlog.unasked, len(backlog)) == (0, 0, 0)
     got = [json.loads(line) for line in read]
-    lines = [each for each in got if each[0] in ("line", "answer")]
-    assert lines == [each for each in sent if each[0] in ("line", "answer")]
+    lines = [each for each in got if each[0] in ORDERED]
+    assert lines == [each for each in sent if each[0] in ORDERED]
+    assert [json.loads(line) for line in everything(other)] == [each for each in sent if each[0] == "shared"]
     states = [each for each in sent if each[0] == "state"]
     assert [each for each in got if each[0] == "state"][-1:] == states[-1:]
     for name in "ab":
         pieces = [number for what, number in sent if what == f"piece of {name}"]
         assert "".join(text for what, text in got if what == name) == "".join(f"{n} " for n in pieces)
     for position, (what, value) in enumerate(got):
-        if what in ("line", "answer"):  # whatever was sent before it is read before it, and nothing else
+        if what in ORDERED:  # whatever was sent before it is read before it, and nothing else
             before = [int(n) for kind, text in got[:position] if kind in "ab" for n in text.split()]
             assert sorted(before) == [n for kind, n in sent if kind.startswith("piece") and n < value]
