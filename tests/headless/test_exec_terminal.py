@@ -20,7 +20,7 @@ def test_a_message_is_shown_as_it_comes(tmp_path: Path, environment: Mapping[str
     with Terminal(columns=100).start(
         (SCRIPT, "exec", "--demo", "think"), environment=environment, cwd=tmp_path
     ) as terminal:
-        assert "399" not in terminal.wait_for("1, 2, 3,")
+        assert " 399" not in terminal.wait_for("1, 2, 3,")
         terminal.press("\x03")
         assert terminal.wait_for_end() == 130
 
