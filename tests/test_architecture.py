@@ -564,7 +564,15 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
         ("app_server.demo", ("app_server.client",)),
         ("app_server.client", ("app_server.rpc", "app_server.transport")),
         # It shows any server, and holds this one against the protocol.
-        ("app_server.inspector", ("app_server.transport", "app_server.beneath", "app_server.masking")),
+        (
+            "app_server.inspector",
+            (
+                "app_server.transport",
+                "app_server.beneath",
+                "app_server.masking",
+                "app_server.standard_streams",
+            ),
+        ),
         # It reaches the engine through a composition root only.
         ("app_server.doctor", ("app_server.diagnosis", "app_server.server")),
     ],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from app_server.client import command_line
-from app_server.client.failures import AppServerError, InvalidArgument
+from app_server.client.failures import AppServerError, InvalidArgument, ServerEnded
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
 from app_server.client.options import image
 from app_server.demo.workspace import demo_surroundings
@@ -24,9 +24,8 @@ from protocol.structs import Json
 if TYPE_CHECKING:
     from app_server.chat.conversation import Frontend, Opening
 
-MISSING_EXTRA = (
-    "app-server chat needs prompt_toolkit and rich: pip install '.[chat]' in a clone of its repository"
-)
+MISSING_EXTRA = "prompt_toolkit and rich are not installed"
+INSTALL_EXTRA = "pip install '.[chat]' in a clone of the repository"
 
 
 THREAD_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -39,9 +38,10 @@ def run_chat(args: argparse.Namespace) -> int:
         status = anyio.run(_chat, args)
     except* (AppServerError, command_line.InvalidCommandLine) as errors:
         for error in command_line.single_errors(errors):
+            advice = "`app-server doctor` looks for the reason" if isinstance(error, ServerEnded) else ""
             if isinstance(error, command_line.InvalidCommandLine):
-                status = command_line.USAGE
-            complain("app-server chat", command_line.printable(str(error)))
+                status, advice = command_line.USAGE, error.advice
+            complain("app-server chat", command_line.printable(str(error)), advice)
     return status
 
 
@@ -55,8 +55,7 @@ async def _chat(args: argparse.Namespace) -> int:
 
         frontend, opening = _frontend(terminal=terminal), opening_of(args)
     except ImportError:
-        print(MISSING_EXTRA, file=sys.stderr)  # noqa: T201
-        return command_line.USAGE
+        raise command_line.InvalidCommandLine(MISSING_EXTRA, INSTALL_EXTRA) from None
     console = Console(force_terminal=terminal, highlight=False)
     ended_by: list[int] = []
     async with _server_and_home(args) as (connector, cwd, home), anyio.create_task_group() as group:
@@ -82,7 +81,7 @@ def opening_of(args: argparse.Namespace) -> Opening:
         thread = words.pop(0)
         if not THREAD_ID.fullmatch(thread):
             raise command_line.InvalidCommandLine(
-                f"expected the id of a thread, or --last, got {thread!r}; without either you can choose"
+                f"expected the id of a thread, or --last, got {thread!r}", "without either you can choose"
             )
     elif again and not args.last:
         chooses = ["/resume" if again == "resume" else "/fork ?"]

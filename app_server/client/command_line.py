@@ -28,12 +28,13 @@ def working_folder(named: str | None) -> Path:
     try:
         folder = Path(os.path.realpath(named or os.getcwd()))
     except FileNotFoundError:
-        raise InvalidCommandLine("the working directory was removed; name a folder with --cd") from None
+        raise InvalidCommandLine("the working directory was removed", "name a folder with --cd") from None
     if not folder.is_dir():
         raise InvalidCommandLine(f"--cd: {folder} is not a folder")
     if not is_utf8(str(folder)):
         raise InvalidCommandLine(
-            f"the name of the folder {folder} is not UTF-8, which a server cannot be told"
+            f"the name of the folder {folder} is not UTF-8, which a server cannot be told",
+            "rename it, or name another folder with --cd",
         )
     return folder
 

@@ -6,6 +6,7 @@ For the conversation API a thread is a conversation, for the Agent Client Protoc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -19,6 +20,8 @@ from protocol.structs import Json
 
 TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
 ITEM_STARTS, ITEM_ENDS, DELTA = "item starts", "item ends", "delta"
+WITHDRAWALS = ("serverRequest/resolved", "$/cancel_request")
+"""Notifications of the server that name a question of it, which is then over."""
 ENDED_CALLS = ("completed", "failed")
 PIECES = {
     "agent_message_chunk": "message",
@@ -180,6 +183,10 @@ class SessionEntry(Struct, frozen=True):
     """Milliseconds from the request to this answer; -1 if it is none."""
     subject: Subject
     violations: tuple[order.Violation, ...]
+    withdraws: int = -1
+    """The number of the server's question that this ends without an answer of this client, or with one: another client
+    of a shared server was quicker, or the turn has ended.
+    """
 
     def row(self) -> Json:
         """Return the entry as the page gets it; what is empty is left out."""
@@ -207,6 +214,8 @@ class SessionEntry(Struct, frozen=True):
         row |= {name: value for name, value in found.items() if value}
         if self.request >= 0:
             row |= {"request": self.request, "latency": round(self.latency, 3)}
+        if self.withdraws >= 0:
+            row["withdraws"] = self.withdraws
         return row
 
 
@@ -215,6 +224,8 @@ class Analyzer:
         self._number = -1
         self._requests = order.Requests()
         self._open: dict[int, tuple[int, float]] = {}
+        self._questions: dict[str, int] = {}
+        """Of the server, by their ids as JSON: the number of the entry."""
         self._shapes, self._subjects = Shapes(), Subjects()
         self._order = order.OrderChecker(
             (*order.RPC_RULES, *THREAD_RULES), (*order.RPC_RULES_OF_THE_END, *THREAD_RULES_OF_THE_END)
@@ -252,7 +263,20 @@ class Analyzer:
             latency,
             subject,
             violations,
+            self._withdrawn(wire),
         )
+
+    def _withdrawn(self, wire: order.WireMessage) -> int:
+        """Return the number of the open question that a message of the server ends; -1 if it ends none."""
+        id = json.dumps(wire.message.get("id"))
+        if wire.sent:
+            if not wire.method:
+                self._questions.pop(id, None)
+        elif wire.method and "id" in wire.message:
+            self._questions[id] = self._number
+        elif wire.method in WITHDRAWALS:
+            return self._questions.pop(json.dumps(wire.params.get("requestId")), -1)
+        return -1
 
     def _pair(self, wire: order.WireMessage, at: float) -> tuple[int, float]:
         """Return the number of the request that this answers, and the milliseconds since; -1 twice if there is none."""

@@ -23,6 +23,9 @@ from pathlib import Path
 from app_server.inspector.passthrough import end_like, pass_through
 from app_server.inspector.session_records import NotASession, Recorder, SessionHead, new_private_file
 from app_server.inspector.tap import BoundedBacklog, FileBacklog, Tap
+from app_server.standard_streams import complain
+
+NAME = "app-server inspect"
 
 UNREAD = 64 << 20
 """Bytes that wait for the page at most; a recording keeps all."""
@@ -35,13 +38,13 @@ NOT_FOUND, NOT_EXECUTABLE, MISUSED = 127, 126, 2
 def run_inspector(args: argparse.Namespace) -> int:
     """Run the inspector; return the exit status, that of the server where one is run."""
     if not args.server and not args.open:
-        return _fail(MISUSED, "no server was named; as in `app-server inspect -- SERVER ARG...`")
+        return _fail(MISUSED, "no server was named", "as in `app-server inspect -- SERVER ARG...`")
     needs_page = bool(args.page or args.open or not (args.record or args.replay))
     if needs_page and not page_is_installed():
         return _fail(
             MISUSED,
-            "the page needs Starlette and uvicorn: pip install '.[inspect]' in a clone of the repository. "
-            "`--record FILE` works without",
+            "the page needs Starlette and uvicorn",
+            "pip install '.[inspect]' in a clone of the repository; `--record FILE` works without",
         )
     if args.open or args.replay:
         return _saved(args)
@@ -58,9 +61,10 @@ def _saved(args: argparse.Namespace) -> int:
         with contextlib.suppress(KeyboardInterrupt):
             viewing.view(path, args.server, os.environ, args.url_file or "")
     except NotASession as error:
-        return _fail(MISUSED, f"{path} is no session: {error}")
+        return _fail(MISUSED, f"{path} is no session: {error}", "`--record FILE` writes one")
     except OSError as error:
-        return _fail(MISUSED, f"cannot open {error.filename}: {error.strerror}")
+        named = error.filename or path
+        return _fail(MISUSED, f"cannot open {named}: {error.strerror}", "name a file that can be read")
     return 0
 
 
@@ -69,10 +73,15 @@ def _replay(args: argparse.Namespace, path: Path) -> int:
     from app_server.inspector.session_replay import play_file  # noqa: PLC0415
 
     head = SessionHead(args.server, datetime.now().astimezone().isoformat(timespec="milliseconds"))
-    recorder = Recorder(new_private_file(args.record), head) if args.record else None
+    try:
+        recorder = Recorder(new_private_file(args.record), head) if args.record else None
+    except OSError as error:
+        return _cannot_write(args.record, error)
     problems = play_file(path, args.server, recorder)
     for problem in problems:
         _fail(1, problem)
+    if problems and args.record:
+        complain(NAME, "not as recorded", f"`{NAME} --open {args.record}` shows what went on")
     return 1 if problems else 0
 
 
@@ -86,7 +95,7 @@ def _inspect(args: argparse.Namespace) -> int:
         try:
             recording = new_private_file(args.record)
         except OSError as error:
-            return _fail(MISUSED, f"cannot write {args.record}: {error.strerror}")
+            return _cannot_write(args.record, error)
     reading, writing = os.pipe()
     page = "page" if args.page or not args.record else ""
     kept_in = "" if recording is None else str(recording)
@@ -116,17 +125,23 @@ def _inspect(args: argparse.Namespace) -> int:
         tap.close(PAGE_LEAVES_WITHIN)
         missing = isinstance(error, FileNotFoundError)
         return _fail(
-            NOT_FOUND if missing else NOT_EXECUTABLE, f"cannot start {args.server[0]}: {error.strerror}"
+            NOT_FOUND if missing else NOT_EXECUTABLE,
+            f"cannot start {args.server[0]}: {error.strerror}",
+            "behind `--` is the command that starts the server",
         )
     lost = bool(args.record) and tap.gone
     tap.close(None if args.record else PAGE_LEAVES_WITHIN)
     if args.record:
         lost |= observer.wait() != 0
     if lost:
-        _fail(status, f"the recording {args.record} is not complete")
+        _fail(status, f"the recording {args.record} is not complete", "is there room on its disk?")
     return end_like(status)
 
 
-def _fail(status: int, message: str) -> int:
-    print(f"app-server inspect: {message}", file=sys.stderr)  # noqa: T201  the server's stdout stays as it is
+def _cannot_write(path: str, error: OSError) -> int:
+    return _fail(MISUSED, f"cannot write {path}: {error.strerror}", "name a file in a folder of yours")
+
+
+def _fail(status: int, what: str, advice: str = "") -> int:
+    complain(NAME, what, advice)  # on stderr: the server's stdout stays as it is
     return status

@@ -15,6 +15,7 @@ import anyio
 
 from app_server.inspector.session_records import FrameDecoder, Recorder, SessionHead
 from app_server.inspector.store import EntryStore, Intake
+from app_server.standard_streams import complain
 
 NICE = 15
 """Once it takes frames. A recording is awaited at the end, so that it loses nothing by it."""
@@ -62,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
         recorder = Recorder(int(recording), head) if recording else None
         anyio.run(observe, int(fd), EntryStore(head) if page else None, recorder, url_file)
     except OSError as error:
-        print(f"app-server inspect: the recording failed: {error}", file=sys.stderr)  # noqa: T201
+        complain("app-server inspect", f"the recording failed: {error}")
         return 1
     return 0
 

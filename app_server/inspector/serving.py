@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from app_server.inspector.page_server import Guard, ShownSessions, fill, page_app
 from app_server.inspector.session_records import new_private_file, read_session
 from app_server.inspector.store import EntryStore
+from app_server.standard_streams import complain
 
 GRACE = 10
 """Seconds that pages have to take the end of a session; one that reads gets it at once."""
@@ -61,7 +62,8 @@ def _announce(url: str, url_file: str) -> None:
     try:
         os.close(new_private_file(url_file, f"{url}\n".encode()))
     except OSError as error:
-        print(f"app-server inspect: cannot write {url_file}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        what = f"cannot write {url_file}: {error.strerror}"
+        complain("app-server inspect", what, "the address is in the line above")
 
 
 def view(path: Path, command: Sequence[str], environment: Mapping[str, str], url_file: str) -> None:

@@ -147,7 +147,10 @@ def test_a_pager_is_lent_the_terminal_and_ctrl_c_is_its_own(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("resume", "the", "work"), "expected the id of a thread, or --last, got 'the'"),
+        (
+            ("resume", "the", "work"),
+            "app-server chat: expected the id of a thread, or --last, got 'the'\n→ without either you can choose\n",
+        ),
         (("-i", "none.png", "hi"), "--image: none.png: No such file or directory"),
     ],
 )

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from app_server.chat.chat_command import MISSING_EXTRA, run_chat
+from app_server.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA, run_chat
 from app_server.chat.event_view import EventView
 from app_server.chat.markdown_blocks import MarkdownBlocks
 from app_server.chat.question_rows import cut_to
@@ -319,4 +319,4 @@ def test_without_its_libraries_it_says_what_to_install(
 
     monkeypatch.setattr(builtins, "__import__", without_rich)
     assert run_chat(argparse.Namespace(demo=False, cd=None, resume=None)) == 2
-    assert MISSING_EXTRA in capsys.readouterr().err
+    assert capsys.readouterr().err == f"app-server chat: {MISSING_EXTRA}\n→ {INSTALL_EXTRA}\n"

@@ -136,10 +136,34 @@ def test_a_server_that_a_signal_ends_ends_the_inspector_with_it(tmp_path: Path) 
     assert recorded(tmp_path / "record")[1][-1]["event"] == {"event": "exited", "status": -9}
 
 
+def told(what: str, advice: str) -> bytes:
+    return f"app-server inspect: {what}\n→ {advice}\n".encode()
+
+
 def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    done = run(tmp_path / "record", str(tmp_path / "missing"))
-    assert done.returncode == 127
-    assert b"cannot start" in done.stderr
+    missing = tmp_path / "missing"
+    done = run(tmp_path / "record", str(missing))
+    what = f"cannot start {missing}: No such file or directory"
+    assert (done.returncode, done.stderr) == (
+        127,
+        told(what, "behind `--` is the command that starts the server"),
+    )
+
+
+def test_a_replay_says_where_to_look(tmp_path: Path) -> None:
+    run(tmp_path / "record", sys.executable, "-c", ECHO, given=b'{"id":1,"method":"x"}\n')
+    again = tmp_path / "again"
+    command = (SCRIPT, "inspect", "--replay", str(tmp_path / "record"), "--record", str(again), "--", "true")
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        told("not as recorded", f"`app-server inspect --open {again}` shows what went on")
+    )
+    nowhere = subprocess.run(
+        [*command[:5], str(again / "below"), *command[6:]], capture_output=True, timeout=PATIENCE, check=False
+    )
+    what = f"cannot write {again / 'below'}: Not a directory"
+    assert (nowhere.returncode, nowhere.stderr) == (2, told(what, "name a file in a folder of yours"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
@@ -231,9 +255,11 @@ def test_a_page_without_its_extra_is_refused_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(inspect_command, "page_is_installed", lambda: False)
     assert main(["inspect", "--", "server"]) == 2
-    assert "pip install '.[inspect]' in a clone" in capfd.readouterr().err
+    advice = "pip install '.[inspect]' in a clone of the repository; `--record FILE` works without"
+    assert capfd.readouterr().err.encode() == told("the page needs Starlette and uvicorn", advice)
     assert main(["inspect"]) == 2
-    assert "no server was named" in capfd.readouterr().err
+    advice = "as in `app-server inspect -- SERVER ARG...`"
+    assert capfd.readouterr().err.encode() == told("no server was named", advice)
 
 
 def write_until_it_fails(pipe: IO[bytes]) -> None:

@@ -9,10 +9,15 @@ import anyio.to_thread
 import pytest
 
 from app_server.client import AppServer, shared_server
+from app_server.inspector.analysis import Analyzer
+from app_server.inspector.session_records import read_session
 from protocol.v2.item_events import ItemCompletedNotification
+from tests.support.inspected import INITIALIZE, Inspected
 from tests.support.scripted_model import Reply, ScriptedModel, reply, runs, says
 from tests.support.shared import SharedHome, shared_homes
 from tests.support.world import SCRIPT, write_config
+
+ASKS = "item/commandExecution/requestApproval"
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -94,3 +99,42 @@ async def test_exec_uses_the_server_that_is_shared(shared: SharedHome, model: Sc
     pids = shared.servers()
     assert await anyio.to_thread.run_sync(run, "--ephemeral") == ("from its own", 1)
     assert shared.servers() == pids
+
+
+async def test_what_two_proxies_pass_is_inspected(shared: SharedHome, model: ScriptedModel) -> None:
+    """The one whose question the other answers sees that nobody waits for it any more; neither sees a rule broken."""
+    script(model, reply(runs("touch", "ran")), reply(says("done")))
+    records = [shared.root / "first.jsonl", shared.root / "second.jsonl"]
+
+    def play() -> None:
+        first, second = (
+            Inspected(
+                shared.root, "--record", str(record), "--", SCRIPT, "proxy", environment=shared.environment
+            )
+            for record in records
+        )
+        first.send(INITIALIZE)
+        first.receive()
+        first.send({"id": 2, "method": "thread/start", "params": {"approvalPolicy": "untrusted"}})
+        while (answer := first.receive()).get("id") != 2:
+            pass
+        thread = answer["result"]["thread"]["id"]
+        words = [{"type": "text", "text": "go"}]
+        first.send({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": words}})
+        first.receive_until(ASKS)
+        second.send(INITIALIZE)
+        second.receive()
+        second.send({"id": 2, "method": "thread/resume", "params": {"threadId": thread}})
+        asked = second.receive_until(ASKS)
+        second.send({"id": asked["id"], "result": {"decision": "accept"}})
+        for client in (first, second):
+            client.receive_until("turn/completed")
+            client.leave()
+
+    await anyio.to_thread.run_sync(play)
+    for record, withdrawn in zip(records, (1, 0), strict=True):
+        analyzer = Analyzer()
+        entries = [analyzer.entry(each, each.value()) for each in read_session(record.read_text())[1]]
+        assert [each for entry in entries for each in entry.violations] == []
+        [asked] = [entry.number for entry in entries if entry.method == ASKS and entry.kind == "request"]
+        assert [entry.withdraws for entry in entries if entry.withdraws >= 0] == [asked] * withdrawn

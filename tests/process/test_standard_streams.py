@@ -124,7 +124,7 @@ def test_a_working_folder_that_a_server_cannot_be_told(command: str, tmp_path: P
             check=False,
         )
         said = done.stderr.decode()
-        assert (done.returncode, said.startswith(prefix), said.count("\n")) == (2, True, 1), said
+        assert (done.returncode, said.startswith(prefix), said.count("\n→ ")) == (2, True, 1), said
         assert problem in said
 
 

@@ -47,6 +47,7 @@ export class Session {
       this.waiting.delete(row.request);
       this.answers.set(row.request, row.n);
     }
+    if (row.withdraws !== undefined && this.waiting.delete(row.withdraws)) this.answers.set(row.withdraws, row.n);
     if (row.method && row.kind !== "event") this.#method(row);
     if (row.thread) this.#turn(row);
   }

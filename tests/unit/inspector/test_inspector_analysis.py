@@ -25,6 +25,8 @@ from tests.unit.inspector.recorded_turn import (
     told,
 )
 
+ACCEPTED = {"decision": "accept"}
+
 
 def said(*violations: tuple[str, str]) -> list[str]:
     return [rule for rule, _ in violations]
@@ -38,6 +40,15 @@ def test_answers_are_paired_in_both_directions() -> None:
         ("turn/start", 2, 10.0),
         ("item/commandExecution/requestApproval", 8, 10.0),
     ]
+
+
+def test_a_question_that_another_client_answers_is_over() -> None:
+    """As with a shared server: this client never answers. What it has answered is not open any more."""
+    by_another = [each for each in TURN_WITH_APPROVAL if each != (CLIENT, {"id": 0, "result": ACCEPTED})]
+    assert [each.withdraws for each in analysed(by_another) if each.withdraws >= 0] == [8]
+    cancelled = SERVER, {"method": "$/cancel_request", "params": {"requestId": 0}}
+    assert analysed([TURN_WITH_APPROVAL[8], cancelled])[1].withdraws == 0
+    assert [each.withdraws for each in analysed(TURN_WITH_APPROVAL) if each.withdraws >= 0] == []
 
 
 def test_a_turn_of_the_thread_api_has_its_phases() -> None:
