@@ -115,7 +115,8 @@ async def test_what_two_proxies_pass_is_inspected(shared: SharedHome, model: Scr
         )
         first.send(INITIALIZE)
         first.receive()
-        first.send({"id": 2, "method": "thread/start", "params": {"approvalPolicy": "untrusted"}})
+        opened = {"cwd": str(shared.root), "approvalPolicy": "untrusted"}
+        first.send({"id": 2, "method": "thread/start", "params": opened})
         while (answer := first.receive()).get("id") != 2:
             pass
         thread = answer["result"]["thread"]["id"]
