@@ -102,6 +102,12 @@ class ApiAdapter(Protocol):
         """Note that the conversation goes on in another session here: the end of this one is not its end."""
         ...
 
+    def taken_back(self) -> Sequence[ClientLine] | None:
+        """Tell clients that the conversation goes on from an earlier turn, where this is not told otherwise. None:
+        subscriptions to this API end with the session.
+        """
+        ...
+
 
 AdapterFactory = Callable[[str], ApiAdapter]
 """Makes the adapter of the conversation with that id. An API has one, which distinguishes its adapters from others."""

@@ -253,6 +253,11 @@ class LiveConversation:
             await anyio.sleep(NEXT_TURN_SECONDS)
         await self.shut_down()
 
+    def goes_on_from(self, before: LiveConversation) -> None:
+        """Subscribe who was subscribed before it was taken back to an earlier turn, and tell them."""
+        for client, adapter in self.subscriptions.take_seats(before.subscriptions):
+            self.questions.joined(client, adapter)
+
     async def hand_over(self) -> None:
         """End it because it goes on in another session. Subscribers receive the end of its turn."""
         self.subscriptions.continues_elsewhere()

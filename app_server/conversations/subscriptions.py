@@ -8,7 +8,7 @@ without subscribers, and what the others would have been sent waits here, up to 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -153,6 +153,17 @@ class FollowedApi(Struct):
             if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
                 seat.begun.add(event.turn_id)
 
+    def send_waiting(self, followers: Followers) -> None:
+        for event in list(self.waiting):
+            self.send(event, followers)
+        self.waiting.clear()
+
+    def take_seats(self, was: FollowedApi, clients: Iterable[Client], told: Sequence[ClientLine]) -> None:
+        """Give clients the places that they had, and send them these lines."""
+        for client in clients:
+            seat = self.seats[client] = was.seats[client]
+            seat.send(client, told, behind=False)
+
     def _send_text(self, lines: Sequence[ClientLine], followers: Followers) -> None:
         """Send pieces of a text to all subscribers as shared lines, but to those who have a reason for others."""
         if self.shared.size > SHARED_BYTES:
@@ -207,9 +218,7 @@ class Subscriptions:
         api = self._api(make_adapter)
         api.seats.setdefault(client, Seat()).subscriptions[id] = raw
         self._follow()
-        for event in list(api.waiting):
-            api.send(event, self._followers)
-        api.waiting.clear()
+        api.send_waiting(self._followers)
         return api.adapter
 
     def hold(self, client: Client, id: str, make_adapter: AdapterFactory) -> set[str] | None:
@@ -248,6 +257,20 @@ class Subscriptions:
             if client in api.seats and api.seats[client].subscriptions.pop(id, None) is not None:
                 api.seats[client].held = None
         self._follow()
+
+    def take_seats(self, before: Subscriptions) -> list[tuple[Client, ApiAdapter]]:
+        """Go on for who was subscribed before it was taken back, and tell them. Return whom, and where."""
+        taken = []
+        for make_adapter, was in before._apis.items():
+            here = [client for client in was.subscribers if client in self._clients]
+            told = was.adapter.taken_back()
+            if here and told is not None:
+                api = self._api(make_adapter)
+                api.take_seats(was, here, told)
+                taken += [(client, api.adapter) for client in here]
+                self._follow()
+                api.send_waiting(self._followers)
+        return taken
 
     def leave(self, client: Client) -> None:
         """Forget a client that has left. The conversation goes on without it."""
@@ -326,15 +349,7 @@ class Subscriptions:
         """Return who is asked, and where: first in the API that began its last turn, then in the one that was followed
         last. Clients that leave answers to others are asked where there are no others.
         """
-        found = dict[Client, list[ApiAdapter]]()
-        for make_adapter, api in reversed(self._apis.items()):
-            for client in api.subscribers:
-                if api.seats[client].held is not None:
-                    continue  # it is asked once it knows what it joins
-                adapters = found.setdefault(client, [])
-                adapters.insert(
-                    0 if self._preferred.get(client) == make_adapter else len(adapters), api.adapter
-                )
+        found = _subscribed(self._apis, self._preferred)
         first = {client: adapters for client, adapters in found.items() if not client.profile.asked_last}
         return first or found
 
@@ -369,3 +384,17 @@ class Subscriptions:
             self.followed.set()
         elif self.followed.is_set():
             self.followed = anyio.Event()
+
+
+def _subscribed(
+    apis: dict[AdapterFactory, FollowedApi], preferred: Mapping[Client, AdapterFactory]
+) -> dict[Client, list[ApiAdapter]]:
+    """Return who can be asked, with the preferred API first and the others from the last one on."""
+    found = dict[Client, list[ApiAdapter]]()
+    for make_adapter, api in reversed(apis.items()):
+        for client in api.subscribers:
+            if api.seats[client].held is not None:
+                continue  # it is asked once it knows what it joins
+            adapters = found.setdefault(client, [])
+            adapters.insert(0 if preferred.get(client) == make_adapter else len(adapters), api.adapter)
+    return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from protocol.structs import Json
-from tests.support.client import Client
+from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, say, start, turn
 from tests.support.waiting import until
@@ -178,3 +178,49 @@ async def test_who_archives_ends_it_for_all(world: MakeWorld) -> None:
         await t.old.expect("shutdown_complete")
         refused = await t.editor.answer_to(await t.prompt("more"))
         assert "error" in refused
+
+
+async def test_who_takes_a_thread_back_is_told_to_all_and_old_clients_hear_on(world: MakeWorld) -> None:
+    async with three(world, reply(says("a")), reply(says("b"))) as t, t.world.another() as late:
+        await t.old_joins()
+        await t.editor_joins()
+        await late.call("resumeConversation", {"conversationId": t.thread})  # and listens afterwards
+        taken_back = await say(t.threads, t.thread, "wrong")
+        await t.old.expect("task_complete")
+        await t.threads.call("thread/revert", {"threadId": t.thread, "beforeTurnId": taken_back})
+        await t.threads.expect("thread/reverted")
+        assert "was taken back" in (await t.old.expect("background_event"))["params"]["msg"]["message"]
+        assert not t.old.events("shutdown_complete")
+        assert "error" in await t.editor.answer_to(await t.prompt("more"))
+        shown = len(t.chunks("user_message_chunk"))
+        await t.editor_joins()
+        assert t.chunks("user_message_chunk")[shown:] == ["zero"]
+        await say(t.threads, t.thread, "right")
+        await late.listen(t.thread)
+        for client in (t.old, late):
+            await until(lambda client=client: len(client.events("task_complete")) == 2)  # type: ignore[misc]
+            assert [each["message"] for each in client.events("user_message")] == ["wrong", "right"]
+            told = [each["message"] for each in client.events("background_event")]
+            assert sum("was taken back" in each for each in told) == 1
+        await until(lambda: t.chunks()[-1] == "b")
+
+
+@pytest.mark.parametrize("other", ["old", "editor"])
+async def test_a_thread_is_not_taken_back_while_a_turn_runs_that_others_follow(
+    world: MakeWorld, other: str
+) -> None:
+    hold = Hold()
+    async with three(world, reply(begins_to_say(), word("a"), hold, says("ab"))) as t:
+        if other == "old":
+            await t.old_joins()
+        await t.editor_joins()
+        if other == "old":
+            await t.editor.call("session/close", {"sessionId": t.thread})
+        begun = await turn(t.threads, t.thread, "go")
+        await t.threads.expect("item/agentMessage/delta")
+        read = await t.threads.call("thread/read", {"threadId": t.thread, "includeTurns": True})
+        first = read["thread"]["turns"][0]["id"]
+        with pytest.raises(Refused, match="turn in progress"):
+            await t.threads.call("thread/revert", {"threadId": t.thread, "beforeTurnId": first})
+        hold.release()
+        assert (await ended(t.threads, begun))["status"] == "completed"

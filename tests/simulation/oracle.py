@@ -239,8 +239,8 @@ def _tried_too_often(world: "SimWorld", received: Sequence[Json]) -> list[str]:
 
 def _told_otherwise(person: "Person") -> list[str]:
     """Return where a client that listens over two APIs was told of other ends of turns over one than over the other; of
-    a turn that never began the conversation API tells the end only. Listening over that API ends with the conversation,
-    and where a thread is taken back, which opens it anew; a crash may come between the two.
+    a turn that never began the conversation API tells the end only. Listening over that API ends with the conversation;
+    a crash may come between the two.
     """
     new: dict[str, list[str]] = {}
     old: dict[str, list[str]] = {}
@@ -260,7 +260,5 @@ def _told_otherwise(person: "Person") -> list[str]:
     return [
         f"{thread} was told as {old[thread]} and as {told}"
         for thread, told in new.items()
-        if thread in old
-        and thread not in person.record.reverted
-        and (told[: len(old[thread])] if person.left_early else told) != old[thread]
+        if thread in old and (told[: len(old[thread])] if person.left_early else told) != old[thread]
     ]

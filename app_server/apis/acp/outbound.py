@@ -85,6 +85,9 @@ class SessionAdapter:
     def continues_elsewhere(self) -> None:
         """Do nothing: the end of a session is not shown."""
 
+    def taken_back(self) -> None:
+        """Return nothing: the client loads the session again, and is shown what is left."""
+
     # --- lines of its own
     def send(self, update: bytes) -> list[ClientLine]:
         """Return one update as a line, behind the text that waits."""

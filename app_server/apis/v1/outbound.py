@@ -50,6 +50,8 @@ Piece = (
 
 MAX_HEADS = 256
 
+TAKEN_BACK: Final = "the conversation was taken back to an earlier turn; resume it to read what is left"
+
 
 class ConversationAdapter:
     """Converts the events of one conversation. It tracks the parts of an item that it has not sent yet."""
@@ -101,6 +103,9 @@ class ConversationAdapter:
 
     def continues_elsewhere(self) -> None:
         self._hides_shutdown = True
+
+    def taken_back(self) -> Sequence[ClientLine]:
+        return [ClientLine(self._line("", notices.BackgroundEventEvent(message=TAKEN_BACK)))]
 
     def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:  # noqa: C901 - one case for each
         """Convert an engine event into the events of this API."""

@@ -129,6 +129,9 @@ class ThreadAdapter:
     def continues_elsewhere(self) -> None:
         """Do nothing: this API does not show the end of a session."""
 
+    def taken_back(self) -> Sequence[ClientLine]:
+        return ()  # `thread/reverted` is sent to who is not subscribed, too
+
     # --- events
     def _take(self, event: events.SessionEvent, *, raw: bool) -> None:
         inner, turn_id = event.event, event.turn_id

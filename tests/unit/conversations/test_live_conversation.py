@@ -117,6 +117,9 @@ class Words:
     def continues_elsewhere(self) -> None:
         self.elsewhere = True
 
+    def taken_back(self) -> None:
+        pass
+
 
 class One(Words):
     made: list[Words] = []  # noqa: RUF012

@@ -12,7 +12,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers import threads
 from app_server.apis.v2.opening import in_force, overrides_of, reopened
-from app_server.apis.v2.services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
+from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
@@ -65,8 +65,7 @@ async def thread_revert(
         raise invalid_request("ephemeral threads do not support thread/revert", "ephemeral")
     cut = await _cut(context, before.id, path, params.before_turn_id)
     assert cut.keeps is not None
-    subscribed = before.subscriptions.subscribers(context.make_adapter)
-    if before.session.running and subscribed.keys() - {context.client}:
+    if before.session.running and before.shared_with_others(context.client):
         raise invalid_request("turn in progress", "turn_in_progress")
     heard = context.to_audience(before.id)
     await before.hand_over()
@@ -85,8 +84,7 @@ async def thread_revert(
             items_backwards_cursor=items,
         )
         heard.notify(wire.THREAD_REVERTED, thread_id=live.id)
-        for client, raw in subscribed.items():
-            live.subscribe(client, SUBSCRIPTION, context.make_adapter, raw=raw)
+        live.goes_on_from(before)
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
