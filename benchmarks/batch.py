@@ -134,12 +134,18 @@ async def waiting(place: Place, model: PreparedModel) -> Cost:
 
 
 async def restart(place: Place, script: str) -> Cost:
-    """Go on with a batch that has a hundred thousand results."""
+    """Go on with a batch that has a hundred thousand results, and a journal of as many attempts."""
     out = place.workspace / "plain"
-    line = (out / "results.jsonl").read_text().splitlines()[0]
-    id = json.dumps(json.loads(line)["id"])
-    with (out / "results.jsonl").open("w") as results:
-        results.writelines(line.replace(id, f'"old-{n}"', 1) + "\n" for n in range(FINISHED))
+    first = (out / "results.jsonl").read_text().splitlines()[0]
+    id = json.loads(first)["id"]
+    attempts = (out / "attempts.jsonl").read_text().splitlines()
+    for name, lines in (
+        ("results.jsonl", [first]),
+        ("attempts.jsonl", [each for each in attempts if json.loads(each)["id"] == id]),
+    ):
+        with (out / name).open("w") as file:
+            for n in range(FINISHED):
+                file.writelines(line.replace(json.dumps(id), f'"old-{n}"', 1) + "\n" for line in lines)
     with (place.workspace / "tasks.jsonl").open("w") as tasks:
         tasks.writelines(json.dumps({"id": f"old-{n}", "prompt": "x"}) + "\n" for n in range(FINISHED))
         tasks.write(json.dumps({"id": "new", "prompt": "x"}))

@@ -19,7 +19,7 @@ from app_server.batch.messages import Status
 from app_server.batch.out_folder import TASKS, Doing, OutFolder, read_batch, require_batch, shown_running
 from app_server.batch.results import Stored, stored_results, summary
 from app_server.batch.secrets import without_secrets
-from app_server.batch.tasks import parse_tasks
+from app_server.batch.tasks import digest, parse_tasks
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable
 from app_server.core.config.types import CliOverrides
 from app_server.core.lazy import Lazy
@@ -73,7 +73,7 @@ def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchP
     if before is not None:
         shown = replace(doing, overrides=without_secrets(doing.overrides))
         for what, same in (
-            ("other tasks", parse_tasks(raw, "worktree", {}).digest == before.digest),
+            ("other tasks", digest(raw) == before.digest),
             ("another shard", args.shard == before.shard),
             ("other settings of what tasks do", shown == before.doing),
         ):
@@ -120,12 +120,12 @@ def _retried(args: argparse.Namespace) -> BatchPlan:
             f"--status: expected some of {', '.join(get_args(Status))}, got {wrong[0]!r}"
         )
 
-    def again(final: Mapping[str, Stored]) -> Collection[str]:
+    def again(final: Mapping[str, Status]) -> Collection[str]:
         if unknown := [id for id in ids if id not in final]:
             raise InvalidCommandLine(f"--id: the task {unknown[0]!r} has no result in {out}")
         wanted = statuses or (() if ids else AGAIN)
-        found = [each for each in final.values() if not wanted or each.status in wanted]
-        return frozenset(each.id for each in found if not ids or each.id in ids)
+        found = [id for id, status in final.items() if not wanted or status in wanted]
+        return frozenset(id for id in found if not ids or id in ids)
 
     overrides = _with_secrets(before.doing.overrides, _overrides(vars(args)))
     return BatchPlan(
@@ -160,8 +160,9 @@ def _with_secrets(stored: CliOverrides, given: CliOverrides) -> CliOverrides:
 def _status(out: Path, *, as_json: bool) -> int:
     shard = require_batch(out).shard
     read = parse_tasks(_raw(str(out / TASKS)), "worktree", {})
-    mine = [task.id for at, (_, task) in enumerate(read.tasks) if in_shard(at, shard)]
-    found: Mapping[str, Json] = summary(stored_results(out, mine), len(mine), len(shown_running(out)))
+    mine = {task.id for at, (_, task) in enumerate(read.tasks) if in_shard(at, shard)}
+    final = list(stored_results(out, Stored, mine))
+    found: Mapping[str, Json] = summary(final, len(mine), len(shown_running(out)))
     if as_json:
         print(json.dumps(found))  # noqa: T201
         return 0

@@ -17,14 +17,14 @@ from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.checkout import sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
 from app_server.batch.local import LocalWorkers, Workers, WorkersFailed
-from app_server.batch.messages import Setup
+from app_server.batch.messages import Setup, Status
 from app_server.batch.out_folder import BatchFile, Doing, OutFolder
 from app_server.batch.progress import Progress
 from app_server.batch.repositories import TaskChecker
-from app_server.batch.results import RESULTS, Journal, Results, Stored, read_lines
+from app_server.batch.results import RESULTS, Results, StoredStatus, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.secrets import known_secrets, secret_settings, without_secrets
-from app_server.batch.tasks import Task, listed, parse_tasks, place_key
+from app_server.batch.tasks import Task, digest, listed, parse_tasks, place_key
 from app_server.client.command_line import USAGE, InvalidCommandLine, single_errors
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, SettingsPlace
@@ -70,7 +70,7 @@ class BatchPlan(Struct, frozen=True, kw_only=True):
     shard: str | None = None
     commits: Mapping[str, str] = {}
     """What an earlier run has found."""
-    again: Callable[[Mapping[str, Stored]], Collection[str]] = lambda final: ()
+    again: Callable[[Mapping[str, Status]], Collection[str]] = lambda final: ()
     """Names the tasks whose results are put aside, so that they run again."""
     dry: bool = False
 
@@ -86,7 +86,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     read = parse_tasks(plan.raw, doing.checkout, secrets)
     _require_prices(limits, config, [task for _, task in read.tasks])
     mine = [each for at, each in enumerate(read.tasks) if in_shard(at, plan.shard)]
-    final = {each.id: each for each in read_lines(plan.out / RESULTS, Stored)}
+    final = {each.id: each.status for each in read_lines(plan.out / RESULTS, StoredStatus)}
     again = plan.again(final)
     left = [(number, task) for number, task in mine if task.id not in final or task.id in again]
     checker = TaskChecker(Git(home), Path(plan.folder), doing.checkout, plan.environment)
@@ -105,23 +105,21 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
             f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
         )
     batch = BatchFile(
-        digest=read.digest,
+        digest=digest(plan.raw),
         folder=plan.folder,
         doing=replace(doing, overrides=without_secrets(doing.overrides)),
         shard=plan.shard,
         commits=checked.commits,
     )
+    tasks = {task.id: task for _, task in mine}
     with OutFolder(plan.out, home) as out:
         try:
             out.begin(batch, plan.raw, again)
-            journal, results = Journal(out.path), Results(out.path, [task.id for _, task in mine])
+            results = Results(out.path, tasks)
         except OSError as error:
             raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
-        ledger = Ledger(limits, anyio.current_time(), journal.by_model())
-        tasks = {task.id: task for _, task in mine}
-        return await _run(
-            plan, workers or _workers(plan), out, journal, results, ledger, tasks, checked.commits
-        )
+        ledger = Ledger(limits, anyio.current_time(), results.spent)
+        return await _run(plan, workers or _workers(plan), out, results, ledger, tasks, checked.commits)
 
 
 def _workers(plan: BatchPlan) -> Workers:
@@ -140,7 +138,6 @@ async def _run(
     plan: BatchPlan,
     workers: Workers,
     out: OutFolder,
-    journal: Journal,
     results: Results,
     ledger: Ledger,
     tasks: Mapping[str, Task],
@@ -154,7 +151,7 @@ async def _run(
         stop_after=args.stop_after,
     )
     progress = Progress(len(tasks), results, ledger, began, sys.stderr, sys.stdout if args.json else None)
-    coordinator = Coordinator(out, results, journal, scheduler, ledger, workers, progress)
+    coordinator = Coordinator(out, results, scheduler, ledger, workers, progress)
     try:
         if not scheduler.over:
             await sweep(work)
@@ -172,9 +169,9 @@ async def _run(
 
 def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]:
     """Return the exit status, and the sentence that explains it."""
-    completed = sum(each.status == "completed" for each in results.final.values())
+    completed = results.statuses["completed"]
     left = tasks - len(results.final)
-    unmet = left or any(each.status == "overBudget" for each in results.final.values())
+    unmet = left or results.statuses["overBudget"]
     if stop is not None and (left or (stop.status == BUDGET and unmet)):
         return stop.status, f"{stop.reason}: {completed} of {tasks} tasks completed, {left} are left"
     if completed == tasks:

@@ -6,27 +6,29 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import anyio
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from app_server.batch import messages
-from app_server.batch.budget import Ledger
+from app_server.batch.budget import NO_LIMIT, Ledger
 from app_server.batch.local import Workers
-from app_server.batch.out_folder import EVENTS, HOMES, PATCHES, OutFolder
+from app_server.batch.out_folder import OutFolder
 from app_server.batch.progress import Progress
 from app_server.batch.repositories import commit_key
-from app_server.batch.results import Journal, Result, Results, priced
+from app_server.batch.results import Result, Results
 from app_server.batch.scheduler import Scheduler
-from app_server.batch.tasks import Task, file_name
+from app_server.batch.tasks import Task
 from app_server.client.command_line import ENDING
 from app_server.core.threads import run_in_thread
 
 INTERRUPTS_WITHIN: Final = 10.0
 """Seconds for running turns to be interrupted and stored."""
-LOOKS_EVERY: Final = 0.5
+SHOWS_EVERY: Final = 0.5
+GATHERS_FOR: Final = 0.05
+"""Seconds' worth of results that are stored with one sync."""
 
 COMPLETED, OTHERS, BUDGET, STOPPED, INTERRUPTED = 0, 1, 3, 4, 130
 """Exit statuses."""
@@ -46,48 +48,54 @@ class Coordinator:
         self,
         out: OutFolder,
         results: Results,
-        journal: Journal,
         scheduler: Scheduler,
         ledger: Ledger,
         workers: Workers,
         progress: Progress,
     ) -> None:
-        self._out, self._results, self._journal = out, results, journal
+        self._out, self._results = out, results
         self._scheduler, self._ledger = scheduler, ledger
         self._workers, self._progress = workers, progress
         self._clock, self._storing = anyio.current_time, anyio.Lock()
+        self._woken, self._fresh = anyio.Event(), anyio.Event()
+        """The run has ended, or waits for another time now; there is something to store."""
+        self._jobs = 0
         self._tasks: Mapping[str, Task] = {}
         self._commits: Mapping[str, str] = {}
         self._nodes: dict[int, str] = {}
         """The machines of the workers that are ready."""
         self._pending: list[tuple[messages.Ended, str]] = []
         """What is to be stored, and from which machine it is."""
-        self._until = float("inf")
+        self._until = NO_LIMIT
         self.stop: Stop | None = None
 
     async def run(
         self, setup: messages.Setup, tasks: Mapping[str, Task], commits: Mapping[str, str], jobs: int
     ) -> None:
         """Run until all tasks have a result, or something stops the batch. Raises WorkersFailed and OSError."""
-        self._tasks, self._commits = tasks, commits
-        async with anyio.create_task_group() as group, self._workers.open(setup) as said:
-            group.start_soon(self._heed_signals)
-            group.start_soon(self._show)
-            while not self._scheduler.over and self._clock() < self._until:
-                self._start_tasks(jobs)
+        self._tasks, self._commits, self._jobs = tasks, commits, jobs
+        async with anyio.create_task_group() as group, self._workers.open(setup, self._hear):
+            for each in (self._heed_signals, self._show, self._store_in_rounds):
+                group.start_soon(each)
+            while self._goes_on():
+                self._woken = anyio.Event()
                 with anyio.move_on_after(self._wakes_in()):
-                    self._take(*await said.receive())
-                while said.statistics().current_buffer_used:
-                    self._take(*said.receive_nowait())
-                self._let_pass()
-                if self._pending:
-                    group.start_soon(self._store)
-                self._look_for_stops()
+                    await self._woken.wait()
             await self._store()
             group.cancel_scope.cancel()
 
-    def _start_tasks(self, jobs: int) -> None:
+    def _goes_on(self) -> bool:
+        """Do what can be done now: answer requests, start tasks. Returns whether there will be more."""
+        self._let_pass()
+        self._look_for_stops()
+        self._start_tasks()
+        return not self._scheduler.over and self._clock() < self._until
+
+    def _start_tasks(self) -> None:
         """Give every worker what it can take, the idle ones first."""
+        jobs = self._jobs
+        if len(self._scheduler.running) >= jobs:
+            return
         busy = Counter(each.worker for each in self._scheduler.running.values())
         most = -(-jobs // self._workers.count)
         while busy.total() < jobs and (free := [each for each in self._nodes if busy[each] < most]):
@@ -102,7 +110,14 @@ class Coordinator:
     def _wakes_in(self) -> float:
         now = self._clock()
         soonest = min(self._scheduler.wakes_in(now), self._ledger.wait(now), self._until - now)
-        return min(max(soonest, 0.001), LOOKS_EVERY)
+        return max(soonest, 0.001)
+
+    def _hear(self, worker: int, message: messages.FromWorker | None) -> None:
+        self._take(worker, message)
+        if not self._goes_on() or self._wakes_in() < NO_LIMIT:
+            self._woken.set()
+        if self._pending or self._results.notes:
+            self._fresh.set()
 
     def _take(self, worker: int, message: messages.FromWorker | None) -> None:
         now = self._clock()
@@ -120,7 +135,7 @@ class Coordinator:
             case messages.Over():
                 id = self._ledger.over(worker, message, now)
                 if id is not None:
-                    self._journal.spent(id, message.model, message.usage)
+                    self._results.took(id, message.model, message.usage)
             case messages.Ended(outcome=outcome):
                 running = self._scheduler.running.get(outcome.id)
                 if running is not None and running.worker == worker:  # else it was given to another one
@@ -134,20 +149,29 @@ class Coordinator:
             self._pending.append((message, node))
 
     def _let_pass(self) -> None:
-        for worker, ask, answer in self._ledger.answers(self._clock()):
-            if ask.first and not answer.never:
-                self._journal.reached(ask.id)
+        answers = list(self._ledger.answers(self._clock()))
+        reached = [ask.id for _, ask, answer in answers if ask.first and not answer.never]
+        if reached:  # noted before it is sent, so that no attempt is forgotten
+            self._results.reached(reached)
+        for worker, _, answer in answers:
             self._workers.send(worker, answer)
+
+    async def _store_in_rounds(self) -> None:
+        while True:
+            await self._fresh.wait()
+            self._fresh = anyio.Event()
+            await anyio.sleep(GATHERS_FOR)
+            await self._store()
 
     async def _store(self) -> None:
         """Store the results that have come: first their files, then their lines, all with one sync."""
         async with self._storing:
             pending, self._pending = self._pending, []
-            if not pending:
-                return
             try:
-                results = await run_in_thread(lambda: [self._with_files(*each) for each in pending])
-                await run_in_thread(self._results.append, results)
+                self._results.write_notes()
+                if not pending:
+                    return
+                results = await run_in_thread(self._stored, pending)
             except OSError as error:
                 why = error.strerror or error
                 self._stop_now(Stop(STOPPED, f"{self._out.path} cannot be written any more: {why}"))
@@ -155,25 +179,13 @@ class Coordinator:
             for result in results:
                 self._progress.ended(result)
 
-    def _with_files(self, ended: messages.Ended, node: str) -> Result:
-        """Write what belongs to a result, and return its line."""
-        outcome = ended.outcome
-        task, name = self._tasks[outcome.id], file_name(outcome.id)
-        patch = f"{PATCHES}/{name}.diff" if ended.patch else None
-        if patch is not None:
-            self._out.write(patch, ended.patch)
-        if ended.events:
-            self._out.write(f"{EVENTS}/{name}.jsonl", ended.events)
-        if ended.rollout is not None:
-            self._out.write(f"{HOMES}/{node}/{ended.rollout[0]}", ended.rollout[1])
-        return Result(
-            **structs.asdict(outcome),
-            attempts=self._journal.attempts[task.id],
-            patch=patch,
-            usage=priced(self._journal.usage.get(task.id, {}), self._ledger.limits.prices),
-            node=node,
-            meta=task.meta,
-        )
+    def _stored(self, pending: Sequence[tuple[messages.Ended, str]]) -> Sequence[Result]:
+        prices, results = self._ledger.limits.prices, []
+        for ended, node in pending:
+            patch, meta = self._out.write_files(ended, node), self._tasks[ended.outcome.id].meta
+            results.append(self._results.line(ended.outcome, patch, node, meta, prices))
+        self._results.append(results)
+        return results
 
     # --- stopping
     def _look_for_stops(self) -> None:
@@ -189,6 +201,7 @@ class Coordinator:
         self.stop = self.stop or stop
         self._scheduler.closed = True
         self._until = min(self._until, self._clock() + INTERRUPTS_WITHIN)
+        self._woken.set()
         for each in self._nodes:
             self._workers.send(each, messages.InterruptTasks())
 
@@ -199,6 +212,7 @@ class Coordinator:
             await anext(signals)
             self.stop = self.stop or stop
             self._scheduler.closed = True
+            self._woken.set()
             self._progress.note(
                 "nothing new is started, and what runs comes to its end (again: interrupt it)"
             )
@@ -209,7 +223,11 @@ class Coordinator:
             os._exit(INTERRUPTED)
 
     async def _show(self) -> None:
+        shown: list[str] = []
         while True:
-            self._out.show_running(list(self._scheduler.running))
-            self._progress.show(len(self._scheduler.running), self._clock())
-            await anyio.sleep(LOOKS_EVERY)
+            running = list(self._scheduler.running)
+            if running != shown:
+                self._out.show_running(running)
+                shown = running
+            self._progress.show(len(running), self._clock())
+            await anyio.sleep(SHOWS_EVERY)

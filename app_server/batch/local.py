@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 
@@ -28,8 +28,8 @@ STARTS: Final = 3
 ENDS_WITHIN: Final = 10.0
 """Seconds for a worker to end that is needed no more."""
 
-FromWorkers = tuple[int, FromWorker | None]
-"""What a worker says, by its number; None: it died."""
+Hear = Callable[[int, FromWorker | None], None]
+"""Takes what a worker says, by its number; None: it died."""
 
 
 class WorkersFailed(Exception):
@@ -64,14 +64,13 @@ class Workers(ABC):
         """Start a worker, which ends with the block."""
 
     @asynccontextmanager
-    async def open(self, setup: Setup) -> AsyncIterator[MemoryObjectReceiveStream[FromWorkers]]:
-        """Start them; gives what they say. They end with the block. Raises WorkersFailed."""
-        said, heard = anyio.create_memory_object_stream[FromWorkers](float("inf"))
+    async def open(self, setup: Setup, hear: Hear) -> AsyncIterator[None]:
+        """Start them; they end with the block. Raises WorkersFailed."""
         async with anyio.create_task_group() as group:
             for number in range(self.count):
-                group.start_soon(self._tend, number, setup, said, name=f"worker {number}")
+                group.start_soon(self._tend, number, setup, hear, name=f"worker {number}")
             try:
-                yield heard
+                yield
             finally:
                 self._closing = True
                 group.cancel_scope.cancel()
@@ -81,14 +80,14 @@ class Workers(ABC):
         if (queue := self._queues.get(worker)) is not None:
             queue.send_nowait(message)
 
-    async def _tend(self, number: int, setup: Setup, said: MemoryObjectSendStream[FromWorkers]) -> None:
+    async def _tend(self, number: int, setup: Setup, hear: Hear) -> None:
         """Have a worker of this number until the end."""
         failures = 0
         while failures < STARTS:
-            failures = 0 if await self._run(number, setup, said) else failures + 1
+            failures = 0 if await self._run(number, setup, hear) else failures + 1
         raise WorkersFailed(f"a worker ended {STARTS} times before it was ready")
 
-    async def _run(self, number: int, setup: Setup, said: MemoryObjectSendStream[FromWorkers]) -> bool:
+    async def _run(self, number: int, setup: Setup, hear: Hear) -> bool:
         """Run a worker to its end; return whether it was ever ready."""
         queue, messages = anyio.create_memory_object_stream[ToWorker](float("inf"))
         was_ready, decoder = False, LineDecoder(LONGEST_LINE)
@@ -100,16 +99,19 @@ class Workers(ABC):
                 for each in decoder.feed(data):
                     message = from_worker(bytes(each)) if isinstance(each, bytes) else None
                     was_ready = was_ready or isinstance(message, Ready)
-                    said.send_nowait((number, message))
+                    hear(number, message)
             group.cancel_scope.cancel()
         del self._queues[number]
-        said.send_nowait((number, None))
+        hear(number, None)
         return was_ready
 
 
 async def _feed(link: WorkerLink, messages: MemoryObjectReceiveStream[ToWorker]) -> None:
     async for message in messages:
-        await link.send(line(message))
+        lines = [line(message)]
+        while messages.statistics().current_buffer_used:
+            lines.append(line(messages.receive_nowait()))
+        await link.send(b"".join(lines))
 
 
 class LocalWorkers(Workers):

@@ -34,7 +34,10 @@ class TaskUsage(Struct, frozen=True, kw_only=True, rename="camel"):
 
     def __add__(self, other: TaskUsage) -> TaskUsage:
         return TaskUsage(
-            **{name: getattr(self, name) + getattr(other, name) for name in TaskUsage.__struct_fields__}
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            requests=self.requests + other.requests,
         )
 
 

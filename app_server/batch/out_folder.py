@@ -20,8 +20,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from app_server.batch.messages import Ended
 from app_server.batch.results import JOURNAL, RESULTS, append_lines, raw_lines
-from app_server.batch.tasks import Checkout
+from app_server.batch.tasks import Checkout, file_name
 from app_server.beneath import Beneath
 from app_server.client.command_line import InvalidCommandLine
 from app_server.core.config.types import CliOverrides
@@ -121,6 +122,18 @@ class OutFolder:
         """Write a file in one step; makes missing folders. Raises OSError."""
         with Beneath(self.path) as folder:
             folder.replace(name, content, 0o600)
+
+    def write_files(self, ended: Ended, node: str) -> str | None:
+        """Write what belongs to a result from a machine; return the place of the patch. Raises OSError."""
+        name = file_name(ended.outcome.id)
+        patch = f"{PATCHES}/{name}.diff" if ended.patch else None
+        if patch is not None:
+            self.write(patch, ended.patch)
+        if ended.events:
+            self.write(f"{EVENTS}/{name}.jsonl", ended.events)
+        if ended.rollout is not None:
+            self.write(f"{HOMES}/{node}/{ended.rollout[0]}", ended.rollout[1])
+        return patch
 
     def show_running(self, running: Sequence[str]) -> None:
         """Say which tasks run, for who asks how the batch stands."""

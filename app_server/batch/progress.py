@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -43,7 +42,8 @@ class Progress:
 
     def ended(self, result: Result) -> None:
         """Tell of a result."""
-        self._tell("taskEnded", msgspec.to_builtins(result))
+        if self._events is not None:
+            self._tell("taskEnded", msgspec.to_builtins(result))
 
     def note(self, text: str) -> None:
         """Say something that is not asked for at any other time."""
@@ -65,7 +65,7 @@ class Progress:
         self.note(sentence)
 
     def _line(self, running: int, now: float) -> str:
-        statuses = Counter(each.status for each in self._results.final.values())
+        statuses = self._results.statuses
         done, ledger, minutes = statuses.total(), self._ledger, max(now - self._began, 1.0) / 60
         parts = [f"{done} of {self._total} tasks", f"{running} running"]
         parts += [f"{count} {status}" for status, count in sorted(statuses.items())]

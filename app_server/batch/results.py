@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,11 +43,16 @@ class Result(TaskOutcome, kw_only=True):
     meta: Mapping[str, Json] | None
 
 
-class Stored(Struct, frozen=True, kw_only=True):
-    """The fields of a line of `results.jsonl` that a batch itself needs; quick to read."""
+class StoredStatus(Struct, frozen=True, kw_only=True):
+    """The fields of a line of `results.jsonl` that say what is final; quick to read."""
 
     id: str
     status: Status
+
+
+class Stored(StoredStatus, frozen=True, kw_only=True):
+    """The fields of such a line that a summary is made of."""
+
     usage: PricedUsage
     seconds: Seconds
     error: ResultError | None = None
@@ -62,70 +67,96 @@ class AttemptLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: TaskUsage | None = None
 
 
-class Journal:
-    """The attempts at all tasks, in all runs."""
+class Results:
+    """State of these tasks as it is stored: their final lines, and the attempts at them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ids: Container[str]) -> None:
         """Raises OSError."""
+        self.final = {each.id: each.status for each in stored_results(folder, StoredStatus, ids)}
+        self.statuses = Counter(self.final.values())
         self.attempts: Counter[str] = Counter()
+        self.spent: dict[str, TaskUsage] = {}
+        """By model, on all tasks in all runs."""
         self.usage: dict[str, dict[str, TaskUsage]] = {}
-        """By task and model."""
+        """By task and model, for tasks that had no final line."""
         for each in read_lines(folder / JOURNAL, AttemptLine):
             self._take(each)
-        self._file = open_to_append(folder / JOURNAL)
+        self._journal, self._results = (open_to_append(folder / name) for name in (JOURNAL, RESULTS))
+        self.notes: list[bytes] = []
+        """Lines of the journal that are not written yet."""
 
-    def reached(self, id: str) -> None:
-        """Note an attempt whose first request is sent. Raises OSError."""
-        self._write(AttemptLine(id=id, attempt=self.attempts[id] + 1))
+    def reached(self, ids: Iterable[str]) -> None:
+        """Write down attempts whose first request is to be sent. Raises OSError."""
+        for id in ids:
+            self._note(AttemptLine(id=id, attempt=self.attempts[id] + 1))
+        self.write_notes()
 
-    def spent(self, id: str, model: str, usage: TaskUsage) -> None:
-        """Note what a request took. Raises OSError."""
-        self._write(AttemptLine(id=id, model=model, usage=usage))
+    def took(self, id: str, model: str, usage: TaskUsage) -> None:
+        """Note what a request took; it is not written yet."""
+        self._note(AttemptLine(id=id, model=model, usage=usage))
 
-    def by_model(self) -> Mapping[str, TaskUsage]:
-        """Return what all tasks took, by model."""
-        total: dict[str, TaskUsage] = {}
-        for spent in self.usage.values():
-            for model, usage in spent.items():
-                total[model] = total.get(model, TaskUsage()) + usage
-        return total
+    def write_notes(self) -> None:
+        """Write what was noted. Raises OSError."""
+        if self.notes:
+            _append(self._journal, self.notes)
+            self.notes = []
 
-    def _write(self, each: AttemptLine) -> None:
-        _append(self._file, [msgspec.json.encode(each) + b"\n"])
+    def line(
+        self,
+        outcome: TaskOutcome,
+        patch: str | None,
+        node: str,
+        meta: Mapping[str, Json] | None,
+        prices: Mapping[str, ModelPrice],
+    ) -> Result:
+        """Return the final line of a task. It costs nothing known where a model of it has no price."""
+        usage = self.usage.get(outcome.id, {})
+        total: TaskUsage = sum(usage.values(), TaskUsage())
+        known = bool(usage) and prices.keys() >= usage.keys()
+        cost = sum(prices[model].cost(each) for model, each in usage.items()) if known else None
+        return Result(
+            **asdict(outcome),
+            attempts=self.attempts[outcome.id],
+            patch=patch,
+            usage=PricedUsage(**asdict(total), cost=cost),
+            node=node,
+            meta=meta,
+        )
+
+    def append(self, results: Sequence[Result]) -> None:
+        """Write final lines and sync them. Blocks. Raises OSError; then none of them is there."""
+        _append(self._results, [msgspec.json.encode(each) + b"\n" for each in results])
+        os.fsync(self._results)
+        self.final.update((each.id, each.status) for each in results)
+        self.statuses.update(each.status for each in results)
+
+    def close(self) -> None:
+        os.close(self._journal)
+        os.close(self._results)
+
+    def _note(self, each: AttemptLine) -> None:
+        self.notes.append(msgspec.json.encode(each) + b"\n")
         self._take(each)
 
     def _take(self, each: AttemptLine) -> None:
         if each.attempt is not None:
             self.attempts[each.id] = max(self.attempts[each.id], each.attempt)
         if each.usage is not None:
-            spent = self.usage.setdefault(each.id, {})
-            spent[each.model] = spent.get(each.model, TaskUsage()) + each.usage
+            _add(self.spent, each.model, each.usage)
+            if each.id not in self.final:
+                _add(self.usage.setdefault(each.id, {}), each.model, each.usage)
 
 
-class Results:
-    """The final lines of these tasks: those that are there, and those to come."""
-
-    def __init__(self, folder: Path, ids: Collection[str]) -> None:
-        """Raises OSError."""
-        self.final = stored_results(folder, ids)
-        self._file = open_to_append(folder / RESULTS)
-
-    def append(self, results: Sequence[Result]) -> None:
-        """Write lines and sync them. Blocks. Raises OSError; then none of them is there."""
-        _append(self._file, [msgspec.json.encode(each) + b"\n" for each in results])
-        os.fsync(self._file)
-        for each in results:
-            fields = {name: getattr(each, name) for name in Stored.__struct_fields__}
-            self.final[each.id] = Stored(**fields)
+def _add(total: dict[str, TaskUsage], model: str, usage: TaskUsage) -> None:
+    total[model] = total[model] + usage if model in total else usage
 
 
-def stored_results(folder: Path, ids: Collection[str]) -> dict[str, Stored]:
-    """Return the results of these tasks. Raises OSError."""
-    known = frozenset(ids)
-    return {each.id: each for each in read_lines(folder / RESULTS, Stored) if each.id in known}
+def stored_results(folder: Path, kind: type[T], ids: Container[str]) -> Iterator[T]:
+    """Yield the results of these tasks. Raises OSError."""
+    return (each for each in read_lines(folder / RESULTS, kind) if each.id in ids)
 
 
-T = TypeVar("T", Stored, AttemptLine)
+T = TypeVar("T", StoredStatus, Stored, AttemptLine)
 
 
 def read_lines(path: Path, kind: type[T]) -> Iterator[T]:
@@ -172,35 +203,26 @@ def open_to_append(path: Path) -> int:
 
 def _append(file: int, lines: Sequence[bytes]) -> None:
     """Write all of it, or nothing. Raises OSError."""
-    before = os.fstat(file).st_size
-    view = memoryview(b"".join(lines))
+    content, written = b"".join(lines), 0
     try:
-        while view:
-            view = view[os.write(file, view) :]
+        while written < len(content):
+            written += os.write(file, memoryview(content)[written:])
     except OSError:
-        os.ftruncate(file, before)
+        os.ftruncate(file, os.fstat(file).st_size - written)
         raise
 
 
-def priced(usage: Mapping[str, TaskUsage], prices: Mapping[str, ModelPrice]) -> PricedUsage:
-    """Return what was used of all models, and what it cost where all of them have a price."""
-    total = sum(usage.values(), TaskUsage())
-    known = all(model in prices for model in usage)
-    cost = sum(prices[model].cost(each) for model, each in usage.items()) if usage and known else None
-    return PricedUsage(**asdict(total), cost=cost)
-
-
-def summary(final: Mapping[str, Stored], tasks: int, running: int) -> Mapping[str, Json]:
+def summary(final: Collection[Stored], tasks: int, running: int) -> Mapping[str, Json]:
     """Return how a batch of so many tasks stands, as `batch status --json` prints it."""
-    slowest = sorted(final.values(), key=lambda each: -(each.seconds.setup + each.seconds.turn))
-    reasons = Counter(each.error.message[:LONGEST_REASON] for each in final.values() if each.error)
-    costs = [each.usage.cost for each in final.values() if each.usage.cost is not None]
-    usage: TaskUsage = sum((each.usage for each in final.values()), TaskUsage())
+    slowest = sorted(final, key=lambda each: -(each.seconds.setup + each.seconds.turn))
+    reasons = Counter(each.error.message[:LONGEST_REASON] for each in final if each.error)
+    costs = [each.usage.cost for each in final if each.usage.cost is not None]
+    usage: TaskUsage = sum((each.usage for each in final), TaskUsage())
     return {
         "tasks": tasks,
         "left": tasks - len(final),
         "running": running,
-        "statuses": dict(Counter(each.status for each in final.values())),
+        "statuses": dict(Counter(each.status for each in final)),
         "usage": msgspec.to_builtins(PricedUsage(**asdict(usage), cost=sum(costs) if costs else None)),
         "slowest": [each.id for each in slowest[:SHOWN]],
         "reasons": dict(reasons.most_common(SHOWN)),

@@ -77,14 +77,13 @@ class TaskProblem(Struct, frozen=True):
 class TaskList(Struct, frozen=True):
     """The tasks of a file, each with the number of its line."""
 
-    raw: bytes
-    """The file, as it was read."""
     tasks: tuple[tuple[int, Task], ...]
     problems: tuple[TaskProblem, ...]
 
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(self.raw).hexdigest()
+
+def digest(raw: bytes) -> str:
+    """Return what tells one file of tasks from another."""
+    return hashlib.sha256(raw).hexdigest()
 
 
 _DECODER = msgspec.json.Decoder(Task)
@@ -109,7 +108,7 @@ def parse_tasks(raw: bytes, checkout: Checkout, secrets: Mapping[str, str]) -> T
             problems.append(TaskProblem(number, _reason(error)))
         else:
             tasks.append((number, task))
-    return TaskList(raw, tuple(tasks), tuple(problems))
+    return TaskList(tuple(tasks), tuple(problems))
 
 
 def _require_one_place(task: Task, checkout: Checkout) -> None:

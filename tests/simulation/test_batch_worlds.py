@@ -14,15 +14,14 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from app_server.batch import messages
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.coordinator import BUDGET, Coordinator, Stop
-from app_server.batch.local import FromWorkers, WorkerLink, Workers
+from app_server.batch.local import Hear, WorkerLink, Workers
 from app_server.batch.out_folder import BatchFile, Doing, OutFolder
 from app_server.batch.progress import Progress
-from app_server.batch.results import RESULTS, Journal, Results, Stored, read_lines
+from app_server.batch.results import RESULTS, Results, Stored, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 from app_server.core.config.types import CliOverrides
@@ -87,7 +86,7 @@ class SimWorkers(Workers):
     def __init__(self, world: World) -> None:
         super().__init__(3)
         self._world = world
-        self._said: MemoryObjectSendStream[FromWorkers]
+        self._hear: Hear
         self._groups: dict[int, TaskGroup] = {}
         self._passes: dict[tuple[int, int], Waiting] = {}
         self._numbers = 0
@@ -96,12 +95,12 @@ class SimWorkers(Workers):
         raise NotImplementedError
 
     @asynccontextmanager
-    async def open(self, setup: messages.Setup) -> AsyncIterator[MemoryObjectReceiveStream[FromWorkers]]:
-        self._said, heard = anyio.create_memory_object_stream[FromWorkers](float("inf"))
+    async def open(self, setup: messages.Setup, hear: Hear) -> AsyncIterator[None]:
+        self._hear = hear
         async with anyio.create_task_group() as group:
             for number in range(self.count):
                 group.start_soon(self._live, number)
-            yield heard
+            yield
             group.cancel_scope.cancel()
 
     def send(self, worker: int, message: messages.ToWorker) -> None:
@@ -122,10 +121,10 @@ class SimWorkers(Workers):
             dies = world.deaths * (0.1 + 2 * world.draws.below("death", 1000) / 1000) or 10**9
             with anyio.move_on_after(dies):
                 async with anyio.create_task_group() as self._groups[number]:
-                    self._said.send_nowait((number, messages.Ready(f"n{number % 2}")))
+                    self._hear(number, messages.Ready(f"n{number % 2}"))
                     await anyio.sleep_forever()
             del self._groups[number]
-            self._said.send_nowait((number, None))
+            self._hear(number, None)
             await anyio.sleep(0.5)
 
     async def _attempt(self, worker: int, task: Task) -> None:
@@ -143,14 +142,14 @@ class SimWorkers(Workers):
                     pass
         except OverBudget:
             ended = messages.Ended(outcome=messages.TaskOutcome(id=task.id, status="overBudget"))
-            self._said.send_nowait((worker, ended))
+            self._hear(worker, ended)
             return
         finally:
             world.busy.remove(place)
         fails = draws.chance("failure", 0.05)
         outcome = messages.TaskOutcome(id=task.id, status="failed" if fails else "completed")
         ended = messages.Ended(outcome=outcome, ending="retry" if fails else "final")
-        self._said.send_nowait((worker, ended))
+        self._hear(worker, ended)
 
     async def _request(self, worker: int, task: Task, *, first: bool) -> bool:
         """Send a request; returns whether the provider took it."""
@@ -159,7 +158,7 @@ class SimWorkers(Workers):
         number = self._numbers
         waiting = self._passes[worker, number] = Waiting()
         ask = messages.Ask(number=number, id=task.id, size=TOKENS, first=first)
-        self._said.send_nowait((worker, ask))
+        self._hear(worker, ask)
         await waiting.event.wait()
         if waiting.never:
             raise OverBudget
@@ -168,8 +167,8 @@ class SimWorkers(Workers):
         begin, end = world.refused
         limited = begin <= anyio.current_time() < end
         usage = messages.TaskUsage(input_tokens=0 if limited else TOKENS, requests=1)
-        self._said.send_nowait(
-            (worker, messages.Over(number=number, model="m", usage=usage, limited=limited, retry_after=2.0))
+        self._hear(
+            worker, messages.Over(number=number, model="m", usage=usage, limited=limited, retry_after=2.0)
         )
         if not limited:
             world.asked[task.id] += 1
@@ -186,12 +185,12 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
     with OutFolder(world.folder, world.folder / "home") as out:
         doing = Doing(overrides=CliOverrides(), checkout="worktree")
         out.begin(BatchFile(digest="", folder="/", doing=doing), b"", ())
-        journal, results = Journal(out.path), Results(out.path, [task.id for task in tasks])
+        results = Results(out.path, [task.id for task in tasks])
         left = [task for task in tasks if task.id not in results.final]
         scheduler = Scheduler(left, lambda task: task.cwd, retries=world.retries)
-        ledger = Ledger(world.limits, anyio.current_time(), journal.by_model())
+        ledger = Ledger(world.limits, anyio.current_time(), results.spent)
         progress = Progress(len(tasks), results, ledger, began, io.StringIO(), None)
-        coordinator = Coordinator(out, results, journal, scheduler, ledger, SimWorkers(world), progress)
+        coordinator = Coordinator(out, results, scheduler, ledger, SimWorkers(world), progress)
         setup = messages.Setup(
             folder="/",
             scratch="",
@@ -204,8 +203,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
         )
         with anyio.fail_after(LONGEST), anyio.move_on_after(float("inf") if killed_at is None else killed_at):
             await coordinator.run(setup, {task.id: task for task in tasks}, {}, world.jobs)
-        os.close(journal._file)
-        os.close(results._file)
+        results.close()
         world.seconds = anyio.current_time()
         return coordinator.stop
 
@@ -276,8 +274,7 @@ def test_a_provider_that_refuses_for_a_minute_fails_no_task_and_costs_no_attempt
     while_refused = sum(tens[n] for n in range(2, 7)) / 5
     assert while_refused < tens[0] / 3
     assert max(count for n, count in tens.items() if n >= 7) > while_refused * 3
-    journal = Journal(tmp_path)
-    failed_first = {id for id, attempts in journal.attempts.items() if attempts > 1}
+    failed_first = {id for id, attempts in Results(tmp_path, ()).attempts.items() if attempts > 1}
     assert len(failed_first) < 60, "only those that fail by themselves are tried again"
 
 

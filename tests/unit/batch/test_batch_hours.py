@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.messages import Ask, Ended, Over, Seconds, TaskOutcome, TaskUsage
-from app_server.batch.results import RESULTS, Journal, Result, Results, Stored, priced, read_lines
+from app_server.batch.messages import Ask, Ended, Over, TaskOutcome, TaskUsage
+from app_server.batch.results import RESULTS, Result, Results, Stored, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 
@@ -25,10 +25,10 @@ class Hours:
 
     def __init__(self, folder: Path, tasks: list[Task], chance: Random) -> None:
         self.chance, self.tasks = chance, {task.id: task for task in tasks}
-        self.journal, self.results = Journal(folder), Results(folder, self.tasks)
+        self.results = Results(folder, self.tasks)
         left = [task for task in tasks if task.id not in self.results.final]
         self.scheduler = Scheduler(left, lambda task: task.cwd, retries=100)
-        self.ledger = Ledger(LIMITS, 0.0, self.journal.by_model())
+        self.ledger = Ledger(LIMITS, 0.0, self.results.spent)
         self.events: list[tuple[float, int, str, int, str, int]] = []
         self.now, self.order, self.number = 0.0, 0, 0
         self.sent: list[float] = []
@@ -48,7 +48,7 @@ class Hours:
             self.begin_tasks()
             for worker, ask, _ in self.ledger.answers(self.now):
                 if ask.first:
-                    self.journal.reached(ask.id)
+                    self.results.reached([ask.id])
                 self.sent.append(self.now)
                 self.at(self.chance.uniform(0.2, 2), "answered", worker, ask.id, ask.number)
             next_event = self.events[0][0] - self.now if self.events else float("inf")
@@ -57,6 +57,7 @@ class Hours:
             while self.events and self.events[0][0] <= self.now:
                 pending += self.happen(*heapq.heappop(self.events)[2:])
             if len(pending) >= 50 or self.scheduler.over:
+                self.results.write_notes()
                 self.results.append(pending)
                 pending = []
 
@@ -82,7 +83,7 @@ class Hours:
         over = Over(number=number, model="m", usage=usage, limited=limited, retry_after=1.0)
         if self.ledger.over(worker, over, self.now) is None:
             return []  # its worker has died
-        self.journal.spent(id, "m", usage)
+        self.results.took(id, "m", usage)
         if limited or self.chance.random() < 0.3:
             self.ask(worker, id)
             return []
@@ -90,16 +91,7 @@ class Hours:
         return [self.line(ended.outcome)] if self.scheduler.ended(ended, self.now) else []
 
     def line(self, outcome: TaskOutcome) -> Result:
-        return Result(
-            id=outcome.id,
-            status=outcome.status,
-            seconds=Seconds(),
-            attempts=self.journal.attempts[outcome.id],
-            patch=None,
-            usage=priced(self.journal.usage.get(outcome.id, {}), {}),
-            node="n",
-            meta=None,
-        )
+        return self.results.line(outcome, patch=None, node="n", meta=None, prices={})
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -118,5 +110,5 @@ def test_ten_thousand_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
     stored = list(read_lines(tmp_path / RESULTS, Stored))
     assert Counter(each.id for each in stored) == Counter(task.id for task in tasks)
     assert {each.status for each in stored} == {"completed"}
-    spent = sum(each.total for each in run.journal.by_model().values())
+    spent = sum(each.total for each in run.results.spent.values())
     assert spent == pytest.approx(sum(each.usage.total for each in stored), rel=0.05)
