@@ -67,6 +67,8 @@ class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
     """The client speaks the Agent Client Protocol, and nothing else."""
     brings_environment: bool = True
     """Whether the environment is the client's own; else it is the server's."""
+    has_folder: bool = True
+    """Whether a person chose the directory; else the client's requests name one."""
     hears_all: bool = True
     """Whether it is told of conversations that others opened."""
     shared: bool = False
@@ -277,7 +279,7 @@ class Server:
         return ServerServices(
             config=config,
             conversations=self.conversations,
-            client=Client(outgoing, profile, caller, place.hears_all, place.brings_environment),
+            client=Client(outgoing, profile, caller, place.hears_all, place.has_folder),
             handshake=Handshake(profile, user_agent),
             accounts=Accounts(
                 self._auth.with_key(env_api_key(place.environment, caller.key_variables)),

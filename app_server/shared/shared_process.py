@@ -123,6 +123,7 @@ class SharedProcess:
         return replace(
             settings_of(self._launch),
             brings_environment=False,
+            has_folder=self._startup is None,  # else it runs where its starter or a service manager put it
             shared=True,
             unattended=UnattendedLimits(
                 turn=self._sharing.unwatched_minutes * 60, question=self._sharing.question_hours * 3600

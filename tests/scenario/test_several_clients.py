@@ -394,9 +394,10 @@ async def test_who_joins_in_the_middle_of_an_item_has_its_whole_text(world: Make
 
 
 async def test_a_client_without_a_folder_names_one(world: MakeWorld) -> None:
-    async with world(reply(says("a"))) as w, w.another(brings_environment=False) as other:
+    async with world(reply(says("a"))) as w, w.another(has_folder=False) as other:
         for method, params in (
             ("thread/start", {}),
+            ("thread/start", {"cwd": None}),
             ("thread/start", {"cwd": "relative"}),
             ("newConversation", {}),
             ("command/exec", {"command": ["true"]}),

@@ -92,6 +92,7 @@ class World:
         cwd: Path | None = None,
         acp: bool = False,
         brings_environment: bool = True,
+        has_folder: bool = True,
         hears_all: bool = False,
         buffered: float = math.inf,
         initialize: bool = True,
@@ -110,6 +111,7 @@ class World:
             environment={**self.environment, **(environment or {})},
             acp=acp,
             brings_environment=brings_environment,
+            has_folder=has_folder,
             hears_all=hears_all,
             shared=True,
         )

@@ -62,20 +62,20 @@ async def test_a_client_behind_the_proxy_of_codex_has_a_turn(place: Place) -> No
             assert await anyio.to_thread.run_sync(talk) == "through its proxy"
 
 
-async def test_the_terminal_interface_of_codex_has_a_turn(place: Place) -> None:
+@pytest.mark.parametrize("cd", [True, False], ids=["with --cd", "without --cd"])
+async def test_the_terminal_interface_of_codex_has_a_turn(place: Place, cd: bool) -> None:
     place.model.replies[:] = [reply(says("through its terminal")) for _ in range(3)]
+    where = ("--cd", str(place.workspace)) if cd else ()
     address = f"unix://{place_of_home(str(place.home)).socket}"
 
     def talk() -> None:
         environment = {**place.variables(), "TERM": "xterm-256color"}
         with Terminal(100, 40) as terminal:
             terminal.start(
-                (REFERENCE, "--remote", address, "--cd", str(place.workspace), "hello"),
+                (REFERENCE, "--remote", address, *where, "hello"),
                 environment=environment,
                 cwd=place.workspace,
             )
-            terminal.wait_for("Trust this folder?")
-            terminal.press("\r")
             terminal.wait_for("through its terminal")
 
     async with running_server(place):
