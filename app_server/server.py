@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import Handshake, ServerServices, Shared
+from app_server.apis.services import Handshake, Served, ServedRouter, ServerServices, Shared
 from app_server.connections import Connections
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
@@ -38,7 +38,7 @@ from app_server.core.process_memory import FreeMemoryReturn
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
-from app_server.rpc.connection import Connection, Router
+from app_server.rpc.connection import Connection
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport
 
@@ -223,11 +223,10 @@ class Server:
         place: ClientPlace,
         early: EarlyInitialize | None = None,
         *,
-        joined: Callable[[Client], None] = lambda client: None,
+        joined: Callable[[Served], Awaitable[None]] | None = None,
     ) -> str | None:
         """Serve one client until it closes the connection; what runs of its conversations goes on. Return why it was
-        disconnected, if it was. One too many is told so, and not served. `joined` is called with the client as
-        conversations know it.
+        disconnected, if it was. One too many is told so, and not served. `joined` is awaited before the first request.
         """
         if place.shared and self.full:
             await self._connections.refuse(transport)
@@ -251,16 +250,18 @@ class Server:
         outgoing: Outgoing,
         place: ClientPlace,
         early: EarlyInitialize | None,
-        joined: Callable[[Client], None],
+        joined: Callable[[Served], Awaitable[None]] | None,
     ) -> None:
         async with anyio.create_task_group() as background:
             services = self._services(outgoing, place, background)
             self.conversations.clients.add(services.client)
-            joined(services.client)
             try:
                 router = _router(services, place, early)
                 most = self._settings.limits.requests_of(shared=place.shared)
-                await Connection(transport, outgoing, router, most, self._connections.lanes).serve()
+                connection = Connection(transport, outgoing, router, most, self._connections.lanes)
+                if joined is not None:
+                    await joined(Served(services, connection, router))
+                await connection.serve()
             finally:
                 self.conversations.leave(services.client)
                 background.cancel_scope.cancel()
@@ -330,7 +331,7 @@ def key_variables(place: ClientPlace) -> tuple[str, ...]:
     return ("CODEX_API_KEY", OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
 
 
-def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> Router:
+def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> ServedRouter:
     if place.acp:
         from app_server.apis.acp.routes import open_router  # noqa: PLC0415 - only for its own command
 

@@ -123,6 +123,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--ws-token-sha256", metavar="HEX", help="its SHA-256, instead of the token")
     group.add_argument("--startup", help=argparse.SUPPRESS)  # descriptors of who starts a shared server
+    group.add_argument("--successor", type=int, help=argparse.SUPPRESS)  # of the server that it replaces
 
 
 def log_errors_only() -> None:

@@ -67,6 +67,7 @@ CODE: Final = {
     "daemon status": CommandCode(_add_status_arguments, _daemon),
     "daemon version": CommandCode(no_arguments, _daemon),
     "daemon stop": CommandCode(_add_stop_arguments, _daemon),
+    "daemon reload": CommandCode(_add_stop_arguments, _daemon),
     "daemon restart": CommandCode(_add_restart_arguments, _daemon),
     "daemon unit": CommandCode(_add_unit_arguments, _daemon),
 }

@@ -52,13 +52,24 @@ DAEMON: Final = (
         ),
     ),
     Subcommand(
+        "daemon reload",
+        LOOK_AFTER,
+        "replace it by the version that is installed now; its clients stay connected",
+        "",
+        "sharing",
+        (
+            Example("app-server daemon reload", "after an upgrade; waits until no turn runs"),
+            Example("app-server daemon reload --now", "interrupt the turns"),
+        ),
+    ),
+    Subcommand(
         "daemon restart",
         LOOK_AFTER,
         "end it, and start another, which does not wait for the turns of the old one",
         "",
         "sharing",
         (
-            Example("app-server daemon restart", "after an upgrade"),
+            Example("app-server daemon restart", "its clients see the end of it"),
             Example("app-server daemon restart --now", "interrupt the turns"),
         ),
     ),

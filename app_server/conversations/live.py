@@ -23,6 +23,7 @@ from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Close, Interrupt
+from protocol.base import WireModel
 from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from protocol.structs import replace
 
@@ -131,7 +132,11 @@ class LiveConversation:
         self._pump = Pump(session, self.subscriptions, opener)
         self.unstored_name: str | None = None
         """The name of a conversation that is not stored; names of stored ones are beside their files."""
-        self.opened_at = opened_at
+        self.opened_at, self.opened_by = opened_at, opener
+        self.opened_in: str | None = None
+        """The API in which it was opened, by its name, where that is known."""
+        self.options = WireModel()
+        """What its opener asked for there."""
         self.unloads = False
         """Whether it may be ended once it has been idle for long."""
         self._kept = 0
@@ -142,6 +147,11 @@ class LiveConversation:
     @property
     def rollout_path(self) -> Path | None:
         return self.session.facts.rollout_path
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether it is not stored."""
+        return self.rollout_path is None
 
     @property
     def status(self) -> ConversationStatus:
@@ -168,6 +178,10 @@ class LiveConversation:
         finally:
             if not entered and joining.begun is not None:
                 self.subscriptions.remove(client, id)
+
+    def opened_with(self, api: str, options: WireModel) -> None:
+        """Remember what its opener asked for, for who opens it again."""
+        self.opened_in, self.options = api, options
 
     def shared_with_others(self, client: Client) -> bool:
         """Tell whether it is more than this client's: others have a seat, or something goes on that another began."""

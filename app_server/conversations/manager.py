@@ -43,6 +43,8 @@ class ConversationManager:
         """Whether nothing new is begun: the server ends once what runs has ended."""
         self.follows_goals = True
         """Whether turns begin for a goal also while nobody is subscribed."""
+        self.restoring = False
+        """Whether those of a server before this one are opened again: until that is over no turn begins for a goal."""
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
         """Awaited before one is opened: others may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
@@ -66,8 +68,9 @@ class ConversationManager:
             id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from
         )
         if not self.follows_goals:
-            live.subscriptions.on_watched = opened.session.watch_goal
             opened.session.watch_goal(False)
+            if not self.restoring:
+                live.subscriptions.on_watched = opened.session.watch_goal
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 
@@ -86,6 +89,19 @@ class ConversationManager:
     def hear_all(self, make_adapter: AdapterFactory) -> list[Client]:
         """Return the clients that are told of every conversation in the words of that API."""
         return [each for each in self.clients if each.hears_all and make_adapter in each.speaks]
+
+    def restored(self) -> None:
+        """Let turns begin for goals that somebody watches."""
+        self.restoring = False
+        for live in self._live.values():
+            live.subscriptions.on_watched = live.session.watch_goal
+            live.session.watch_goal(live.subscriptions.any)
+
+    async def hand_over_all(self) -> None:
+        """End every conversation because it goes on elsewhere. Nobody is told of an end."""
+        async with anyio.create_task_group() as group:
+            for live in list(self._live.values()):
+                group.start_soon(live.hand_over)
 
     @property
     def busy(self) -> bool:

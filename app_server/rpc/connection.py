@@ -90,11 +90,17 @@ class Connection:
         self._incoming, self._outgoing, self._router = incoming, outgoing, router
         self._max_in_flight = max_in_flight
         self._server = ServerLanes() if lanes is None else lanes
+        self._lanes: Lanes | None = None
+
+    @property
+    def in_work(self) -> int:
+        """Return the number of requests that are served or wait for that."""
+        return 0 if self._lanes is None else self._lanes.running
 
     async def serve(self) -> None:
         """Returns when the client has closed its end; running requests are then cancelled."""
         async with anyio.create_task_group() as requests:
-            lanes = self._server.connect(requests)
+            lanes = self._lanes = self._server.connect(requests)
             try:
                 async for lines in self._incoming.lines():
                     await self._receive_all(lines, lanes)

@@ -54,15 +54,15 @@ class PendingRequests:
     """Waiters by request id. Ids count from 0, as in codex 0.58."""
 
     def __init__(self) -> None:
-        self._next_id = 0
+        self.next_id = 0
         self._waiters: dict[int, Waiter] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     def register(self) -> Waiter:
-        waiter = Waiter(self._next_id)
-        self._next_id += 1
+        waiter = Waiter(self.next_id)
+        self.next_id += 1
         self._waiters[waiter.id] = waiter
         return waiter
 
@@ -168,7 +168,7 @@ class Outgoing:
         self._draining: anyio.Event | None = None
         self._capacity = Capacity(lambda: self._closed or not self.congested)
         self._ended = anyio.Event()
-        self._closed = False
+        self._closed = self.silent = False  # silent: nothing is sent, for the client knows it
         self.pending = PendingRequests()
 
     # --- sending
@@ -227,7 +227,7 @@ class Outgoing:
             self._added()
 
     def _answer(self, line: bytes) -> None:
-        if not self._closed:
+        if not (self._closed or self.silent):
             self._backlog.add_answer(line)
             self._added()
 
@@ -235,7 +235,7 @@ class Outgoing:
         """Tell whether the queue is open. It is closed where too much is in it already: one message never is."""
         if self._patience is not None and self._backlog.unasked > self._patience.most_unasked:
             self._patience.over()
-        return not self._closed
+        return not (self._closed or self.silent)
 
     def _added(self) -> None:
         self._sent += 1

@@ -31,6 +31,11 @@ TRY_AGAIN_LATER = 1013
 
 
 class ClosingTransport(Transport, Protocol):
+    @property
+    def begun(self) -> bytes | None:
+        """Return the beginning of a message, of which the rest has not come; None while it cannot be had."""
+        ...
+
     async def close(self, code: int, reason: str) -> None:
         """Say that the connection ends, and wait until the client has left."""
         ...

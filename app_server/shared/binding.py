@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.places.locks import LockHeld, hold
 from app_server.places.socket_place import SOCKET, PlaceRefused, SocketPlace, fits, make_private_folder
@@ -27,6 +29,14 @@ class PlaceTaken(Exception):
     """Another server listens there; the text is a sentence that names it."""
 
 
+class KeptPlace(Struct, frozen=True):
+    """A place as another process goes on to hold it."""
+
+    socket: str
+    real: str | None
+    identity: tuple[int, int] | None
+
+
 class HeldPlace:
     """A place whose lock this process holds."""
 
@@ -36,6 +46,15 @@ class HeldPlace:
         self._identity: tuple[int, int] | None = None
         """Of the socket's file."""
         self._described = False
+
+    @classmethod
+    def inherited(cls, kept: KeptPlace, place: SocketPlace, lock: int) -> HeldPlace:
+        held = cls(place, lock)
+        held._real, held._identity = kept.real, kept.identity
+        return held
+
+    def keep(self) -> KeptPlace:
+        return KeptPlace(self.place.socket, self._real, self._identity)
 
     @property
     def is_bound(self) -> bool:

@@ -9,8 +9,10 @@ from app_server import __version__
 from app_server.server import Work
 from app_server.shared.arrivals import Arrival
 from app_server.shared.lifetime import Lifetime
-from app_server.shared.preface import STATUS, STOP, Question, no, yes
-from app_server.shared.reception import Reception, Visit
+from app_server.shared.preface import RELOAD, STATUS, STOP, Question, no, yes
+from app_server.shared.reception import Reception
+from app_server.shared.reload import Reload
+from app_server.shared.visits import Visit
 from protocol.structs import Json
 
 
@@ -22,11 +24,12 @@ class Control:
         reception: Reception,
         lifetime: Lifetime,
         work: Callable[[], Work],
+        reload: Reload,
         *,
         started: float,
         log: str | None,
     ) -> None:
-        self._reception, self._lifetime, self._work = reception, lifetime, work
+        self._reception, self._lifetime, self._work, self._reload = reception, lifetime, work, reload
         self._started, self._log = started, log
 
     async def answer(self, question: Question, arrival: Arrival) -> None:
@@ -36,8 +39,19 @@ class Control:
             self._lifetime.stop(now=question.now)
             await arrival.say(yes())
             arrival.stream.socket.detach()  # it ends with the process, for which the other side waits
+        elif question.ask == RELOAD:
+            await self._replace(arrival, now=question.now)
         else:
             await arrival.dismiss(no(f"the server does not know what {question.ask!r} is"))
+
+    async def _replace(self, arrival: Arrival, *, now: bool) -> None:
+        """Say whether the server can be replaced, and whether that has failed; else the connection ends with it."""
+        if self._reload.refused is not None:
+            await arrival.dismiss(no(self._reload.refused))
+            return
+        await arrival.say(yes())
+        self._reload.begin(now=now)
+        await arrival.dismiss(no(await self._reload.failed()))
 
     @property
     def addresses(self) -> list[str]:
@@ -63,6 +77,7 @@ class Control:
             "commandsRunning": work.commands,
             "memoryBytes": _memory(),
             "log": self._log,
+            "reloadWaitsFor": self._reload.waits_for,
         }
 
 

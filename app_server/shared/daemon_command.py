@@ -1,4 +1,5 @@
-"""`app-server daemon`: starts, shows and ends the shared server of the home. Answers are JSON, in the names of codex.
+"""`app-server daemon`: starts, shows, replaces and ends the shared server of the home. Answers are JSON, in the
+names of codex.
 
 It asks the server over its socket, by a preface of its own. Loads no server.
 """
@@ -63,6 +64,17 @@ class Daemon:
         self._tell(NOT_RUNNING if stopping is None else "stopped", None)
         return 0
 
+    def reload(self, *, now: bool) -> int:
+        """Wait until the server was replaced, in which its clients stay connected, or has said why it goes on."""
+        answered = self._ask({"ask": "reload", "now": now})
+        if answered is None:
+            self._tell(NOT_RUNNING, None)
+            return 1
+        if failed := _wait_for_end(answered[0]):
+            raise ProxyRefused(str(json.loads(failed)["reason"]))
+        self._tell("reloaded", self._status())
+        return 0
+
     def restart(self, words: Sequence[str], *, now: bool) -> int:
         """Turns of the old server go on in it; the new one does not wait for them."""
         stopping = self._begin_stop(now=now)
@@ -107,13 +119,16 @@ class Daemon:
         print(json.dumps({**answer, **more}))  # noqa: T201
 
 
-def _wait_for_end(connection: _socket.socket) -> None:
+def _wait_for_end(connection: _socket.socket) -> bytes:
+    """Return what the server has said until then."""
     connection.setblocking(True)
+    said = b""
     try:
-        while connection.recv(1024):
-            pass
+        while some := connection.recv(1024):
+            said += some
     except ConnectionError:
         pass
+    return said
 
 
 def _for_people(status: Mapping[str, Any]) -> str:
@@ -125,6 +140,8 @@ def _for_people(status: Mapping[str, Any]) -> str:
     ]
     if status["memoryBytes"]:
         lines.append(f"memory {status['memoryBytes'] >> 20} MiB")
+    if status.get("reloadWaitsFor") is not None:
+        lines.append(f"to be reloaded; waits for: {', '.join(status['reloadWaitsFor']) or 'nothing'}")
     if status["log"]:
         lines.append(f"log {status['log']}")
     lines += [
@@ -154,6 +171,8 @@ def run_daemon(command: str, options: Mapping[str, Any]) -> int:
                 return daemon.version()
             case "stop":
                 return daemon.stop(now=now)
+            case "reload":
+                return daemon.reload(now=now)
             case "restart":
                 return daemon.restart(words, now=now)
             case "unit":

@@ -17,11 +17,12 @@ from app_server import __version__
 from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at, place_of_home
 from app_server.shared.addresses import Addresses, BadAddress
 from app_server.shared.arrivals import Doorway
-from app_server.shared.binding import HeldPlace, PlaceTaken, hold_place
+from app_server.shared.binding import HeldPlace, KeptPlace, PlaceTaken, hold_place
 from app_server.shared.http_door import HttpDoor
 from app_server.shared.lifetime import ListeningPlace
 from app_server.shared.loopback import AddressRefused, LoopbackAddress, listen_on
 from app_server.shared.ws_token import TokenRefused, token_digest
+from protocol.structs import replace
 
 
 class CannotListen(Exception):
@@ -38,23 +39,36 @@ class TokenOptions(Struct, frozen=True):
 class Doors:
     """The addresses of one process, on the way to sockets."""
 
-    def __init__(
-        self, addresses: Addresses, passed: Sequence[socket.socket], home: str, token: TokenOptions
-    ) -> None:
-        """Take the locks of all places. `passed` are sockets of a service manager: they replace those at places. Raises
-        BadAddress and CannotListen.
-        """
-        self._web: tuple[LoopbackAddress, ...] = addresses.web
+    def __init__(self, addresses: Addresses, home: str, token: TokenOptions) -> None:
+        """Raises BadAddress where the token cannot be used."""
+        self._addresses, self._home = addresses, home
         self._digest = _token_digest(home, token) if addresses.web else None
-        places: list[tuple[SocketPlace, socket.socket | None]] = [(each, None) for each in addresses.places]
         self._held: list[tuple[HeldPlace, socket.socket | None]] = []
+        self._web: list[socket.socket] = []
+        """Those that listen already."""
+
+    def hold(self, passed: Sequence[socket.socket]) -> None:
+        """Take the locks of all places. `passed` are sockets of a service manager: they replace those at places. Raises
+        CannotListen.
+        """
+        places: list[tuple[SocketPlace, socket.socket | None]]
+        places = [(each, None) for each in self._addresses.places]
         with _told_to_users():
             if passed:
-                places = [(place_at(home, each.getsockname()), each) for each in passed]
+                places = [(place_at(self._home, each.getsockname()), each) for each in passed]
             for place, listening in places:
-                held = hold_place(place)
-                held.sign(f"pid {os.getpid()}, {__version__}")
-                self._held.append((held, listening))
+                self._hold(hold_place(place), listening)
+
+    def inherit(self, places: Sequence[KeptPlace], descriptors: Iterator[int]) -> None:
+        """Go on with the places and the ports of another process. Each place has a lock and a socket."""
+        for kept in places:
+            held = HeldPlace.inherited(kept, place_at(self._home, kept.socket), next(descriptors))
+            self._hold(held, socket.socket(fileno=next(descriptors)))
+        self._web = [socket.socket(fileno=next(descriptors)) for _ in self._addresses.web]
+
+    def _hold(self, held: HeldPlace, listening: socket.socket | None) -> None:
+        held.sign(f"pid {os.getpid()}, {__version__}")
+        self._held.append((held, listening))
 
     def open(
         self, environment: Mapping[str, str], line_limit: int, why_full: Callable[[], str | None]
@@ -72,11 +86,17 @@ class Doors:
                     held.link_reference()
                 door = Doorway(listening, f"unix://{held.place.socket}", http(None, None))
                 places.append(ListeningPlace(held, door))
-            for address in self._web:
-                listening, found = listen_on(address)
+            for listening, found in self._listening_on_ports():
                 door = Doorway(listening, found.url, http(found.port, self._digest), of_this_user=False)
                 others.append(door)
         return places, others
+
+    def _listening_on_ports(self) -> Iterator[tuple[socket.socket, LoopbackAddress]]:
+        if not self._web:
+            yield from map(listen_on, self._addresses.web)
+        for listening, wanted in zip(self._web, self._addresses.web, strict=False):
+            listening.setblocking(False)
+            yield listening, replace(wanted, port=listening.getsockname()[1])
 
 
 def _token_digest(home: str, token: TokenOptions) -> bytes:

@@ -69,6 +69,8 @@ class Lifetime:
         self._server, self._reception, self._places = server, reception, places
         self._settings, self._environment = settings, environment
         self._stopping, self._now = anyio.Event(), anyio.Event()
+        self.reload: Callable[[], None] = lambda: None
+        """Called on SIGHUP."""
 
     async def run(self, announce: Callable[[], None]) -> None:
         """Return once everything has ended in order. `announce` is called when signals are obeyed."""
@@ -93,7 +95,9 @@ class Lifetime:
             task_status.started()
             async for number in signals:
                 log.info("received %s", number.name)
-                if number != signal.SIGHUP:  # a terminal that goes away ends nothing
+                if number == signal.SIGHUP:  # a terminal that goes away ends nothing
+                    self.reload()
+                else:
                     self.stop(now=number == signal.SIGINT)
 
     # --- the end

@@ -22,6 +22,7 @@ from protocol.structs import Json, replace
 
 STATUS: Final = "status"
 STOP: Final = "stop"
+RELOAD: Final = "reload"
 
 
 class BadPreface(Exception):

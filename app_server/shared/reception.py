@@ -9,67 +9,35 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import anyio.lowlevel
-import msgspec
-from anyio.abc import TaskGroup
-from msgspec import Struct
+from anyio.abc import TaskGroup, TaskStatus
 
-from app_server.conversations.subscriptions import Client
 from app_server.logs import CONNECTION
 from app_server.server import ClientPlace
 from app_server.shared.arrivals import (
-    GOING_AWAY,
-    LEAVES_WITHIN,
-    TRY_AGAIN_LATER,
     Arrival,
-    ClosingTransport,
     Doorway,
 )
 from app_server.shared.first_bytes import (
     FIRST_MESSAGE_SECONDS,
     Nonsense,
     Speech,
-    speech_after_preface,
     speech_of,
 )
 from app_server.shared.preface import BadPreface, Question, no, parse_preface, yes
+from app_server.shared.visits import ServesClients, Visit, Visits
 from app_server.transport.framing import Transport
-from app_server.transport.sockets import SocketStream, StreamTransport
+from app_server.transport.sockets import SocketStream
 
 log = logging.getLogger(__name__)
 
 SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 SHORTAGE_SECONDS = 1
 """Until a connection is accepted again, where the system had nothing left for one."""
-
-
-class ServesClients(Protocol):
-    """A server, as `app_server.server.Server`."""
-
-    async def serve(
-        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Client], None]
-    ) -> str | None: ...
-
-
-class Visit(Struct, eq=False):
-    """A client that is served."""
-
-    number: int
-    pid: int | None
-    since: float
-    """Seconds since 1970."""
-    transport: ClosingTransport | None = None
-    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
-    client: Client | None = None
-    """None until it has said something behind its preface."""
-
-    def joined(self, client: Client) -> None:
-        self.client = client
 
 
 class Reception:
@@ -88,13 +56,14 @@ class Reception:
         """`place` is that of clients without a preface; its overrides count more than those of others. At most `most`
         are served at once. `answer` answers what `daemon` asks.
         """
-        self._served, self._place, self._most = served, place, most
-        self._line_limit, self._wall_clock, self._answer = line_limit, wall_clock, answer
+        self.place, self._most = place, most
+        self._wall_clock, self._answer = wall_clock, answer
+        self.clients = Visits(served, line_limit)
+        self.visits = self.clients.present
         self._tasks: TaskGroup | None = None
-        self._last_number = 0
-        self._arriving = 0
+        self.last_number = 0
+        self._arriving = self._asking = 0
         self.doors: list[Doorway] = []
-        self.visits: dict[int, Visit] = {}
         self.closed = False
         """Nobody is received any more."""
         self.quiet_since = anyio.current_time()
@@ -106,6 +75,12 @@ class Reception:
     def is_empty(self) -> bool:
         return not self.visits and not self._arriving
 
+    @property
+    def beginning(self) -> int:
+        """Return the number of connections of which it is not known yet who is to be served."""
+        served = sum(each.arrival is not None for each in self.visits.values())
+        return self._arriving - self._asking - served
+
     def why_full(self) -> str | None:
         """Return why nobody can be served more; None where somebody can."""
         if len(self.visits) >= self._most:
@@ -113,11 +88,12 @@ class Reception:
         return None
 
     # --- listening
-    async def run(self) -> None:
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Receive until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             for door in self.doors:
                 self._tasks.start_soon(self._accept, door, name=f"accept {door.address}")
+            task_status.started()
             await anyio.sleep_forever()
 
     def replace(self, door: Doorway, listening: socket.socket) -> None:
@@ -127,6 +103,17 @@ class Reception:
         door.socket, door.scope = listening, anyio.CancelScope()
         assert self._tasks is not None
         self._tasks.start_soon(self._accept, door, name=f"accept {door.address}")
+
+    def pause(self) -> None:
+        """Accept nobody; who connects waits in the system."""
+        for door in self.doors:
+            door.scope.cancel()
+
+    def resume(self) -> None:
+        assert self._tasks is not None
+        for door in self.doors:
+            door.scope = anyio.CancelScope()
+            self._tasks.start_soon(self._accept, door, name=f"accept {door.address}")
 
     def stop_listening(self) -> None:
         """Receive nobody any more. Who was not served yet is closed, and so finds the next server."""
@@ -151,11 +138,9 @@ class Reception:
             if error.errno in SHORTAGES:
                 raise
             return False
-        assert self._tasks is not None
-        self._last_number += 1
-        self._arriving += 1
-        arrival = Arrival(self._last_number, SocketStream(connection), door)
-        self._tasks.start_soon(self._receive, arrival, name=f"connection {arrival.number}")
+        self.last_number += 1
+        arrival = Arrival(self.last_number, SocketStream(connection), door)
+        self.receive(arrival, partial(self._receive, arrival))
         return True
 
     async def _accept(self, door: Doorway) -> None:
@@ -178,11 +163,20 @@ class Reception:
 
     # --- receiving
     async def _receive(self, arrival: Arrival) -> None:
+        if arrival.may_enter():
+            await self._greet(arrival)
+
+    def receive(self, arrival: Arrival, serve: Callable[[], Awaitable[None]]) -> None:
+        """Begin to serve a connection, whatever it is."""
+        assert self._tasks is not None
+        self._arriving += 1
+        self._tasks.start_soon(self._received, arrival, serve, name=f"connection {arrival.number}")
+
+    async def _received(self, arrival: Arrival, serve: Callable[[], Awaitable[None]]) -> None:
         CONNECTION.set(arrival.number)
         self.quiet_since = anyio.current_time()
         try:
-            if arrival.may_enter():
-                await self._greet(arrival)
+            await serve()
         except Nonsense:
             log.info("closed: its first bytes begin nothing that is served here")
         except Exception:
@@ -205,59 +199,39 @@ class Reception:
         if speech is Speech.PREFACE:
             await self._read_preface(arrival)
         else:
-            await self._serve(arrival, self._place, speech)
+            await self._serve(arrival, self.place, speech)
 
     async def _read_preface(self, arrival: Arrival) -> None:
+        line = arrival.take_line()
         try:
-            said = parse_preface(arrival.take_line(), self._place.home, self._place.cli)
+            said = parse_preface(line, self.place.home, self.place.cli)
         except BadPreface as error:
             await arrival.dismiss(no(str(error)))
             return
         if isinstance(said, Question):
-            await self._answer(said, arrival)
+            self._asking += 1
+            try:
+                await self._answer(said, arrival)
+            finally:
+                self._asking -= 1
         elif why := self.why_full():
             await arrival.dismiss(no(why))
         else:
             await arrival.say(yes())
-            await self._serve(arrival, said, None)
+            await self._serve(arrival, said, None, line)
 
-    async def _serve(self, arrival: Arrival, place: ClientPlace, speech: Speech | None) -> None:
+    async def _serve(
+        self, arrival: Arrival, place: ClientPlace, speech: Speech | None, preface: bytes | None = None
+    ) -> None:
         """Serve a client over what it speaks, which may still have to be heard."""
-        visit = Visit(arrival.number, arrival.pid, self._wall_clock(), StreamTransport(arrival.stream))
-        async with self._counted(visit):
-            speech = speech or await arrival.hear(speech_after_preface)
-            said = arrival.take_all()
-            transport: ClosingTransport | None = None
-            if speech is Speech.HTTP:
-                transport = await arrival.door.http.enter(arrival.stream, said)
-            elif speech is not None:
-                transport = StreamTransport(arrival.stream, self._line_limit, unread=said)
-            if transport is not None:
-                visit.transport = transport
-                notice = await self._served.serve(transport, place, joined=visit.joined)
-                if notice is not None:
-                    with anyio.move_on_after(LEAVES_WITHIN):
-                        await transport.close(TRY_AGAIN_LATER, notice)
+        visit = Visit(arrival.number, arrival.pid, self._wall_clock(), arrival, preface)
+        async with self.clients.counted(visit):
+            await self.clients.serve_what_it_speaks(visit, place, speech)
 
     async def host(self, transport: Transport, place: ClientPlace) -> None:
         """Serve a client that came through no door: the one that has started this process."""
-        self._last_number += 1
-        CONNECTION.set(self._last_number)
-        visit = Visit(self._last_number, os.getppid(), self._wall_clock())
-        async with self._counted(visit):
-            await self._served.serve(transport, place, joined=visit.joined)
-
-    @asynccontextmanager
-    async def _counted(self, visit: Visit) -> AsyncIterator[None]:
-        """Count a client until it leaves or its scope is cancelled; let it read the last words."""
-        self.visits[visit.number] = visit
-        log.info("connected: process %s", visit.pid)
-        try:
-            with visit.scope:
-                yield
-        finally:
-            if visit.transport is not None:
-                with anyio.move_on_after(LEAVES_WITHIN, shield=True):
-                    await visit.transport.close(GOING_AWAY, "server shutting down")
-            del self.visits[visit.number]
-            log.info("left")
+        self.last_number += 1
+        CONNECTION.set(self.last_number)
+        visit = Visit(self.last_number, os.getppid(), self._wall_clock())
+        async with self.clients.counted(visit):
+            await self.clients.serve(visit, transport, place)

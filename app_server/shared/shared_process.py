@@ -10,7 +10,7 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,10 +25,13 @@ from app_server.server import ServerSettings, UnattendedLimits, open_server
 from app_server.shared.addresses import Addresses, BadAddress, parse_addresses, passed_sockets
 from app_server.shared.control import Control
 from app_server.shared.doors import CannotListen, Doors, TokenOptions
+from app_server.shared.handover import HandedOver
 from app_server.shared.lifetime import Lifetime, ListeningPlace
 from app_server.shared.loading import load_everything
 from app_server.shared.log_file import LogFile
+from app_server.shared.predecessor import Predecessor
 from app_server.shared.reception import Reception
+from app_server.shared.reload import Reload
 from app_server.standard_streams import complain
 from app_server.startup.full_server import settings_of, wait_for_children_without_threads
 from app_server.startup.launch import Launch, parse_launch
@@ -44,7 +47,8 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     """Serve at the addresses of `--listen` until stopped; return the exit status. `options` are those of the command
     line, by their names.
     """
-    is_watched = startup is None or startup.is_watched
+    successor = options.get("successor")
+    is_watched = successor is None and (startup is None or startup.is_watched)
     try:
         launch = parse_launch(options, os.environ)
         addresses = parse_addresses(options["listen"], str(launch.home))
@@ -58,11 +62,15 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     guard_memory()
     token = TokenOptions(options.get("ws_token_file"), options.get("ws_token_sha256"))
     try:
-        doors = Doors(addresses, passed, str(launch.home), token)
+        doors = Doors(addresses, str(launch.home), token)
+        if successor is None:
+            doors.hold(passed)
         load_everything()
         end_loading()
         wait_for_children_without_threads()
-        failure = anyio.run(SharedProcess(launch, addresses, doors, startup).run)
+        before = None if successor is None else Predecessor(successor)
+        process = SharedProcess(launch, addresses, doors, startup, before, is_watched=is_watched)
+        failure = anyio.run(process.run)
     except BadAddress as error:
         complain("app-server", str(error))
         return 2
@@ -73,11 +81,28 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     return 0 if failure is None else 1
 
 
+WATCHED = "it is watched by who has started it, and would seem to have ended: start it anew there"
+"""Why a server is not replaced by another process."""
+
+
 class SharedProcess:
     """The parts of the process, put together."""
 
-    def __init__(self, launch: Launch, addresses: Addresses, doors: Doors, startup: Startup | None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        addresses: Addresses,
+        doors: Doors,
+        startup: Startup | None,
+        before: Predecessor | None,
+        *,
+        is_watched: bool,
+    ) -> None:
+        """`before` is the server that this one replaces; `is_watched`: somebody watches stderr, and waits for the end
+        of this process.
+        """
         self._launch, self._addresses, self._doors, self._startup = launch, addresses, doors, startup
+        self._before, self._is_watched = before, is_watched
         self._sharing = _sharing(launch)
 
     async def run(self) -> str | None:
@@ -95,6 +120,14 @@ class SharedProcess:
                 wall_clock=settings.machine.wall_clock,
                 answer=lambda question, arrival: control.answer(question, arrival),
             )
+            state: HandedOver | None = None
+            descriptors: Iterator[int] = iter(())
+            if self._before is not None:
+                taken = await self._before.take()
+                if taken is None:
+                    return None  # it goes on
+                state, descriptors = taken[0], iter(taken[1])
+                self._doors.inherit(state.places, descriptors)
             try:
                 places, others = self._doors.open(
                     settings.environment, settings.limits.line_bytes, reception.why_full
@@ -103,15 +136,18 @@ class SharedProcess:
                 return str(error)
             reception.doors = [*(place.door for place in places), *others]
             lifetime = Lifetime(server, reception, places, self._sharing, settings.environment)
+            started = settings.machine.wall_clock()
+            refused = WATCHED if self._is_watched else None
+            reload = Reload(server, reception, places, settings.environment, started=started, refused=refused)
+            lifetime.reload = reload.begin
             control = Control(
-                reception,
-                lifetime,
-                lambda: server.work,
-                started=settings.machine.wall_clock(),
-                log=self._log_path(),
+                reception, lifetime, lambda: server.work, reload, started=started, log=self._log_path()
             )
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(reception.run, name="reception")
+                await tasks.start(reception.run, name="reception")
+                if state is not None and self._before is not None:
+                    await self._before.go_on(server, reception, state, descriptors)
+                tasks.start_soon(reload.run, name="reload")
                 if self._addresses.stdio:
                     tasks.start_soon(self._host_stdio, wire, reception, lifetime, name="stdio")
                 await lifetime.run(lambda: self._announce(places, control))
@@ -152,8 +188,7 @@ class SharedProcess:
     def _log_path(self) -> str | None:
         """Return the file that stderr is, where nobody watches this process."""
         places = self._addresses.places
-        is_watched = self._startup is None or self._startup.is_watched
-        return None if is_watched or not places else places[0].log
+        return None if self._is_watched or not places else places[0].log
 
 
 def _sharing(launch: Launch) -> SharingSettings:

@@ -29,6 +29,11 @@ class LineDecoder:
         """The start of a line. One growing buffer, because a list of one-byte chunks would take forty times as much."""
         self._size = 0
 
+    @property
+    def begun(self) -> bytes | None:
+        """Return the start of a line, of which the rest has not come; None where it exceeds the limit."""
+        return bytes(self._held) if self._size <= self._limit else None
+
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Return the lines completed by `data`, without line ends, in order."""
         if b"\n" not in data:

@@ -25,10 +25,31 @@ class SocketStream(ByteStream):
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.socket = connection
+        self._resumed: anyio.Event | None = None
+        self.awaits = False
+        """Whether somebody waits here for more bytes, and so has taken care of those before."""
 
     async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
         await anyio.lowlevel.checkpoint()  # whoever sends without end does not keep others waiting
+        self.awaits = True
+        try:
+            return await self._receive(max_bytes)
+        finally:
+            self.awaits = False
+
+    def pause(self) -> None:
+        """Read no further byte from this moment on; all that come are left in the system's buffer."""
+        self._resumed = self._resumed or anyio.Event()
+
+    def resume(self) -> None:
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+    async def _receive(self, max_bytes: int) -> bytes:
         while True:
+            while self._resumed is not None:
+                await self._resumed.wait()
             try:
                 data = self.socket.recv(max_bytes)
             except BlockingIOError:
@@ -63,10 +84,16 @@ class StreamTransport:
 
     def __init__(self, stream: ByteStream, limit: int = DEFAULT_LINE_LIMIT, *, unread: bytes = b"") -> None:
         """`unread` are bytes that were received before. Closing `stream` is left to the caller."""
-        self._stream, self._limit, self._unread = stream, limit, unread
+        self._stream, self._unread = stream, unread
+        self._decoder = LineDecoder(limit)
+
+    @property
+    def begun(self) -> bytes | None:
+        """Return the beginning of a line, of which the end has not come; None where the line is dropped."""
+        return self._decoder.begun
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
-        decoder = LineDecoder(self._limit)
+        decoder = self._decoder
         data = self._unread or await self._receive()
         self._unread = b""
         while data:

@@ -38,13 +38,30 @@ MOST_PONGS = 1000
 """Answers to pings that may wait for a client that does not read; then its input waits, too."""
 
 
-def server_protocol(line_limit: int) -> ServerProtocol:
+def server_protocol(line_limit: int, state: State = State.CONNECTING) -> ServerProtocol:
     """Return the protocol of a new connection: without extensions, and without the library's own log, to which it
-    would write tokens and messages.
+    would write tokens and messages. `state`: OPEN where another process has shaken hands.
     """
     quiet = logging.getLogger(f"{__name__}.protocol")
     quiet.setLevel(logging.WARNING)
-    return ServerProtocol(max_size=line_limit, logger=quiet)
+    return ServerProtocol(max_size=line_limit, logger=quiet, state=state)
+
+
+LENGTHS = {126: 2, 127: 8}
+"""Bytes of a frame's length, by what stands in its place in the second byte of the frame."""
+UNMASKED = bytes(4)
+
+
+def frame_size(data: bytes | bytearray) -> int | None:
+    """Return the bytes of the frame of a client that `data` begins with; None while that is still open."""
+    if len(data) < 2:
+        return None
+    length, more = data[1] & 0x7F, LENGTHS.get(data[1] & 0x7F, 0)
+    if len(data) < 2 + more:
+        return None
+    if more:
+        length = int.from_bytes(data[2 : 2 + more], "big")
+    return 2 + more + len(UNMASKED) + length
 
 
 class MessageDecoder:
@@ -56,13 +73,32 @@ class MessageDecoder:
         self._protocol = protocol
         self._held = bytearray()
         """Fragments of a message, whose order and size the protocol checks."""
+        self._frame = bytearray()
+        """The beginning of a frame, which the protocol has, too."""
         self.pings = 0
         """Received so far; the protocol holds a pong for each."""
+
+    @property
+    def begun(self) -> bytes:
+        """Return what a client would have sent whose message is as far as the one that has begun here."""
+        if not self._held:
+            return bytes(self._frame)
+        head = bytes((Opcode.TEXT, 0x80 | 127)) + len(self._held).to_bytes(8, "big") + UNMASKED
+        return head + self._held + self._frame
+
+    def _follow(self, data: bytes) -> None:
+        """Keep what stands behind the last whole frame."""
+        self._frame += data
+        start = 0
+        while (size := frame_size(self._frame[start : start + 10])) and start + size <= len(self._frame):
+            start += size
+        del self._frame[:start]
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Return the messages that `data` completes, in order. One that is too large closes the connection, and is none
         of them.
         """
+        self._follow(data)
         self._protocol.receive_data(data)
         out: list[bytes | Oversized] = []
         for event in self._protocol.events_received():
@@ -103,15 +139,24 @@ class WebSocketTransport:
     def __init__(self, stream: ByteStream, protocol: ServerProtocol, *, unread: bytes = b"") -> None:
         """`unread` are bytes that came with the handshake. Closing `stream` is left to the caller."""
         self._stream, self._protocol, self._unread = stream, protocol, unread
+        self._decoder = MessageDecoder(protocol)
         self._sending = anyio.Lock(fast_acquire=True)
         self._sent_at = anyio.current_time()
         self._torn = False
         """A write was given up, perhaps in the middle of a frame: nothing can follow it."""
 
     # --- reading
+    @property
+    def begun(self) -> bytes | None:
+        """Return the beginning of a message, in frames, of which the end has not come; None where the connection ends,
+        or is being written to.
+        """
+        at_rest = self._protocol.state is State.OPEN and not self._sending.locked()
+        return self._decoder.begun if at_rest else None
+
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         """Yield batches of messages as they arrive; end when the client closes, is refused or is gone."""
-        decoder = MessageDecoder(self._protocol)
+        decoder = self._decoder
         data = self._unread or await self._receive()
         answered = 0
         while data:

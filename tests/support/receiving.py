@@ -2,13 +2,13 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 
-from app_server.conversations.subscriptions import Client
+from app_server.apis.services import Served
 from app_server.core.config.sharing import SharingSettings
 from app_server.places.socket_place import SocketPlace, named_place
 from app_server.server import ClientPlace, Work
@@ -33,7 +33,7 @@ class Echo:
         self.places: list[ClientPlace] = []
 
     async def serve(
-        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Client], None]
+        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Served], Awaitable[None]]
     ) -> None:
         self.places.append(place)
         async for lines in transport.lines():

@@ -60,6 +60,11 @@ class Accounts:
         self._originator, self._new_id, self._random = originator, new_id, random
         self._pending: dict[str, OpenLogin[LoginAttempt]] = {}
 
+    @property
+    def logging_in(self) -> bool:
+        """Whether a login has begun and not ended."""
+        return bool(self._pending)
+
     def needs_login(self) -> bool:
         """Return whether the configured provider wants a login. Raises ConfigError."""
         config = self._settings.load()

@@ -49,7 +49,7 @@ async def test_lines_are_served_from_the_first_byte_on(short_folder: Path) -> No
 
 async def test_a_proxy_brings_what_its_client_has(short_folder: Path) -> None:
     async with receiving(short_folder) as (reception, place):
-        server = reception._served
+        server = reception.clients._served
         assert isinstance(server, Echo)
         with dialled(place) as client:
             answer = json.loads(await blocking(lambda: said(client, PREFACE)))
@@ -139,7 +139,7 @@ async def test_a_connection_that_fails_takes_no_other_along(
     async with receiving(short_folder) as (reception, place):
         with dialled(place) as good:
             await blocking(lambda: said(good, b"{}\n"))
-            monkeypatch.setattr(reception._served, "serve", fail)
+            monkeypatch.setattr(reception.clients._served, "serve", fail)
             with dialled(place) as bad:
                 bad.sendall(b"{}\n")
                 bad.shutdown(socket.SHUT_WR)

@@ -4,21 +4,31 @@ ends, modes and options. Loaded with the first such request.
 
 from __future__ import annotations
 
+import json
 import os.path
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields
 from app_server.apis.acp.errors import login_needed, session_not_found
-from app_server.apis.acp.handlers.sessions import AcpServices, follow, join_session, open_session, planned
+from app_server.apis.acp.handlers.sessions import (
+    API,
+    AcpServices,
+    follow,
+    join_session,
+    open_session,
+    planned,
+)
 from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
-from app_server.apis.acp.session import AcpSession
+from app_server.apis.acp.session import SUBSCRIPTION, AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.router import Route, route
+from app_server.apis.services import KeptConversation
 from app_server.conversations.live import LiveConversation
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.credentials import LoginOutcome
@@ -54,7 +64,7 @@ from protocol.acp.requests import (
     StoredSessionRequest,
 )
 from protocol.ids import SessionOrigin, parse_conversation_id
-from protocol.structs import replace
+from protocol.structs import Json, replace
 
 
 async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:
@@ -173,12 +183,29 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
     if live is None:
         stored = await conversations.items(path, id)
         session = await open_session(services, plan, StoredRollout(path), stored.ids)
+        session.live.opened_with(API, params)
     else:
         stored = await _stored_now(conversations, live, path)
         session = await join_session(services, plan, live, stored.ids)
     if title := summary.name or summary.preview:
         session.title_from(title)
     return session, stored
+
+
+class SessionKeeper(Struct, frozen=True):
+    """The sessions of one connection, for a server that goes on with it."""
+
+    shared: AcpServices
+
+    def subscriptions(self, live: LiveConversation) -> Mapping[str, bool]:
+        return {} if self.shared.sessions.find(live.id) is None else {SUBSCRIPTION: False}
+
+    async def rejoin(self, kept: KeptConversation, options: Json) -> None:
+        """Raises RpcError and CoreError."""
+        folder = {"cwd": json.loads(kept.settings)["cwd"]}
+        params = StoredSessionRequest.model_validate({**folder, **options, "sessionId": kept.id})
+        session, _ = await _reopen(self.shared, params)
+        self.shared.sessions.follow(session)
 
 
 async def _stored_now(conversations: StoredConversations, live: LiveConversation, path: Path) -> StoredItems:
@@ -255,6 +282,7 @@ async def set_config_option(
 
 def routes(services: AcpServices) -> tuple[Route, ...]:
     """Return the routes of these requests."""
+    services.server.keep(API, SessionKeeper(services))
     return (
         route(INITIALIZE, initialize, services),
         route(AUTHENTICATE, authenticate, services),

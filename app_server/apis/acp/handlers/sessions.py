@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os.path
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -35,6 +36,9 @@ from protocol.acp.tool_calls import READ_TEXT_FILE, WRITE_TEXT_FILE, ReadTextFil
 from protocol.events.notices import CustomPrompt
 from protocol.rollout import TurnContextItem
 from protocol.structs import Json, replace
+
+API: Final = "sessions"
+"""The name of this API among those of a connection."""
 
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 
@@ -107,6 +111,7 @@ async def new_session(services: AcpServices, params: NewSessionRequest) -> Async
         raise invalid_params("cwd is no directory", "cwd")
     await services.require_login()
     session = await open_session(services, plan, NewConversation(), ItemIds())
+    session.live.opened_with(API, params)
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
     await follow(services, session)
 

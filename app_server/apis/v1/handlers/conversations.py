@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import ServerServices, change_of, require_folder
+from app_server.apis.services import KeptConversation, ServerServices, change_of, require_folder
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.adapter import ClientLine
 from app_server.conversations.live import LiveConversation
@@ -23,7 +26,7 @@ from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import known_effort
 from protocol.reading import read
 from protocol.rollout import SubagentSessionSource
-from protocol.structs import replace
+from protocol.structs import Json, replace
 from protocol.v1 import conversation as wire
 
 log = logging.getLogger(__name__)
@@ -38,6 +41,7 @@ async def new_conversation(
     require_folder(services.client, params.cwd)
     config = services.config.load(overrides(params))
     live, opened = await services.conversations.open(services.client, config, NewConversation())
+    live.opened_with(API, params)
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
@@ -57,6 +61,7 @@ async def resume_conversation(
         messages = await _join(services, live, config, params.overrides)
     else:
         live, opened = await services.conversations.open(services.client, config, origin)
+        live.opened_with(API, params.overrides or wire.NewConversationParams())
         messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(services, live, messages)
     return wire.ResumeConversationResponse(
@@ -65,6 +70,37 @@ async def resume_conversation(
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
+
+
+API: Final = "conversations"
+"""The name of this API among those of a connection."""
+
+
+class ConversationKeeper(Struct, frozen=True):
+    """The conversations of one connection, for a server that goes on with it."""
+
+    shared: ServerServices
+
+    def subscriptions(self, live: LiveConversation) -> Mapping[str, bool]:
+        client = self.shared.client
+        raw = live.subscriptions.subscribers(ConversationAdapter).get(client)
+        found = [id for id, conversation in client.subscriptions.items() if conversation == live.id]
+        return {} if raw is None else dict.fromkeys(found or [JOINING], raw)
+
+    async def rejoin(self, kept: KeptConversation, options: Json) -> None:
+        services = self.shared
+        live = await services.conversations.find_lasting(kept.id)
+        if live is None:
+            params = wire.NewConversationParams.model_validate(options)
+            path = await services.stored.get().find(ConversationId(kept.id), archived=False)
+            config = services.config.load(overrides(params))
+            live, _ = await services.conversations.open(services.client, config, StoredRollout(path))
+            live.opened_with(API, params)
+        for id, raw in kept.subscriptions.items():
+            if id == JOINING:
+                live.subscriptions.hold(services.client, JOINING, ConversationAdapter)
+            else:
+                services.conversations.subscribe(services.client, live, id, ConversationAdapter, raw=raw)
 
 
 JOINING = "joining"
@@ -235,6 +271,7 @@ async def remove_conversation_listener(
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
+    services.keep(API, ConversationKeeper(services))
     return (
         route(wire.NEW_CONVERSATION, new_conversation, services),
         route(wire.RESUME_CONVERSATION, resume_conversation, services),

@@ -43,6 +43,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
         live.unloads = True
+        live.opened_with(threads.API, params)
         await _copy_name(context, id, live)
         stored = await context.seeds.follow(live, context.make_adapter, context.client)
         turns = () if params.exclude_turns else await threads.all_turns(context, live, stored)
@@ -75,6 +76,7 @@ async def thread_revert(
     live, _ = await context.conversations.open(context.client, facts.config, origin)
     async with live.opened():
         live.unloads = True
+        live.opened_with(threads.API, before.options)
         await context.seeds.follow(live, context.make_adapter, context.client)
         _notify_status(heard, live.id, live.status)
         turns, items = await _last(context, live)
