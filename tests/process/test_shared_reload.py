@@ -3,25 +3,37 @@ not.
 """
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import threading
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 import pytest
+from anyio.abc import TaskGroup
 from websockets.client import ClientProtocol
 from websockets.frames import Frame
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from tests.support.scripted_model import ScriptedModel, reply, says
+import app_server
+import protocol
+from app_server.places.locks import hold as hold_lock
+from app_server.places.startup import READY
+from tests.support.scripted_model import Hold, ScriptedModel, begins_to_say, done, reply, says, word
 from tests.support.shared import SharedHome, read_line, shared_homes
 from tests.support.world import write_config
 
 CLIENTS = 50
+IN_THREAD = anyio.to_thread.run_sync
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -35,7 +47,7 @@ async def shared(short_folder: Path, model: ScriptedModel) -> AsyncIterator[Shar
         async with model.serving() as url:
             write_config(home.home, url, {})
             yield home
-            await anyio.to_thread.run_sync(home.run, "daemon", "stop", "--now")
+            await IN_THREAD(home.run, "daemon", "stop", "--now")
 
 
 class Lines:
@@ -110,35 +122,35 @@ class WebSocket(Lines):
         return json.loads(self._messages.pop(0))
 
 
-class Pause:
-    """Measures how long a client waits at most for an answer, while others come and go."""
+class Asking:
+    """A client that asks without end; each of its requests has to be answered."""
 
     def __init__(self, shared: SharedHome) -> None:
         self._client, self._over = Lines(shared), threading.Event()
         self._client.initialize()
-        self._thread = threading.Thread(target=self._ask)
-        self.longest = 0.0
+        self._pool = ThreadPoolExecutor(1)
 
-    def _ask(self) -> None:
+    def _ask(self) -> int:
+        count = 0
         while not self._over.is_set():
-            asked = time.monotonic()
             self._client.call("thread/loaded/list")
-            self.longest = max(self.longest, time.monotonic() - asked)
+            count += 1
+        return count
 
-    def __enter__(self) -> "Pause":
-        self._thread.start()
-        return self
+    def __enter__(self) -> None:
+        self._asked = self._pool.submit(self._ask)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        assert self._asked.result() > 1
         self._client.connection.close()
+        self._pool.shutdown()
 
 
 async def test_clients_notice_nothing_of_a_reload(shared: SharedHome, model: ScriptedModel) -> None:
     """Half a line and half a frame wait meanwhile; threads, settings, watches and unheard clients go on."""
     model.replies.extend(reply(says("after it")) for _ in range(2))
-    await anyio.to_thread.run_sync(reload_with_clients, shared)
+    await IN_THREAD(reload_with_clients, shared)
 
 
 def reload_with_clients(shared: SharedHome) -> None:
@@ -160,7 +172,7 @@ def reload_with_clients(shared: SharedHome) -> None:
     clients[0].connection.sendall(half[:20])
     web.connection.sendall(frame[:20])
 
-    with Pause(shared):
+    with Asking(shared):
         status, told = shared.daemon("reload")
     assert (status, told["status"]) == (0, "reloaded"), told
     assert told["pid"] != before
@@ -186,3 +198,140 @@ def reload_with_clients(shared: SharedHome) -> None:
     status, told = shared.daemon("reload")  # and once more, from the second server
     assert told["status"] == "reloaded"
     assert clients[4].call("thread/read", threadId=threads[4])["thread"]["id"] == threads[4]
+
+
+async def test_a_turn_ends_as_ever_before_its_server_is_replaced(
+    shared: SharedHome, model: ScriptedModel
+) -> None:
+    hold = Hold()
+    message = {
+        "type": "message",
+        "role": "assistant",
+        "id": "m",
+        "content": [{"type": "output_text", "text": "a b"}],
+    }
+    model.replies.append(reply(begins_to_say(), word("a "), hold, word("b"), done(message)))
+    before = (await IN_THREAD(shared.daemon, "start"))[1]["pid"]
+    client = await IN_THREAD(begun, shared)
+    await hold.reached.wait()
+    async with anyio.create_task_group() as group:
+        replaced = in_background(group, shared.daemon, "reload")
+        waits_for: list[str] = []
+        while not any("turn" in each for each in waits_for):
+            waits_for = (await IN_THREAD(shared.status))["reloadWaitsFor"] or []
+        assert (await IN_THREAD(shared.status))["pid"] == before
+        hold.release()
+    assert (await IN_THREAD(client.hear, "turn/completed"))["turn"]["status"] == "completed"
+    assert [each["params"]["delta"] for each in client.told if each["method"].endswith("/delta")] == [
+        "a ",
+        "b",
+    ]
+    [(status, told)] = replaced
+    assert (status, told["status"]) == (0, "reloaded")
+    assert told["pid"] != before
+
+
+async def test_a_reload_that_waits_for_nothing_interrupts(shared: SharedHome, model: ScriptedModel) -> None:
+    hold = Hold()
+    model.replies.append(reply(begins_to_say(), word("a "), hold))
+    await IN_THREAD(shared.daemon, "start")
+    client = await IN_THREAD(begun, shared)
+    await hold.reached.wait()
+    status, told = await IN_THREAD(shared.daemon, "reload", "--now")
+    assert (status, told["status"]) == (0, "reloaded")
+    assert (await IN_THREAD(client.hear, "turn/completed"))["turn"]["status"] == "interrupted"
+    hold.release()
+
+
+def begun(shared: SharedHome) -> Lines:
+    """A client whose turn has begun."""
+    client = Lines(shared)
+    client.initialize()
+    thread = client.call("thread/start", cwd=str(shared.root))["thread"]["id"]
+    client.call("turn/start", threadId=thread, input=[{"type": "text", "text": "go"}])
+    return client
+
+
+def in_background(group: TaskGroup, work: Callable[..., T], *arguments: str) -> list[T]:
+    """A list in which its result is, once it has ended."""
+    results: list[T] = []
+
+    async def run() -> None:
+        results.append(await IN_THREAD(work, *arguments))
+
+    group.start_soon(run)
+    return results
+
+
+@contextmanager
+def installed(shared: SharedHome) -> Iterator[Path]:
+    """A copy of the program, of which a server runs that nobody watches."""
+    copy = shared.root / "installed"
+    for package in (app_server, protocol):
+        source = Path(package.__path__[0])
+        shutil.copytree(source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shared.place.make_ready()
+    lock = hold_lock(shared.place.startup_lock)
+    told, tells = os.pipe()
+    with open(shared.place.log, "wb") as log:
+        process = subprocess.Popen(
+            (sys.executable, "-P", "-m", "app_server", "--listen=unix://", "--startup", f"{lock},{tells}"),
+            env={**shared.environment, "PYTHONPATH": str(copy)},
+            pass_fds=(lock, tells),
+            stderr=log,
+        )
+    os.close(tells)
+    os.close(lock)
+    try:
+        assert os.read(told, 16) == READY, shared.log
+        yield copy / "app_server"
+    finally:
+        os.close(told)
+        process.kill()
+        process.wait()
+
+
+BREAKS = {
+    "does not start": ("shared/shared_process.py", 'raise RuntimeError("broken")'),
+    "does not take over": (
+        "shared/predecessor.py",
+        "async def fail(*_): raise RuntimeError('broken')\nPredecessor.go_on = fail",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", BREAKS)
+async def test_a_version_that_fails_leaves_the_old_server(
+    shared: SharedHome, model: ScriptedModel, why: str
+) -> None:
+    model.replies.append(reply(says("still here")))
+    await IN_THREAD(fail_to_replace, shared, why)
+
+
+def fail_to_replace(shared: SharedHome, why: str) -> None:
+    file, text = BREAKS[why]
+    with installed(shared) as package:
+        client = Lines(shared)
+        client.initialize()
+        thread = client.call("thread/start", cwd=str(shared.root))["thread"]["id"]
+        before = shared.status()["pid"]
+        with (package / file).open("a") as broken:
+            broken.write(f"\n{text}\n")
+        status, out, err = shared.run("daemon", "reload")
+        assert (status, out) == (1, "")
+        assert why in err
+        assert "RuntimeError: broken" in shared.log
+        assert "this server goes on: " in shared.log
+        assert shared.status()["pid"] == before
+        client.call("turn/start", threadId=thread, input=[{"type": "text", "text": "go"}])
+        assert client.hear("turn/completed")["turn"]["status"] == "completed"
+        assert shared.servers() == {before}
+
+
+async def test_a_server_that_is_watched_is_not_replaced(shared: SharedHome) -> None:
+    """Who has started it waits for its end."""
+    with shared.server() as server:
+        await IN_THREAD(server.listening_on, 1)
+        status, _, err = await IN_THREAD(shared.run, "daemon", "reload")
+        assert status == 1
+        assert "watched by who has started it" in err

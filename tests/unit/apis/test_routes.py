@@ -103,6 +103,9 @@ class Anything:
     def __getattr__(self, name: str) -> Self:
         return self
 
+    def __call__(self, *_: object) -> Self:
+        return self
+
 
 async def test_what_must_not_overtake_the_response_waits_for_it() -> None:
     done: list[str] = []
