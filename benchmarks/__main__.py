@@ -51,7 +51,8 @@ async def main(args: argparse.Namespace) -> None:
     elif args.profile:
         await _profile(args)
     elif args.batch:
-        _show(args, "batch", await batch.table(args.batch, partial(say, "batch")), said(surroundings(None)))
+        found = await batch.table(args.batch, partial(say, "batch"))
+        _show(args, "batch", found, said(surroundings(sides().get(REFERENCE))))
     elif args.shared:
         found, note = shared.tables(args.rounds or 5, say)
         _show(args, "crowd", crowd.table(sides()[OURS], args.rounds or 3), said(surroundings(None)))
