@@ -6,19 +6,21 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
 from app_server.batch.checkout import Checkouts, TaskPatch, TaskPlace
 from app_server.batch.gate import RunningTask, WorkerGate
 from app_server.batch.messages import CheckResult, Ended, Ending, ResultError, Run, Setup, Status, TaskOutcome
+from app_server.batch.secrets import masked_bytes
 from app_server.client import approval_requests as asked
 from app_server.client.app_server import AppServer
 from app_server.client.failures import AppServerError, RequestRefused, ServerEnded
@@ -78,17 +80,25 @@ class Attempts:
         server: AppServer,
         gate: WorkerGate,
         checkouts: Checkouts,
-        clock: Callable[[], float],
+        secrets: Mapping[str, str],
     ) -> None:
         self._setup, self._server, self._gate = setup, server, gate
-        self._checkouts, self._clock = checkouts, clock
-        self._schema = None if setup.schema is None else OutputSchema(setup.schema)
+        self._checkouts, self._secrets, self._clock = checkouts, secrets, anyio.current_time
+        self._schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
+        self._running: set[RunningTask] = set()
 
-    async def make(self, run: Run, running: RunningTask) -> Ended:
+    def interrupt(self) -> None:
+        """Interrupt the attempts that are being made."""
+        for running in self._running:
+            running.stop("interrupted", "the batch was interrupted")
+
+    async def make(self, run: Run) -> Ended:
         """Make one attempt. Raises ServerEnded."""
         started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         outcome = TaskOutcome(id=run.task.id, started_at=started)
+        running = RunningTask(run.task, self._setup.seconds)
         attempt = Attempt(run, running, outcome)
+        self._running.add(running)
         with running.whole:
             try:
                 await self._in_place(attempt)
@@ -98,14 +108,22 @@ class Attempts:
                 raise
             except AppServerError as error:
                 attempt.fail("failed", str(error))
+            finally:
+                self._running.remove(running)
+        return self._ended(attempt)
+
+    def _ended(self, attempt: Attempt) -> Ended:
+        """Return what is said of an attempt, without the secrets of this process, which a provider may have quoted."""
+        running, outcome = attempt.running, attempt.outcome
         times = outcome.seconds
         times.queued, times.checkout = round(running.queued, 3), round(times.checkout, 3)
         times.setup, times.turn = round(times.setup, 3), round(times.turn, 3)
+        said = masked_bytes(msgspec.json.encode(outcome), self._secrets)
         return Ended(
-            outcome=outcome,
+            outcome=msgspec.json.decode(said, type=TaskOutcome),
             ending="interrupted" if running.stopped == "interrupted" else attempt.ending,
-            patch=attempt.patch.content,
-            events=attempt.events,
+            patch=masked_bytes(attempt.patch.content, self._secrets),
+            events=masked_bytes(attempt.events, self._secrets),
             rollout=None if self._setup.threads else _rollout(attempt.thread),
         )
 
@@ -137,7 +155,7 @@ class Attempts:
             name: value for name, value in asdict(attempt.run.task.settings).items() if value is not None
         }
         chosen.pop("effort", None)
-        if (policy := self._setup.overrides.approval_policy) is not None:
+        if (policy := self._setup.doing.overrides.approval_policy) is not None:
             chosen.setdefault("approval_policy", policy.value)
         options: Any = {"cwd": place.folder, "config": ALONE, **chosen}
         outcome = attempt.outcome

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import anyio
 
 from app_server.batch.batch_run import BatchPlan, in_shard, run_plan
-from app_server.batch.messages import Status
-from app_server.batch.out_folder import TASKS, Doing, OutFolder, read_batch, require_batch, shown_running
+from app_server.batch.messages import Doing, Status
+from app_server.batch.out_folder import TASKS, BatchFile, OutFolder, read_batch, require_batch, shown_running
 from app_server.batch.results import Stored, stored_results, summary
 from app_server.batch.secrets import without_secrets
 from app_server.batch.tasks import digest, parse_tasks
@@ -69,28 +69,19 @@ def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchP
         None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema)).schema
     )
     doing = Doing(overrides=_overrides(vars(args)), checkout=args.checkout, schema=schema)
-    before = None if args.allow_changed else read_batch(out)
-    if before is not None:
+    batch = BatchFile(digest=digest(raw), folder=str(working_directory()), doing=doing, shard=args.shard)
+    if (before := None if args.allow_changed else read_batch(out)) is not None:
         shown = replace(doing, overrides=without_secrets(doing.overrides))
         for what, same in (
-            ("other tasks", digest(raw) == before.digest),
-            ("another shard", args.shard == before.shard),
+            ("other tasks", batch.digest == before.digest),
+            ("another shard", batch.shard == before.shard),
             ("other settings of what tasks do", shown == before.doing),
         ):
             if not same:
                 raise InvalidCommandLine(f"{out} is of {what}: name another folder, or say --allow-changed")
-    return BatchPlan(
-        args=args,
-        out=out,
-        raw=raw,
-        source="stdin" if args.tasks == FROM_STDIN else args.tasks,
-        folder=str(working_directory()) if before is None else before.folder,
-        doing=doing,
-        environment=environment,
-        shard=args.shard,
-        commits={} if before is None else before.commits,
-        dry=args.dry_run,
-    )
+        batch = replace(before, doing=doing)
+    source = "stdin" if args.tasks == FROM_STDIN else args.tasks
+    return BatchPlan(args=args, out=out, raw=raw, source=source, batch=batch, environment=environment)
 
 
 def _overrides(given: Mapping[str, Any]) -> CliOverrides:
@@ -128,16 +119,14 @@ def _retried(args: argparse.Namespace) -> BatchPlan:
         return frozenset(id for id in found if not ids or id in ids)
 
     overrides = _with_secrets(before.doing.overrides, _overrides(vars(args)))
+    source = str(out / TASKS)
     return BatchPlan(
         args=args,
         out=out,
-        raw=_raw(str(out / TASKS)),
-        source=str(out / TASKS),
-        folder=before.folder,
-        doing=replace(before.doing, overrides=overrides),
+        raw=_raw(source),
+        source=source,
+        batch=replace(before, doing=replace(before.doing, overrides=overrides)),
         environment=os.environ,
-        shard=before.shard,
-        commits=before.commits,
         again=again,
     )
 

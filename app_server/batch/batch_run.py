@@ -18,13 +18,13 @@ from app_server.batch.checkout import sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
 from app_server.batch.local import LocalWorkers, Workers, WorkersFailed
 from app_server.batch.messages import Setup, Status
-from app_server.batch.out_folder import BatchFile, Doing, OutFolder
+from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
 from app_server.batch.repositories import TaskChecker
 from app_server.batch.results import RESULTS, Results, StoredStatus, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.secrets import known_secrets, secret_settings, without_secrets
-from app_server.batch.tasks import Task, digest, listed, parse_tasks, place_key
+from app_server.batch.tasks import Task, listed, parse_tasks, place_key
 from app_server.client.command_line import USAGE, InvalidCommandLine, single_errors
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, SettingsPlace
@@ -63,40 +63,35 @@ class BatchPlan(Struct, frozen=True, kw_only=True):
     """The tasks, as they were read."""
     source: str
     """How errors name where they come from."""
-    folder: str
-    """What the paths of tasks are relative to."""
-    doing: Doing
+    batch: BatchFile
+    """What it does, with its secrets; the commits are those that an earlier run has found."""
     environment: Mapping[str, str]
-    shard: str | None = None
-    commits: Mapping[str, str] = {}
-    """What an earlier run has found."""
     again: Callable[[Mapping[str, Status]], Collection[str]] = lambda final: ()
     """Names the tasks whose results are put aside, so that they run again."""
-    dry: bool = False
 
 
 async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
     InvalidCommandLine.
     """
-    home, doing = server_home(plan.environment), plan.doing
+    home, doing = server_home(plan.environment), plan.batch.doing
     limits = _limits(plan.args, home)
     config = _config(plan, home)
     secrets = known_secrets(config, home, plan.environment)
     read = parse_tasks(plan.raw, doing.checkout, secrets)
     _require_prices(limits, config, [task for _, task in read.tasks])
-    mine = [each for at, each in enumerate(read.tasks) if in_shard(at, plan.shard)]
+    mine = [each for at, each in enumerate(read.tasks) if in_shard(at, plan.batch.shard)]
     final = {each.id: each.status for each in read_lines(plan.out / RESULTS, StoredStatus)}
     again = plan.again(final)
     left = [(number, task) for number, task in mine if task.id not in final or task.id in again]
-    checker = TaskChecker(Git(home), Path(plan.folder), doing.checkout, plan.environment)
-    checked = await checker.check(left, plan.commits)
+    checker = TaskChecker(Git(home), Path(plan.batch.folder), doing.checkout, plan.environment)
+    checked = await checker.check(left, plan.batch.commits)
     if problems := sorted([*read.problems, *checked.problems], key=lambda each: each.line):
         print(*listed(problems, plan.source), sep="\n", file=sys.stderr)  # noqa: T201
         return USAGE
     if not read.tasks:
         raise InvalidCommandLine(f"{plan.source} has no tasks")
-    if plan.dry:
+    if plan.args.dry_run:
         checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
         print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
         return COMPLETED
@@ -104,17 +99,11 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         raise InvalidCommandLine(
             f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
         )
-    batch = BatchFile(
-        digest=digest(plan.raw),
-        folder=plan.folder,
-        doing=replace(doing, overrides=without_secrets(doing.overrides)),
-        shard=plan.shard,
-        commits=checked.commits,
-    )
+    shown = replace(doing, overrides=without_secrets(doing.overrides))
     tasks = {task.id: task for _, task in mine}
     with OutFolder(plan.out, home) as out:
         try:
-            out.begin(batch, plan.raw, again)
+            out.begin(replace(plan.batch, doing=shown, commits=checked.commits), plan.raw, again)
             results = Results(out.path, tasks)
         except OSError as error:
             raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
@@ -146,7 +135,7 @@ async def _run(
     args, began, work = plan.args, anyio.current_time(), out.path / out_folder.WORK
     scheduler = Scheduler(
         [task for id, task in tasks.items() if id not in results.final],
-        lambda task: place_key(task, plan.doing.checkout),
+        lambda task: place_key(task, plan.batch.doing.checkout),
         retries=args.retries,
         stop_after=args.stop_after,
     )
@@ -184,15 +173,13 @@ def _setup(plan: BatchPlan, out: OutFolder, work: Path) -> Setup:
     if local:
         work.mkdir(exist_ok=True)
     return Setup(
-        folder=plan.folder,
+        folder=plan.batch.folder,
         scratch=str(work) if local else "",
         threads=str(out.path / out_folder.HOMES) if local else "",
         kept=str(out.path / out_folder.CHECKOUTS),
-        overrides=plan.doing.overrides,
+        doing=plan.batch.doing,
         seconds=plan.args.task_timeout,
-        checkout=plan.doing.checkout,
         keep=plan.args.keep,
-        schema=plan.doing.schema,
     )
 
 
@@ -207,7 +194,7 @@ def _limits(args: argparse.Namespace, home: Path) -> SharedLimits:
 
 
 def _config(plan: BatchPlan, home: Path) -> Config:
-    overrides, folder = plan.doing.overrides, Path(plan.folder)
+    overrides, folder = plan.batch.doing.overrides, Path(plan.batch.folder)
     try:
         return load_config(SettingsPlace(home=home, cwd=folder, cli=overrides, environment=plan.environment))
     except ConfigError as error:

@@ -24,7 +24,7 @@ Stop = Literal["timedOut", "overBudget", "interrupted"]
 class RunningTask:
     """One attempt while it runs: its clock, what it has used, and why it is to end."""
 
-    def __init__(self, task: Task, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, task: Task, seconds: float) -> None:
         self.task, self.seconds = task, task.budget.seconds or seconds
         self.whole, self.scope = anyio.CancelScope(), anyio.CancelScope()
         """Of the attempt; and of its work, after which its place is looked at and cleared."""
@@ -34,7 +34,7 @@ class RunningTask:
         self.refused: int | None = None
         """The status with which the provider refused the last request."""
         self.queued = 0.0
-        self._clock, self._left, self._waits = clock, self.seconds, 0
+        self._clock, self._left, self._waits = anyio.current_time, self.seconds, 0
 
     def start_clock(self) -> None:
         self.scope.deadline = self._clock() + self._left

@@ -9,12 +9,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Final, NamedTuple
 
 import anyio
-from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_worker, line
@@ -36,19 +35,15 @@ class WorkersFailed(Exception):
     """Workers cannot be started; the text says why."""
 
 
-class WorkerLink(Protocol):
+class WorkerLink(NamedTuple):
     """A worker that has been started."""
 
     node: str
     """What its machine is called in results; empty: by its own name."""
-
-    async def receive(self) -> bytes:
-        """Return some of what it writes; nothing once it has ended."""
-        ...
-
-    async def send(self, data: bytes) -> None:
-        """Write to its stdin. What cannot be written is lost: the worker has died."""
-        ...
+    receive: Callable[[], Awaitable[bytes]]
+    """Returns some of what it writes; nothing, or anyio.EndOfStream, once it has ended."""
+    send: Callable[[bytes], Awaitable[object]]
+    """Writes to its stdin; may raise what anyio's streams do once it has died."""
 
 
 class Workers(ABC):
@@ -95,11 +90,12 @@ class Workers(ABC):
             self._queues[number] = queue
             queue.send_nowait(replace(setup, node=link.node))
             group.start_soon(_feed, link, messages)
-            while data := await link.receive():
-                for each in decoder.feed(data):
-                    message = from_worker(bytes(each)) if isinstance(each, bytes) else None
-                    was_ready = was_ready or isinstance(message, Ready)
-                    hear(number, message)
+            with suppress(anyio.EndOfStream):
+                while data := await link.receive():
+                    for each in decoder.feed(data):
+                        message = from_worker(bytes(each)) if isinstance(each, bytes) else None
+                        was_ready = was_ready or isinstance(message, Ready)
+                        hear(number, message)
             group.cancel_scope.cancel()
         del self._queues[number]
         hear(number, None)
@@ -107,11 +103,13 @@ class Workers(ABC):
 
 
 async def _feed(link: WorkerLink, messages: MemoryObjectReceiveStream[ToWorker]) -> None:
-    async for message in messages:
-        lines = [line(message)]
-        while messages.statistics().current_buffer_used:
-            lines.append(line(messages.receive_nowait()))
-        await link.send(b"".join(lines))
+    """Write what the worker is told, until it dies: then its stdout ends, too."""
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for message in messages:
+            lines = [line(message)]
+            while messages.statistics().current_buffer_used:
+                lines.append(line(messages.receive_nowait()))
+            await link.send(b"".join(lines))
 
 
 class LocalWorkers(Workers):
@@ -131,10 +129,11 @@ class LocalWorkers(Workers):
             env=self._environment,
             start_new_session=True,
         )
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            yield PipeLink(process)
+            yield WorkerLink("", process.stdout.receive, process.stdin.send)
         finally:
-            assert process.stdin is not None
             with anyio.CancelScope(shield=True):
                 await process.stdin.aclose()
                 with anyio.move_on_after(ENDS_WITHIN):
@@ -142,26 +141,3 @@ class LocalWorkers(Workers):
                 if process.returncode is None:
                     process.kill()
                 await process.aclose()
-
-
-class PipeLink:
-    """The pipes of a process."""
-
-    node = ""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    async def receive(self) -> bytes:
-        assert self._process.stdout is not None
-        try:
-            return await self._process.stdout.receive()
-        except anyio.EndOfStream:
-            return b""
-
-    async def send(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        try:
-            await self._process.stdin.send(data)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # its stdout ends, too

@@ -4,6 +4,7 @@ on many; and what a result is made of. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -80,6 +81,14 @@ class TaskOutcome(Struct, kw_only=True, rename="camel"):
 
 
 # --- what a worker is told
+class Doing(Struct, frozen=True, kw_only=True):
+    """Settings of what tasks do, from the command line."""
+
+    overrides: CliOverrides
+    checkout: Checkout
+    schema: Json = None
+
+
 class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
     """Facts about all tasks; the first message."""
 
@@ -91,12 +100,9 @@ class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
     """For the homes of threads; empty: in the scratch folder, and they are sent back."""
     kept: str
     """For checkouts that are kept."""
-    overrides: CliOverrides
-    """What the command line sets for the servers."""
+    doing: Doing
     seconds: float
-    checkout: Checkout
     keep: Keep
-    schema: Json = None
     node: str = ""
     """The machine's name in results; empty: its own."""
 
@@ -157,18 +163,9 @@ class Ended(Struct, frozen=True, kw_only=True, tag="ended"):
 ToWorker = Setup | Run | Pass | InterruptTasks
 FromWorker = Ready | Ask | Over | Ended
 
-_TO_WORKER: msgspec.json.Decoder[ToWorker] = msgspec.json.Decoder(ToWorker)
-_FROM_WORKER: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
-_ENCODER = msgspec.json.Encoder()
+for_worker: Callable[[bytes], ToWorker] = msgspec.json.Decoder(ToWorker).decode
+from_worker: Callable[[bytes], FromWorker] = msgspec.json.Decoder(FromWorker).decode
 
 
 def line(message: ToWorker | FromWorker) -> bytes:
-    return _ENCODER.encode(message) + b"\n"
-
-
-def for_worker(data: bytes) -> ToWorker:
-    return _TO_WORKER.decode(data)
-
-
-def from_worker(data: bytes) -> FromWorker:
-    return _FROM_WORKER.decode(data)
+    return msgspec.json.encode(message) + b"\n"

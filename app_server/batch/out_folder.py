@@ -20,14 +20,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from app_server.batch.messages import Ended
+from app_server.batch.messages import Doing, Ended
 from app_server.batch.results import JOURNAL, RESULTS, append_lines, raw_lines
-from app_server.batch.tasks import Checkout, file_name
+from app_server.batch.tasks import file_name
 from app_server.beneath import Beneath
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.config.types import CliOverrides
 from app_server.core.rollout.rollout_names import OTHER_HOMES
-from protocol.structs import Json
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
 PATCHES, EVENTS, HOMES, CHECKOUTS, WORK = "patches", "events", "homes", "checkouts", ".work"
@@ -36,14 +34,6 @@ STAGED = ".staged-"
 LOCKED_WITHIN: Final = 1.0
 """Seconds in which a lock may be held by who only looks."""
 MOST_BYTES: Final = 1 << 30
-
-
-class Doing(Struct, frozen=True, kw_only=True):
-    """Settings of what tasks do, from the command line."""
-
-    overrides: CliOverrides
-    checkout: Checkout
-    schema: Json = None
 
 
 class BatchFile(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -84,7 +85,7 @@ class RayWorkers(Workers):
             .remote()
         )
         try:
-            yield ActorLink(node, actor)
+            yield WorkerLink(node, partial(_answer, actor.receive), partial(_answer, actor.send))
         finally:
             self._taken.discard(node)
             with anyio.CancelScope(shield=True), anyio.move_on_after(ENDS_WITHIN + 1):
@@ -92,26 +93,12 @@ class RayWorkers(Workers):
             ray.kill(actor)
 
 
-class ActorLink:
-    """The calls of an actor."""
-
-    def __init__(self, node: str, actor: Any) -> None:
-        self.node, self._actor = node, actor
-
-    async def receive(self) -> bytes:
-        return await _answer(self._actor.receive) or b""
-
-    async def send(self, data: bytes) -> None:
-        await _answer(self._actor.send, data)
-
-
-async def _answer(method: Any, *arguments: bytes) -> bytes | None:
-    """Call an actor; None where it has died."""
+async def _answer(method: Any, *arguments: bytes) -> bytes:
+    """Call an actor; nothing is answered where it has died."""
     try:
-        answer: bytes | None = await method.remote(*arguments)
+        return await method.remote(*arguments) or b""
     except RayError:
-        return None
-    return answer
+        return b""
 
 
 def _alive_nodes() -> set[str]:

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from app_server.batch import messages
 from app_server.batch.attempt import Attempts
 from app_server.batch.checkout import Checkouts, remove
-from app_server.batch.gate import RunningTask, WorkerGate
-from app_server.batch.secrets import known_secrets, masked_bytes
+from app_server.batch.gate import WorkerGate
+from app_server.batch.secrets import known_secrets
 from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
@@ -42,8 +41,6 @@ log = logging.getLogger(__name__)
 LONGEST_LINE: Final = 1 << 30
 ENDS_WITHIN: Final = 3.0
 """Seconds for a worker to clear up that is needed no more; its commands end with it."""
-
-Send = Callable[[messages.FromWorker], None]
 
 
 def main() -> None:
@@ -66,80 +63,50 @@ async def work(transport: Transport, environment: Mapping[str, str], ending: Cal
         setup = await anext(heard)
         assert isinstance(setup, messages.Setup), "the first message says what the batch does"
         setup = replace(setup, node=setup.node or os.uname().nodename)
-        async with _worker(setup, environment, out.send_nowait) as worker:
+        gate = WorkerGate(out.send_nowait)
+        async with _attempts(setup, environment, gate) as attempts:
+
+            async def run(message: messages.Run) -> None:
+                out.send_nowait(await attempts.make(message))
+
             out.send_nowait(messages.Ready(setup.node))
             async for message in heard:
-                worker.take(message, group)
+                match message:
+                    case messages.Run():
+                        group.start_soon(run, message, name=message.task.id)
+                    case messages.Pass():
+                        gate.told(message)
+                    case messages.InterruptTasks():
+                        attempts.interrupt()
+                    case messages.Setup():
+                        pass  # it was the first message
             ending()
             group.cancel_scope.cancel()
 
 
-class Worker:
-    """Tasks that run in this process."""
-
-    def __init__(
-        self,
-        setup: messages.Setup,
-        attempts: Attempts,
-        gate: WorkerGate,
-        secrets: Mapping[str, str],
-        send: Send,
-    ) -> None:
-        self._setup, self._attempts, self._gate = setup, attempts, gate
-        self._secrets, self._send = secrets, send
-        self._running: dict[str, RunningTask] = {}
-
-    def take(self, message: messages.ToWorker, group: TaskGroup) -> None:
-        match message:
-            case messages.Run(task=task):
-                running = self._running[task.id] = RunningTask(task, self._setup.seconds, anyio.current_time)
-                group.start_soon(self._run, message, running, name=task.id)
-            case messages.Pass():
-                self._gate.told(message)
-            case messages.InterruptTasks():
-                for running in self._running.values():
-                    running.stop("interrupted", "the batch was interrupted")
-            case messages.Setup():
-                pass  # it was the first message
-
-    async def _run(self, run: messages.Run, running: RunningTask) -> None:
-        try:
-            ended = await self._attempts.make(run, running)
-        finally:
-            del self._running[run.task.id]
-        self._send(self._without_secrets(ended))
-
-    def _without_secrets(self, ended: messages.Ended) -> messages.Ended:
-        """Return what is said of an attempt without the secrets of this process, which a provider may have quoted."""
-        said = masked_bytes(msgspec.json.encode(ended.outcome), self._secrets)
-        outcome = msgspec.json.decode(said, type=messages.TaskOutcome)
-        patch, events = (masked_bytes(each, self._secrets) for each in (ended.patch, ended.events))
-        return replace(ended, outcome=outcome, patch=patch, events=events)
-
-
 @asynccontextmanager
-async def _worker(setup: messages.Setup, environment: Mapping[str, str], send: Send) -> AsyncIterator[Worker]:
-    home, base = server_home(environment), Path(setup.folder)
-    config = load_config(SettingsPlace(home=home, cwd=base, cli=setup.overrides, environment=environment))
+async def _attempts(
+    setup: messages.Setup, environment: Mapping[str, str], gate: WorkerGate
+) -> AsyncIterator[Attempts]:
+    """Start what attempts are made with: a server, and a folder for checkouts."""
+    home, base, overrides = server_home(environment), Path(setup.folder), setup.doing.overrides
+    config = load_config(SettingsPlace(home=home, cwd=base, cli=overrides, environment=environment))
     withheld = config.credential_variables()
     fetching = {name: value for name, value in environment.items() if name not in withheld}
     async with _scratch_folder(setup) as scratch:
-        threads, gate = Path(setup.threads or scratch.parent, setup.node), WorkerGate(send)
         connector = InProcessConnector(
             home=home,
             cwd=base,
             environment=environment,
-            overrides=setup.overrides,
-            threads=threads,
+            overrides=overrides,
+            threads=Path(setup.threads or scratch.parent, setup.node),
             gate=gate,
         )
-        checkouts = Checkouts(Git(home), scratch, base, Path(setup.kept), setup.checkout, fetching)
+        checkouts = Checkouts(Git(home), scratch, base, Path(setup.kept), setup.doing.checkout, fetching)
         async with AppServer.connect(
             connector, on_warning=lambda text, event: log.warning("%s", text)
         ) as server:
-            attempts = Attempts(setup, server, gate, checkouts, anyio.current_time)
-            secrets = known_secrets(config, home, environment)
-            yield Worker(setup, attempts, gate, secrets, send)
+            yield Attempts(setup, server, gate, checkouts, known_secrets(config, home, environment))
 
 
 @asynccontextmanager

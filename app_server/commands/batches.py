@@ -61,7 +61,7 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_choice(group, "--keep", "WHICH", "folders to keep (none); all: and events", ("failed", "all", "none"))
     parser.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="run on a Ray cluster")
     parser.add_argument("--json", action="store_true", help="print what happens as lines of JSON")
-    parser.set_defaults(keep="none")
+    parser.set_defaults(keep="none", dry_run=False)
 
 
 def _add_status_arguments(parser: argparse.ArgumentParser) -> None:

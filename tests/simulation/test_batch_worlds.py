@@ -19,7 +19,7 @@ from app_server.batch import messages
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.coordinator import BUDGET, Coordinator, Stop
 from app_server.batch.local import Hear, WorkerLink, Workers
-from app_server.batch.out_folder import BatchFile, Doing, OutFolder
+from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
 from app_server.batch.results import RESULTS, Results, Stored, read_lines
 from app_server.batch.scheduler import Scheduler
@@ -183,7 +183,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
     """Run the batch until it ends, or is killed."""
     tasks = world.tasks()
     with OutFolder(world.folder, world.folder / "home") as out:
-        doing = Doing(overrides=CliOverrides(), checkout="worktree")
+        doing = messages.Doing(overrides=CliOverrides(), checkout="worktree")
         out.begin(BatchFile(digest="", folder="/", doing=doing), b"", ())
         results = Results(out.path, [task.id for task in tasks])
         left = [task for task in tasks if task.id not in results.final]
@@ -196,9 +196,8 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
             scratch="",
             threads="",
             kept="",
-            overrides=CliOverrides(),
+            doing=doing,
             seconds=60.0,
-            checkout="worktree",
             keep="none",
         )
         with anyio.fail_after(LONGEST), anyio.move_on_after(float("inf") if killed_at is None else killed_at):

@@ -56,7 +56,7 @@ class MemoryWorkers(Workers):
             link = MemoryLink(ours, group.cancel_scope)
             self.links.append(link)
             group.start_soon(self._work, its)
-            yield link
+            yield WorkerLink("", link.receive, link.send)
             ours.close()
             group.cancel_scope.cancel()
 
@@ -66,8 +66,6 @@ class MemoryWorkers(Workers):
 
 
 class MemoryLink:
-    node = ""
-
     def __init__(self, end: MemoryTransport, scope: anyio.CancelScope) -> None:
         self._end, self._scope = end, scope
 
