@@ -112,17 +112,17 @@ class Checkouts:
         place.unchanged = bool(place.status) and await run_in_thread(_status, place) == place.status
         if place.unchanged:
             return TaskPatch()
+        try:
+            return await self._compared(repository, place.base)
+        except GitError:  # once more: if a git was killed, what the task did is not to be lost
+            return await self._compared(repository, place.base)
+
+    async def _compared(self, repository: Repository, base: str) -> TaskPatch:
+        """Compare a worktree with a tree or commit. Raises GitError, OSError and TimeoutError."""
+        flags = ("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
         with self._git.scratch_folder() as objects:
             written = objects_in(objects, repository)
-            trees = place.base, (await write_worktree(self._git, repository, Path(objects), written)).tree
-            flags = (
-                "--binary",
-                "--full-index",
-                "--no-renames",
-                "--no-ext-diff",
-                "--no-textconv",
-                "--no-color",
-            )
+            trees = base, (await write_worktree(self._git, repository, Path(objects), written)).tree
             content = await self._git.output(repository, ["diff", *flags, *trees], env=written)
             names = await self._git.output(repository, ["diff", "--name-only", "-z", *trees], env=written)
         return TaskPatch(content, names.count(b"\0"))

@@ -4,11 +4,14 @@ import errno
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from app_server.batch import coordinator, results
+from app_server.batch import checkout, coordinator, results
+from app_server.core.errors import GitError
+from app_server.core.git.snapshot import write_worktree
 from protocol.structs import Json
 from tests.support.batches import Author, BatchWorld, MemoryWorkers
 from tests.support.leftovers import marked
@@ -169,6 +172,31 @@ async def test_a_task_that_kills_its_workers_is_lost(batch: BatchWorld) -> None:
     assert done.status == 1
     assert (done.results["bad"]["status"], done.results["bad"]["attempts"]) == ("lost", 2)
     assert done.results["good"]["status"] == "completed"
+
+
+async def test_a_git_that_is_killed_costs_no_patch(
+    batch: BatchWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    async def killed_once(*arguments: Any) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise GitError("git update-index failed with exit code -9")
+        return await write_worktree(*arguments)
+
+    repository = batch.repository()
+    batch.author = lambda request: (
+        reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt"))
+    )
+    batch.write({"id": "a", "repo": str(repository), "ref": "main"})
+    with monkeypatch.context() as patch:
+        patch.setattr(checkout, "write_worktree", killed_once)
+        done = await batch.run()
+    line = done.results["a"]
+    assert (calls, line["status"], line["attempts"]) == (2, "completed", 1)
+    assert "+x" in (done.out / line["patch"]).read_text()
 
 
 # --- the folder for results

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 LONG = os.environ.get("FAULTS") == "long"
 KILLS = 50 if LONG else 4
-TASKS = 500 if LONG else 16
+TASKS = 1000 if LONG else 16
 """So many that a batch does not end before it was killed so often."""
 
 
