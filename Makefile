@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage wheel sbom vsix clean
+.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage site wheel sbom vsix clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -68,6 +68,9 @@ coverage: $(INSTALLED_DEV) ## run the tests with coverage, that of other process
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
+site: $(INSTALLED_DEV) ## build the documentation as a site that can be searched, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
 wheel: $(INSTALLED_DEV) ## build the wheel and the source archive into dist/
 	$(BIN)/python -m hatchling build -d dist
 
@@ -97,4 +100,5 @@ $(INSTALLED_DEV): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[otel,inspect,chat]' --group dev
 	@$(BIN)/python -m pip install --quiet --no-deps --group clients || echo 'no openai-codex: its tests are skipped'
 	@$(BIN)/python -m pip install --quiet --group browser || echo 'no playwright: tests of the inspector in a browser are skipped'
+	@$(BIN)/python -m pip install --quiet --group docs || echo 'no mkdocs: the site of the documentation is not built'
 	@touch $@

@@ -17,6 +17,7 @@ WANTS: Final = (
         "REFERENCE_CODEX=/path/to/codex-0.58 make test",
     ),
     (r"playwright|Chromium", "the inspector's page", "pip install --group browser, and a Chromium"),
+    (r"mkdocs|material", "the site of the documentation", "pip install --group docs"),
     (r"starlette|inspect", "the inspector", "pip install -e '.[inspect]'"),
     (r"opentelemetry|otel", "telemetry", "pip install -e '.[otel]'"),
     (r"'rich'", "the chat", "pip install -e '.[chat]'"),

@@ -1,0 +1,79 @@
+"""Puts the pages of this repository on the site, with the links that they have here.
+
+The site's root is docs/. What its pages link to outside of it (CONTRIBUTING.md, examples, schemas) joins the site under
+its own path; a folder becomes a list of its files. Every link is then made anew for where its page stands on the site.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+LIST = "files.md"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what pages link to outside of docs/, and what those pages link to."""
+    waiting = sorted(DOCS.rglob("*.md"))
+    met: set[Path] = set()
+    while waiting:
+        for path in _linked(waiting.pop()):
+            if path not in met:
+                met.add(path)
+                files.append(_file(path, config))
+                waiting.extend([path] if path.suffix == ".md" and path.exists() else [])
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Make the links of a page anew."""
+    source = page.file.abs_src_path
+    if source is None:
+        return markdown  # a list of files; they are beside it
+    there = os.path.dirname(page.file.src_uri)
+
+    def moved(link: re.Match[str]) -> str:
+        target = (Path(source).resolve().parent / link[1]).resolve()
+        return os.path.relpath(_place(target), there or ".") if target.exists() else link[1]
+
+    return LINK.sub(moved, markdown)
+
+
+def _linked(page: Path) -> Iterator[Path]:
+    """Yield the files and the lists of files outside of docs/ that a page needs."""
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / link).resolve()
+        if target.is_relative_to(DOCS) or not target.is_relative_to(ROOT) or not target.exists():
+            continue
+        if not target.is_dir():
+            yield target
+        elif (target / "README.md").exists():
+            yield target / "README.md"
+        else:
+            yield from (target / LIST, *_files_of(target))
+
+
+def _files_of(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.is_file())
+
+
+def _file(path: Path, config: MkDocsConfig) -> File:
+    if path.exists():
+        return File.generated(config, _place(path), abs_src_path=str(path))
+    names = (f"- [{each.name}]({each.name})" for each in _files_of(path.parent))
+    text = "\n".join((f"# {path.parent.relative_to(ROOT)}", "", *names, ""))
+    return File.generated(config, _place(path), content=text)
+
+
+def _place(path: Path) -> str:
+    """Name the place of a file on the site, of a folder that of its page."""
+    if path.is_dir():
+        path /= "README.md" if (path / "README.md").exists() else LIST
+    return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()

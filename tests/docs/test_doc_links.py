@@ -1,0 +1,69 @@
+"""Links of the documentation lead to something, in the repository and on the site that is built of it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown_blocks import ROOT, pages
+
+PAGES = [*pages(), *sorted((ROOT / "editors").glob("**/README.md"))]
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The names that forges, and the site, give to the headings of a page."""
+    headings = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", found) for found in HEADING.findall(prose(page)))
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path, root: Path = ROOT) -> Iterator[str]:
+    for link in LINK.findall(prose(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not (target.is_relative_to(root) and target.exists()) or (
+            anchor and anchor not in anchors(target)
+        ):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One `two`\n[a](#one-two) [b](#two) [c](missing.md)\n```\n[d](missing.md)\n```\n")
+    assert anchors(page) == {"one-two"}
+    assert list(broken(page, tmp_path)) == ["#two", "missing.md"]
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_can_be_searched(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="no mkdocs")
+    done = subprocess.run(
+        (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")),
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    own = {page for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"}
+    assert {f"{page.stem}/" for page in own} | {"", "CONTRIBUTING/", "SECURITY/"} <= found
