@@ -202,6 +202,8 @@ async def test_who_takes_a_thread_back_is_told_to_all_and_old_clients_hear_on(wo
             assert [each["message"] for each in client.events("user_message")] == ["wrong", "right"]
             told = [each["message"] for each in client.events("background_event")]
             assert sum("was taken back" in each for each in told) == 1
+        begun = [m["params"]["id"] for m in t.old.received() if m.get("method") == "codex/event/task_started"]
+        assert begun == ["1", "3"]  # 2 closed the session of before
         await until(lambda: t.chunks()[-1] == "b")
 
 

@@ -193,6 +193,10 @@ class SessionHandle:
         terminals = self._services.commands.terminals
         return self.running or len(self._session.queue) > 0 or len(terminals) > 0
 
+    def goes_on_from(self, before: SessionHandle) -> None:
+        """Number operations after those of the session that it replaces: clients that hear on meet no number twice."""
+        self._new_operation_id = before._new_operation_id
+
     async def settled(self) -> None:
         """Wait for the end of what runs now."""
         if (active := self._session.tasks.active) is not None:
