@@ -164,10 +164,6 @@ def _text(value: Json) -> str:
     return "" if value is None else str(value)
 
 
-LONGEST_TEXT = 1 << 16
-"""Characters of a message that the page gets by itself; it asks for the rest of longer ones."""
-
-
 class SessionEntry(Struct, frozen=True):
     """A record with what was found out about it."""
 
@@ -183,13 +179,22 @@ class SessionEntry(Struct, frozen=True):
     """Milliseconds from the request to this answer; -1 if it is none."""
     subject: Subject
     violations: tuple[order.Violation, ...]
+    failed: bool = False
+    """It says that something failed: an error, or a turn that ended with one."""
     withdraws: int = -1
     """The number of the server's question that this ends without an answer of this client, or with one: another client
     of a shared server was quicker, or the turn has ended.
     """
 
-    def row(self) -> Json:
-        """Return the entry as the page gets it; what is empty is left out."""
+    @property
+    def asks(self) -> bool:
+        """Check for a question of the server, or its answer."""
+        return self.record.source is (Source.SERVER if self.kind == "request" else Source.CLIENT) and (
+            self.kind in ("request", "answer", "error")
+        )
+
+    def row(self, longest: int) -> Json:
+        """Return the entry as the page gets it, with so many characters of it; what is empty is left out."""
         record, subject = self.record, self.subject
         found = {
             "method": self.method,
@@ -199,8 +204,9 @@ class SessionEntry(Struct, frozen=True):
             "itemKind": subject.kind,
             "phase": subject.phase,
             "wrong": [list(each) for each in self.violations],
-            "cut": len(record.text) > LONGEST_TEXT,
+            "cut": len(record.text) > longest,
             "unfinished": record.unfinished,
+            "failed": self.failed,
         }
         row: dict[str, Json] = {
             "n": self.number,
@@ -209,7 +215,7 @@ class SessionEntry(Struct, frozen=True):
             "size": record.size,
             "form": record.form,
             "kind": self.kind,
-            "text": record.text[:LONGEST_TEXT],
+            "text": record.text[:longest],
         }
         row |= {name: value for name, value in found.items() if value}
         if self.request >= 0:
@@ -263,6 +269,7 @@ class Analyzer:
             latency,
             subject,
             violations,
+            _failed(wire, subject),
             self._withdrawn(wire),
         )
 
@@ -297,3 +304,9 @@ def _kind(wire: order.WireMessage) -> str:
     if wire.method:
         return "request" if "id" in wire.message else "notification"
     return "error" if "error" in wire.message else "answer"
+
+
+def _failed(wire: order.WireMessage, subject: Subject) -> bool:
+    if "error" in wire.message or wire.method in ("error", "codex/event/error", "codex/event/stream_error"):
+        return True
+    return subject.phase == TURN_ENDS and _object(wire.params.get("turn")).get("status") == "failed"

@@ -98,22 +98,24 @@ def _inspect(args: argparse.Namespace) -> int:
             return _cannot_write(args.record, error)
     reading, writing = os.pipe()
     page = "page" if args.page or not args.record else ""
-    kept_in = "" if recording is None else str(recording)
-    observing = (str(reading), kept_in, page, args.url_file or "", "--", *args.server)  # see `observer.main`
+    completed, complete = os.pipe()
+    kept = ("", "") if recording is None else (str(recording), str(complete))
+    observing = (str(reading), *kept, page, args.url_file or "", "--", *args.server)  # see `observer.main`
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         try:
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
         except OSError:
             pass
-    observer = subprocess.Popen(
+    subprocess.Popen(
         (sys.executable, "-P", "-m", "app_server.inspector.observer", *observing),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        pass_fds=(reading,) if recording is None else (reading, recording),
+        pass_fds=(reading,) if recording is None else (reading, recording, complete),
         process_group=0,  # a session of its own would have as much of the processors as the server's
         env=os.environ,
     )
     os.close(reading)
+    os.close(complete)
     if recording is not None:
         os.close(recording)
     begin = time.monotonic_ns()
@@ -132,7 +134,7 @@ def _inspect(args: argparse.Namespace) -> int:
     lost = bool(args.record) and tap.gone
     tap.close(None if args.record else PAGE_LEAVES_WITHIN)
     if args.record:
-        lost |= observer.wait() != 0
+        lost |= not os.read(completed, 1)  # the observer goes on for pages that are open
     if lost:
         _fail(status, f"the recording {args.record} is not complete", "is there room on its disk?")
     return end_like(status)

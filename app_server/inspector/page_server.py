@@ -1,90 +1,29 @@
-"""The page's server: files of the page, sessions as streams of events, and what the page can do with a session.
+"""The page's server: who is let in, the files of the page, and where what it asks is answered.
 
 Everything is below `/TOKEN/`, so what the page loads has the token by itself, and there is no cookie that another page
-could use. A name that was made to point at this machine does not pass for `Host`, nor another page for `Origin`. A
-session has a number: 0 is the one that passes through, others were opened or are replays.
+could use. A name that was made to point at this machine does not pass for `Host`, nor another page for `Origin`.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app_server.inspector.analysis import Analyzer
-from app_server.inspector.scenario import as_test, steps_of
-from app_server.inspector.session_records import NotASession, Record, SessionHead, read_session, session_lines
-from app_server.inspector.session_replay import replay
+from app_server.inspector import page_api
+from app_server.inspector.session_records import NotASession
+from app_server.inspector.shown_sessions import ShownSessions
 from app_server.inspector.store import EntryStore
-
-MOST_OPENED = 16
-"""Sessions besides the first; the oldest makes room."""
-PIECE = 500
-"""Records that are analysed before others get a turn."""
-
-
-class ShownSessions:
-    def __init__(
-        self, first: EntryStore, command: Sequence[str], environment: Mapping[str, str] | None
-    ) -> None:
-        """Show a session. `command` and `environment` are what a replay starts; without a command there are none."""
-        self._stores = {0: first}
-        self._command, self._environment = command, environment
-        self._last = 0
-
-    @property
-    def can_replay(self) -> bool:
-        return bool(self._command)
-
-    def store(self, number: int) -> EntryStore | None:
-        return self._stores.get(number)
-
-    def open(self, text: str, name: str, group: TaskGroup) -> int:
-        """Open a session that a file describes; return its number. Raises NotASession."""
-        head, records = read_session(text)
-        store = EntryStore(head, name)
-        group.start_soon(fill, store, records, name="open a session")
-        return self._add(store)
-
-    def replay(self, recorded: EntryStore, group: TaskGroup) -> int:
-        """Begin a replay; its number. Raises ValueError where there is nothing to be played, or no server."""
-        steps = steps_of(entry.record for entry in recorded.all())
-        if not self._command:
-            raise ValueError("no server was named; as in `app-server inspect --open FILE -- SERVER ARG...`")
-        if not steps:
-            raise ValueError("the client said nothing in this session")
-        store = EntryStore(SessionHead(self._command, recorded.head.began), f"replay of {recorded.name}")
-        group.start_soon(replay, self._command, self._environment, steps, store, name="replay")
-        return self._add(store)
-
-    def _add(self, store: EntryStore) -> int:
-        self._last += 1
-        self._stores[self._last] = store
-        for number in [number for number in self._stores if 0 < number <= self._last - MOST_OPENED]:
-            del self._stores[number]
-        return self._last
-
-
-async def fill(store: EntryStore, records: Sequence[Record]) -> None:
-    """Analyse the records of a file, letting others run meanwhile."""
-    analyzer = Analyzer()
-    for start in range(0, len(records), PIECE):
-        store.add([analyzer.entry(record, record.value()) for record in records[start : start + PIECE]])
-        await anyio.lowlevel.checkpoint()
-    store.end()
-
 
 HEADERS = {
     "content-security-policy": (
@@ -125,11 +64,7 @@ class Guard(Struct, frozen=True):
 
 _HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 BUNDLE = Path(__file__).with_name("page")
-PACE = 0.05
-"""Seconds between two events of a stream: what comes meanwhile goes together."""
 LARGEST_SESSION = 512 << 20
-MOST_DIGITS = 18
-"""Of a number in an address: Python refuses to read thousands."""
 
 
 class Guarded:
@@ -157,58 +92,52 @@ class Guarded:
 def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp:
     """Build the application; replays run in `group`."""
 
-    def of_session(
-        handler: Callable[[Request, EntryStore], Awaitable[Response]],
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def of_session(handler: page_api.Handler) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            number = _number(request.path_params["session"])
+            number = page_api.number(request.path_params["session"])
             store = None if number is None else sessions.store(number)
-            return (
-                _refused(404, "there is no such session") if store is None else await handler(request, store)
-            )
+            if store is None:
+                return page_api.refused(404, "there is no such session")
+            return await handler(request, store)
 
         return handle
 
     async def opened(request: Request) -> Response:
         body = await _body(request)
         if body is None:
-            return _refused(413, "a session of more than 512 MiB is too large")
+            return page_api.refused(413, "a session of more than 512 MiB is too large")
         try:
             name = request.query_params.get("name", "a file")
             number = sessions.open(body.decode("utf-8", "replace"), name, group)
         except NotASession as error:
-            return _refused(400, str(error))
-        return JSONResponse({"session": number})
+            return page_api.refused(400, str(error))
+        return page_api.answered({"session": number})
 
     async def about(request: Request, store: EntryStore) -> Response:
         named = {"server": store.head.shown_server(), "began": store.head.began, "name": store.name}
-        return JSONResponse({**named, "canReplay": sessions.can_replay})
+        return page_api.answered({**named, "canReplay": sessions.can_replay})
 
     async def replayed(request: Request, store: EntryStore) -> Response:
         try:
-            return JSONResponse({"session": sessions.replay(store, group)})
+            return page_api.answered({"session": sessions.replay(store, group)})
         except ValueError as error:
-            return _refused(409, str(error))
+            return page_api.refused(409, str(error))
 
+    lists = page_api.ListApi(sessions)
+    session, view = "/sessions/{session}", "/sessions/{session}/views/{view}"
     api = [
         Route("/sessions", opened, methods=["POST"]),
-        Route("/sessions/{session}", of_session(about)),
-        Route("/sessions/{session}/events", of_session(_events)),
-        Route("/sessions/{session}/entries/{entry}", of_session(_entry)),
-        Route("/sessions/{session}/file", of_session(_file)),
-        Route("/sessions/{session}/test", of_session(_test)),
-        Route("/sessions/{session}/replay", of_session(replayed), methods=["POST"]),
+        Route(session, of_session(about)),
+        Route(f"{session}/replay", of_session(replayed), methods=["POST"]),
+        Route(f"{session}/views", of_session(lists.open_view), methods=["POST"]),
+        Route(f"{view}/lines", of_session(lists.lines)),
+        Route(f"{view}/place", of_session(lists.place)),
+        Route(f"{view}/toggle", of_session(lists.toggle), methods=["POST"]),
+        Route(f"{view}/events", of_session(lists.events)),
+        *(Route(f"{session}/{place}", of_session(each)) for place, each in page_api.OF_SESSIONS.items()),
     ]
     routes = [*api, Mount("/", StaticFiles(directory=BUNDLE, html=True))]
     return Guarded(Starlette(routes=[Mount(f"/{guard.token}", routes=routes)]), guard)
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
-
-
-def _refused(status: int, message: str) -> Response:
-    return JSONResponse({"error": message}, status)
 
 
 async def _body(request: Request) -> bytes | None:
@@ -219,51 +148,3 @@ async def _body(request: Request) -> bytes | None:
         if len(body) > LARGEST_SESSION:
             return None
     return bytes(body)
-
-
-async def _events(request: Request, store: EntryStore) -> Response:
-    """Stream server-sent events: `{"rows": [...], "gap": N}`, and `{"end": true}` when nothing more comes."""
-    start = _number(request.query_params.get("after", "0"))
-    if start is None:
-        return _refused(400, f"`after` must be a number of at most {MOST_DIGITS} digits")
-
-    async def stream() -> AsyncIterator[bytes]:
-        number = start
-        yield b": the stream begins\n\n"
-        while await store.wait(number):
-            gap, entries = store.after(number)
-            number += gap + len(entries)
-            rows = [entry.row() for entry in entries]
-            data = json.dumps({"rows": rows, "gap": gap}, separators=(",", ":"))
-            yield f"id: {number}\ndata: {data}\n\n".encode("utf-8", "replace")
-            await anyio.sleep(0 if store.has(number) else PACE)
-        yield b'data: {"end":true}\n\n'
-
-    return StreamingResponse(stream(), media_type="text/event-stream")
-
-
-async def _entry(request: Request, store: EntryStore) -> Response:
-    """Send the whole text of a message that was too long to be sent by itself."""
-    number = _number(request.path_params["entry"])
-    entry = None if number is None else store.entry(number)
-    if entry is None:
-        return _refused(404, "this message is not kept any more")
-    return PlainTextResponse(entry.record.text.encode("utf-8", "replace"))
-
-
-async def _file(request: Request, store: EntryStore) -> Response:
-    lines = session_lines(store.head, (entry.record for entry in store.all()))
-    return Response(
-        "".join(lines).encode("utf-8", "backslashreplace"),
-        media_type="application/jsonl",
-        headers={"content-disposition": 'attachment; filename="session.jsonl"'},
-    )
-
-
-async def _test(request: Request, store: EntryStore) -> Response:
-    text = as_test(store.head, steps_of(entry.record for entry in store.all()))
-    return Response(
-        text.encode("utf-8", "backslashreplace"),
-        media_type="text/x-python",
-        headers={"content-disposition": 'attachment; filename="test_session.py"'},
-    )

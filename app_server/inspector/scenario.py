@@ -41,6 +41,8 @@ class Receive(Struct, frozen=True):
     count: int = 1
     sample: Json = None
     """The message as it was recorded, to learn which ids took the place of its ids."""
+    expected: Json = None
+    """What the message has to be; see `message_test`."""
 
 
 Step = Send | Receive
@@ -53,6 +55,12 @@ def key_of(wire: WireMessage, subject: Subject) -> Key | None:
     if not wire.method:
         return "answer", json.dumps(wire.message.get("id"))
     return (subject.phase, "") if subject.phase in (*MILESTONES, *WITHIN_TURNS) else None
+
+
+def key_of_any(message: Mapping[str, Json]) -> Key:
+    """Return what a message of the server counts as that no step waits for by itself."""
+    method = message.get("method")
+    return ("told", method) if isinstance(method, str) else ("answer", json.dumps(message.get("id")))
 
 
 class Counted:
@@ -75,6 +83,8 @@ class Counted:
                 self.requests[json.dumps(message["id"])] = key[1], self.counts[key]
             if subject.phase == TURN_ENDS and key[0] == "answer":
                 self.counts[TURN_ENDS, ""] += 1  # a prompt of a session, whose answer is its end
+        elif not sent:
+            self.counts[key_of_any(message)] += 1
         return key
 
 
@@ -140,7 +150,8 @@ class Names:
 HEAD = '''"""A session that was recorded{began}, exported by `app-server inspect`.
 
 Runs with pytest. Change SERVER to what should be tested, and the steps to what matters: a step that is taken out is not
-waited for. Ids that the server gave are replaced by those that it gives when this runs. Secrets were masked.
+waited for. Ids that the server gave are replaced by those that it gives when this runs. Secrets were masked. In what is
+`expected`, `<any time>` stands for whatever comes, and `<thread1>` for one id.
 """
 
 from app_server.inspector.scenario import Receive, Send
@@ -172,10 +183,11 @@ def _written(step: Step) -> str:
             return f"Send({_literal(message)})"
         case Send(message, to):
             return f"Send({_literal(message)}, to={to!r})"
-        case Receive(kind, which, count, sample):
+        case Receive(kind, which, count, sample, expected):
             which = f", {which!r}" if which else ""
             example = f", sample={_literal(_ids_only(sample))}" if sample is not None else ""
-            return f"Receive({kind!r}{which}, count={count}{example})"
+            wanted = f", expected={_literal(expected)}" if expected is not None else ""
+            return f"Receive({kind!r}{which}, count={count}{example}{wanted})"
 
 
 def _literal(value: Json) -> str:

@@ -13,8 +13,9 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from app_server.inspector.page_server import Guard, ShownSessions, fill, page_app
+from app_server.inspector.page_server import Guard, page_app
 from app_server.inspector.session_records import new_private_file, read_session
+from app_server.inspector.shown_sessions import ShownSessions, fill
 from app_server.inspector.store import EntryStore
 from app_server.standard_streams import complain
 
@@ -34,6 +35,7 @@ async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[],
                 group.start_soon(server.serve, [listener], name="page")
                 _announce(f"http://127.0.0.1:{guard.port}/{guard.token}/", url_file)
                 await until()
+                sessions.end()
                 replays.cancel_scope.cancel()
             server.should_exit = True
 

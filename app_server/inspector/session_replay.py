@@ -12,7 +12,8 @@ import anyio
 from anyio.abc import Process
 
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, steps_of, unmet
+from app_server.inspector.message_test import differences
+from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, key_of_any, steps_of, unmet
 from app_server.inspector.session_records import Frame, Recorder, SessionHead, Source, decoded, read_session
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore, Intake
@@ -72,12 +73,12 @@ async def replay(
         store.end()
         return
     record("started", process=process.pid)
-    player = _Player(process, take)
+    player = _Player(process, take, steps)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(player.read_stderr, name="stderr")
             group.start_soon(player.read, name="server")
-            problem = await player.play(steps, patience)
+            problem = await player.play(patience)
             if problem:
                 record("problem", message=problem)
             await player.leave()
@@ -93,11 +94,17 @@ async def replay(
 class _Player:
     """The client."""
 
-    def __init__(self, process: Process, take: Callable[[Source, bytes], None]) -> None:
+    def __init__(
+        self, process: Process, take: Callable[[Source, bytes], None], steps: Sequence[Step]
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        self._process, self._take = process, take
+        self._process, self._take, self._steps = process, take, steps
+        receives = [step for step in steps if isinstance(step, Receive)]
+        self._expected = {
+            (step.kind, step.which, step.count) for step in receives if step.expected is not None
+        }
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._counted, self._names = Counted(), Names()
         self._received: dict[tuple[str, str, int], Json] = {}
@@ -126,16 +133,20 @@ class _Player:
             message = decoded(line.decode("utf-8", "replace"))
         except ValueError:
             return
-        if isinstance(message, dict) and (key := self._counted.see(False, message)) is not None:
-            self._received[*key, self._counted.counts[key]] = message
+        if isinstance(message, dict):
+            waited = self._counted.see(False, message)
+            key = waited or key_of_any(message)
+            place = *key, self._counted.counts[key]
+            if waited or place in self._expected:
+                self._received[place] = message
 
     def _wake(self) -> None:
         self._arrived.set()
         self._arrived = anyio.Event()
 
-    async def play(self, steps: Sequence[Step], patience: float) -> str:
+    async def play(self, patience: float) -> str:
         """Play the steps; return what went wrong, or nothing."""
-        for step in steps:
+        for step in self._steps:
             match step:
                 case Receive():
                     with anyio.move_on_after(patience):
@@ -144,6 +155,10 @@ class _Player:
                         which = f" {step.which}" if step.which else ""
                         why = "the server left" if self._closed else f"not within {patience:g} s"
                         return f"{step.kind}{which}, number {step.count}, never came: {why}"
+                    if step.expected is not None:
+                        received = self._received.get((step.kind, step.which, step.count))
+                        if differs := differences(step.expected, received):
+                            return "; ".join(differs)
                 case Send():
                     try:
                         await self._send(step)

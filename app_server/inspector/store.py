@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import anyio
 
 from app_server.inspector.analysis import Analyzer, SessionEntry
+from app_server.inspector.overview import Overview
 from app_server.inspector.session_records import Frame, Record, Recorder, SessionHead, Source, record_of
 from app_server.transport.framing import LineDecoder
 from protocol.structs import Json
 
 MOST_ENTRIES = 250_000
 MOST_BYTES = 512 << 20
-BATCH = 500
-"""Entries that are handed out at once."""
+NEAR = 300
+"""Entries that are found one by one; for more, the way to the first is gone once."""
 
 
 class EntryStore:
@@ -34,42 +36,46 @@ class EntryStore:
         self._size = 0
         self._most, self._most_bytes = most, most_bytes
         self._changed = anyio.Event()
+        self.overview = Overview()
+
+    @property
+    def first(self) -> int:
+        """Return the number of the first entry that is kept: so many are not kept any more."""
+        return self._first
 
     def add(self, entries: Iterable[SessionEntry]) -> None:
         for entry in entries:
             self._entries.append(entry)
+            self.overview.add(entry)
             self._size += len(entry.record.text)
         while self._entries and (len(self._entries) > self._most or self._size > self._most_bytes):
             self._size -= len(self._entries.popleft().record.text)
             self._first += 1
-        self._wake()
+        self.wake()
 
     def end(self) -> None:
         """Note that nothing more comes."""
         self.ended = True
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let everybody look who waits for a change."""
         self._changed.set()
         self._changed = anyio.Event()
 
-    def after(self, number: int) -> tuple[int, list[SessionEntry]]:
-        """Return the next entries from a number on, and how many between are not kept any more."""
-        start = max(number, self._first)
-        here = start - self._first
-        found = [self._entries[at] for at in range(here, min(here + BATCH, len(self._entries)))]
-        return start - number, found
+    def from_number(self, number: int, most: int) -> list[SessionEntry]:
+        """Return the next entries from a number on, at most so many."""
+        here = max(number, self._first) - self._first
+        if most < NEAR:
+            return [self._entries[at] for at in range(here, min(here + most, len(self._entries)))]
+        return [*islice(self._entries, here, here + most)]
 
     def has(self, number: int) -> bool:
         return number < self._first + len(self._entries)
 
-    async def wait(self, number: int) -> bool:
-        """Wait for an entry of that number or a later one; return False if there will be none."""
-        while not self.has(number):
-            if self.ended:
-                return False
-            await self._changed.wait()
-        return True
+    def next_change(self) -> anyio.Event:
+        """Return what is set when an entry comes, or the end."""
+        return self._changed
 
     def entry(self, number: int) -> SessionEntry | None:
         at = number - self._first

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,19 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from app_server.inspector import shown_sessions
 from app_server.inspector.session_records import SessionHead
 from app_server.inspector.store import EntryStore
 from protocol.structs import replace
 from tests.support.inspected import (
     BROKEN,
     INITIALIZE,
-    Inspected,
     chromium,
     expect,
     inspected,
     line,
-    needs_a_browser,
 )
-from tests.support.scripted_model import begins_to_say, reply, says, script, word
-from tests.support.waiting import PATIENCE
-from tests.support.world import SCRIPT, MakeWorld
+from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.inspector.recorded_turn import TURN, analysed, told
 
 LATE = "rule_10_nothing_follows_the_end_of_a_turn"
@@ -78,6 +75,9 @@ def test_a_broken_order_is_marked_at_its_message_and_filters_work(page: Any, tmp
         page.get_by_role("button", name="Clear").click()
         page.locator("#method").fill("turn/")
         expect(page.locator("#list .line")).to_have_count(2)
+        page.locator("#only").select_option("violations")
+        expect(page.locator("#list .line")).to_have_count(0)
+        page.locator("#only").select_option("")
         page.locator("#method").fill("")
         page.locator("#turn").select_option("turn-1")
         expect(line(page, "initialize")).to_have_count(0)
@@ -90,32 +90,46 @@ def test_what_waits_is_shown_until_it_is_answered(page: Any, tmp_path: Path) -> 
         page.goto(running.url())
         running.send({"id": 9, "method": "wait"})
         expect(page.locator("#waiting-count")).to_have_text("2")
+        expect(page.locator("#questions")).to_have_text("1 question waits")
+        expect(page.locator("#list .line.is-waiting")).to_contain_text("item/tool/call")
+        page.keyboard.press("q")
+        expect(page.locator("#message-title")).to_have_text("item/tool/call")
+        expect(page.locator("#facts")).to_contain_text("not answered yet")
         page.keyboard.press("2")
         expect(page.locator("#view-waiting")).to_contain_text("item/tool/call")
         running.send({"id": 0, "result": {}})
         expect(page.locator("#waiting-count")).to_be_hidden()
+        expect(page.locator("#questions")).to_be_hidden()
+        expect(page.locator("#list .line.is-waiting")).to_have_count(0)
         expect(page.locator("#view-waiting")).to_contain_text("No request waits")
 
 
-def test_fifty_thousand_messages_scroll(page: Any, tmp_path: Path) -> None:
-    with served(fifty_thousand(), tmp_path / "url") as url:
+MANY = 200_000
+
+
+def test_two_hundred_thousand_messages_scroll(page: Any, tmp_path: Path) -> None:
+    """The page has a part of them only, whatever is looked at."""
+    with served(very_many(), tmp_path / "url") as url:
         page.goto(url)
         page.locator("#fold").uncheck()
-        expect(page.locator("#counts")).to_contain_text("50,000 messages")
-        expect(page.locator("#list .line", has_text="word49999 ")).to_be_visible()
+        expect(page.locator("#counts")).to_contain_text("200,000 messages")
+        expect(page.locator("#list .line", has_text=f"word{MANY - 1} ")).to_be_visible()
         assert page.locator("#list .line").count() < 120, "only what is in view is drawn"
+        page.locator("#list").focus()
         page.keyboard.press("Home")
         expect(page.locator("#list .line", has_text=re.compile(r"word0\b"))).to_be_visible()
         page.locator("#list").evaluate("box => { box.scrollTop = box.scrollHeight / 2; }")
-        expect(page.locator("#list .line", has_text="word25000 ")).to_be_visible()
+        expect(page.locator("#list .line", has_text=f"word{MANY // 2} ")).to_be_visible()
         assert page.locator("#list .line").count() < 120
-        drawn = page.evaluate(SCROLLED)
-        assert min(drawn) > 10, "lines are there wherever it is scrolled to"
-        page.locator("#text").fill("word49998 ")
-        expect(page.locator("#list .line")).to_have_count(1)
+        assert min(page.evaluate(SCROLLED)) > 10, "lines are there wherever it is scrolled to"
+        heap = page.evaluate("performance.memory.usedJSHeapSize")
+        assert heap < 40e6, "what was scrolled past is not kept"
+        page.locator("#text").fill(f"word{MANY - 2} ")
+        expect(page.locator("#list .line:not(.is-empty)")).to_have_count(1)
+        expect(page.locator("#counts")).to_contain_text("1 of 200,000")
 
 
-def fifty_thousand() -> EntryStore:
+def very_many() -> EntryStore:
     [first] = analysed([told("item/agentMessage/delta", turnId=TURN, itemId="message", delta="word0 ")])
     store = EntryStore(SessionHead((), ""))
     store.add(
@@ -126,7 +140,7 @@ def fifty_thousand() -> EntryStore:
                 first.record, at=float(number), text=first.record.text.replace("word0", f"word{number}")
             ),
         )
-        for number in range(50_000)
+        for number in range(MANY)
     )
     store.end()
     return store
@@ -136,7 +150,6 @@ def fifty_thousand() -> EntryStore:
 def served(store: EntryStore, url_file: Path) -> Iterator[str]:
     """The page of a session, served by a thread of this process."""
     serving = pytest.importorskip("app_server.inspector.serving")
-    shown_sessions = pytest.importorskip("app_server.inspector.page_server")
     known, over = threading.Event(), threading.Event()
 
     async def until() -> None:
@@ -195,17 +208,61 @@ def test_a_session_is_saved_opened_and_replayed(page: Any, tmp_path: Path) -> No
         assert "def test_" in Path(exported.value.path()).read_text()
 
 
-def test_the_page_keeps_what_it_has_when_the_inspector_has_ended(page: Any, tmp_path: Path) -> None:
+def test_a_page_can_be_read_on_when_the_server_has_ended(page: Any, tmp_path: Path) -> None:
+    """What serves it ends with it."""
     with inspected(tmp_path, sys.executable, BROKEN) as running:
         page.goto(running.url())
         running.send(INITIALIZE)
         expect(page.locator("#list .line", has_text="too late")).to_be_visible()
+        helpers = running.helpers()
     expect(page.locator("#list .line", has_text="the server exited with status 0")).to_be_visible()
     expect(page.locator("#state")).to_have_text("ended")
+    page.locator("#text").fill("too late")
+    expect(page.locator("#list .line")).to_have_count(1)
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save").click()
     lines = [json.loads(each) for each in Path(saved.value.path()).read_text().splitlines()]
     assert lines[-1]["event"] == {"event": "exited", "status": 0}
+    page.goto("about:blank")
+    wait_until(lambda: not any(Path(f"/proc/{helper}").exists() for helper in helpers))
+
+
+def test_a_message_is_copied_as_json_and_as_a_test(page: Any, tmp_path: Path) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with inspected(tmp_path, sys.executable, BROKEN) as running:
+        page.goto(running.url())
+        running.send(INITIALIZE)
+        page.locator("#list .line.kind-answer").click()
+        page.keyboard.press("c")
+        expect(page.locator("#notice")).to_have_text("The message was copied as JSON.")
+        answer = json.loads(page.evaluate("navigator.clipboard.readText()"))
+        assert answer["id"] == 1
+        page.get_by_role("button", name="Copy test").click()
+        expect(page.locator("#notice")).to_have_text("The test was copied.")
+        exported = page.evaluate("navigator.clipboard.readText()")
+        names: dict[str, Any] = {}
+        exec(compile(exported, "exported", "exec"), names)
+        assert names["STEPS"][-1].expected["result"].keys() == answer["result"].keys()
+
+
+def test_what_a_server_says_is_text_and_nothing_else(page: Any, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.stdin.readline(); print(sys.argv[1], flush=True); "
+        "print(sys.argv[1], file=sys.stderr, flush=True); sys.stdin.read()"
+    )
+    mark = "<img src=x onerror=window.hit=1><script>window.hit=1</script>"
+    params = {"threadId": mark, "turnId": mark, "itemId": mark, mark: mark}
+    message = json.dumps({"id": mark, "method": mark, "params": params})
+    with inspected(tmp_path, sys.executable, "-c", code, message) as running:
+        page.goto(running.url())
+        running.send(INITIALIZE)
+        page.locator("#list .line", has_text="onerror").last.click()
+        expect(page.locator("#json")).to_contain_text("onerror")
+        for number in "1234":
+            page.keyboard.press(number)
+        expect(page.locator("#view-stderr")).to_contain_text("onerror")
+        assert page.locator("img, main script").count() == 0
+        assert page.evaluate("window.hit") is None
 
 
 def test_the_token_and_the_origin_are_needed(browser: Any, page: Any, tmp_path: Path) -> None:
@@ -240,48 +297,3 @@ def test_both_themes_can_be_chosen(page: Any, tmp_path: Path) -> None:
         assert page.evaluate(ground) != dark
         page.keyboard.press("t")
         assert page.evaluate(ground) == dark
-
-
-async def test_a_turn_with_an_approval_is_watched_live(world: MakeWorld) -> None:
-    """The browser has a thread of its own, as it waits without an event loop."""
-    needs_a_browser()
-    replies = reply(script("echo hi > made")), reply(begins_to_say(), word("a"), word(" b"), says("a b"))
-    async with world(*replies, config={"approval_policy": "untrusted"}, initialize=False) as w:
-        await anyio.to_thread.run_sync(watch_a_turn, w.root, w.workspace, w.environment)
-        assert (w.workspace / "made").read_text() == "hi\n"
-
-
-def watch_a_turn(root: Path, workspace: Path, environment: Mapping[str, str]) -> None:
-    with chromium() as browser:
-        running = Inspected(root, "--", SCRIPT, environment=environment)
-        try:
-            page = browser.new_page()
-            page.goto(running.url())
-            play_a_turn(page, running, workspace)
-            page.close()
-            running.leave_with_helpers()
-        finally:
-            running.process.kill()
-            running.process.wait()
-
-
-def play_a_turn(page: Any, running: Inspected, workspace: Path) -> None:
-    running.send(INITIALIZE)
-    running.receive()
-    running.send({"id": 2, "method": "thread/start", "params": {"cwd": str(workspace)}})
-    while (answer := running.receive()).get("id") != 2:
-        pass
-    words = [{"type": "text", "text": "go"}]
-    thread = answer["result"]["thread"]["id"]
-    running.send({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": words}})
-    asked = running.receive_until("item/commandExecution/requestApproval")
-    expect(line(page, "item/commandExecution/requestApproval")).to_be_visible()
-    expect(page.locator("#view-timeline .gap.is-open")).to_have_count(1)
-    running.send({"id": asked["id"], "result": {"decision": "accept"}})
-    running.receive_until("turn/completed")
-    running.receive_until("thread/status/changed")
-    expect(page.locator("#view-timeline .gap")).to_have_count(1)
-    expect(page.locator("#view-timeline .gap.is-open")).to_have_count(0)
-    expect(page.locator("#view-timeline .bar.kind-commandExecution")).to_have_count(1)
-    expect(page.locator("#view-timeline")).to_contain_text("waited")
-    expect(page.locator("#wrong-count")).to_be_hidden()

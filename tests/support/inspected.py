@@ -55,10 +55,14 @@ class Inspected:
             pass
         return message
 
+    def helpers(self) -> list[str]:
+        """The processes that it has started, which are on Linux."""
+        started = self.process.pid
+        return Path(f"/proc/{started}/task/{started}/children").read_text().split()
+
     def leave_with_helpers(self) -> None:
         """Leave, and wait for what serves the page: it ends later, as it has a low priority."""
-        started = self.process.pid
-        helpers = Path(f"/proc/{started}/task/{started}/children").read_text().split()
+        helpers = self.helpers()
         self.leave()
         wait_until(lambda: not any(Path(f"/proc/{helper}").exists() for helper in helpers))
 

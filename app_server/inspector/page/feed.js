@@ -1,40 +1,4 @@
-// The server: streams of sessions, and what can be asked of them. Addresses are relative, so that they keep the token.
-
-export class Feed {
-  constructor(session, { onRows, onState }) {
-    this.session = session;
-    this.onRows = onRows;
-    this.onState = onState;
-    this.#connect();
-  }
-
-  #connect() {
-    this.source = new EventSource(`sessions/${this.session.number}/events?after=${this.session.next}`);
-    this.source.onopen = () => this.onState("live");
-    this.source.onmessage = (event) => {
-      const told = JSON.parse(event.data);
-      if (told.end) {
-        this.session.ended = true;
-        this.close();
-        this.onState("ended");
-      } else {
-        this.session.add(told.rows, told.gap);
-        this.onRows();
-      }
-    };
-    this.source.onerror = () => {
-      // Its own retry would begin where it began first.
-      this.source.close();
-      this.onState("lost");
-      this.again = setTimeout(() => this.#connect(), 1000);
-    };
-  }
-
-  close() {
-    clearTimeout(this.again);
-    this.source.close();
-  }
-}
+// The inspector's side: what can be asked of a session. Addresses are relative, so that they keep the token.
 
 async function asked(path, options) {
   const response = await fetch(path, options);
@@ -43,8 +7,58 @@ async function asked(path, options) {
   throw new Error(told.error ?? `the inspector answered ${response.status}`);
 }
 
-export const about = async (number) => (await asked(`sessions/${number}`)).json();
-export const open = async (file) => (await asked(`sessions?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file })).json();
-export const replay = async (number) => (await asked(`sessions/${number}/replay`, { method: "POST" })).json();
-export const wholeText = async (number, entry) => (await asked(`sessions/${number}/entries/${entry}`)).text();
-export const download = async (number, what) => (await asked(`sessions/${number}/${what}`)).blob();
+const read = async (path, options) => (await asked(path, options)).json();
+const query = (values) => new URLSearchParams(values).toString();
+
+export const about = (number) => read(`sessions/${number}`);
+export const open = (file) => read(`sessions?${query({ name: file.name })}`, { method: "POST", body: file });
+export const replay = (number) => read(`sessions/${number}/replay`, { method: "POST" });
+export const entry = (number, n) => read(`sessions/${number}/entries/${n}`);
+export const entryTest = async (number, n) => (await asked(`sessions/${number}/entries/${n}/test`)).text();
+export const choices = (number) => read(`sessions/${number}/choices`);
+export const waiting = (number) => read(`sessions/${number}/waiting`);
+export const figures = (number) => read(`sessions/${number}/figures`);
+export const stderr = (number, after) => read(`sessions/${number}/stderr?${query({ after })}`);
+export const turn = (number, named) => read(`sessions/${number}/turn?${query(named)}`);
+export const violation = (number, from) => read(`sessions/${number}/violation?${query(from)}`);
+export const addressOf = (number, what) => `sessions/${number}/${what}`;
+
+// A list of a session under a filter, and the stream that says how it grows.
+export class View {
+  static async open(number, filter) {
+    const { view } = await read(`sessions/${number}/views`, { method: "POST", body: JSON.stringify(filter) });
+    return new View(number, view);
+  }
+
+  constructor(number, view) {
+    this.place = `sessions/${number}/views/${view}`;
+  }
+
+  lines(from, count) {
+    return read(`${this.place}/lines?${query({ from, count })}`);
+  }
+
+  async placeOf(n) {
+    return (await read(`${this.place}/place?${query({ entry: n })}`)).line;
+  }
+
+  async toggle(line) {
+    return (await read(`${this.place}/toggle?${query({ line })}`, { method: "POST" })).line;
+  }
+
+  follow({ onNews, onLost, onOver }) {
+    this.source = new EventSource(`${this.place}/events`);
+    this.source.onmessage = (event) => {
+      const told = JSON.parse(event.data);
+      if (told.over) {
+        this.close();
+        onOver();
+      } else onNews(told);
+    };
+    this.source.onerror = () => onLost();
+  }
+
+  close() {
+    this.source?.close();
+  }
+}

@@ -15,31 +15,49 @@ export class List {
     this.space = element("div", { className: "list-space" });
     box.append(this.space);
     this.pool = new Map(); // index → element
-    this.selected = -1; // position of a row in the session
+    this.selected = -1; // the number of a message
+    this.index = -1; // the line that shows it
     this.following = true;
+    this.questions = new Set(); // numbers of what waits for an answer
     box.addEventListener("scroll", () => this.#scrolled());
     box.addEventListener("click", (event) => this.#clicked(event));
     new ResizeObserver(() => this.draw()).observe(box);
   }
 
-  show(shown) {
-    this.shown = shown;
+  async show(lines) {
+    this.lines = lines;
     this.pool.forEach((line) => line.remove());
     this.pool.clear();
+    this.index = -1;
     this.refresh();
-    if (this.selected >= 0 && shown.indexOf(this.selected) >= 0) this.reveal(shown.indexOf(this.selected));
-    else if (!this.following) this.box.scrollTop = 0;
+    if (this.selected < 0) return;
+    const index = await lines.view.placeOf(this.selected).catch(() => -1);
+    if (this.lines !== lines) return;
+    this.index = index;
+    if (index >= 0 && !this.following) this.reveal(index);
+    this.draw();
   }
 
-  // After lines were added, or changed.
+  // After lines were added, or have changed.
   refresh() {
-    this.space.style.height = `${this.shown.lines.length * HEIGHT}px`;
+    this.#keepPlace();
+    this.space.style.height = `${(this.lines.total - this.lines.first) * HEIGHT}px`;
     if (this.following) this.box.scrollTop = this.box.scrollHeight;
     this.draw();
   }
 
+  // What is looked at stays where it is when lines before it are dropped.
+  #keepPlace() {
+    const dropped = this.lines.first - (this.begin ?? this.lines.first);
+    this.begin = this.lines.first;
+    if (!dropped) return;
+    this.pool.forEach((line) => line.remove());
+    this.pool.clear();
+    if (!this.following) this.box.scrollTop -= dropped * HEIGHT;
+  }
+
   draw() {
-    if (!this.shown || this.waiting) return;
+    if (!this.lines || this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
@@ -48,74 +66,87 @@ export class List {
   }
 
   #draw() {
-    const { lines } = this.shown;
-    const first = Math.max(0, Math.floor(this.box.scrollTop / HEIGHT) - MORE);
-    const last = Math.min(lines.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / HEIGHT) + MORE);
+    const { first, total } = this.lines;
+    const from = first + Math.max(0, Math.floor(this.box.scrollTop / HEIGHT) - MORE);
+    const to = Math.min(total, first + Math.ceil((this.box.scrollTop + this.box.clientHeight) / HEIGHT) + MORE);
     for (const [index, line] of this.pool) {
-      if (index < first || index >= last) {
+      if (index < from || index >= to) {
         line.remove();
         this.pool.delete(index);
       }
     }
-    for (let index = first; index < last; index += 1) {
+    for (let index = from; index < to; index += 1) {
+      const line = this.lines.at(index);
       const drawn = this.pool.get(index);
-      const state = `${lines[index].rows[0].position}/${lines[index].rows.length}/${this.#isSelected(index)}/${lines.length === index + 1}`;
-      if (drawn?.dataset.state === state) continue;
-      const line = this.#line(lines[index], index);
-      line.dataset.state = state;
-      if (drawn) drawn.replaceWith(line);
-      else this.space.append(line);
-      this.pool.set(index, line);
+      const isSelected = index === this.index;
+      const waits = Boolean(line) && this.questions.has(line.n);
+      const state = line ? `${line.n}/${line.last}/${line.times}/${isSelected}/${waits}/${total === index + 1}` : "…";
+      if (drawn && (drawn.dataset.state === state || !line)) continue;
+      const made = line?.row ? this.#line(line, index, isSelected, waits) : this.#empty(line, index);
+      made.dataset.state = state;
+      if (drawn) drawn.replaceWith(made);
+      else this.space.append(made);
+      this.pool.set(index, made);
     }
+    const chosen = this.pool.get(this.index);
+    if (chosen) this.box.setAttribute("aria-activedescendant", chosen.id);
+    else this.box.removeAttribute("aria-activedescendant");
   }
 
-  #isSelected(index) {
-    const { rows } = this.shown.lines[index];
-    return this.selected >= rows[0].position && this.selected <= rows[rows.length - 1].position;
-  }
-
-  #line({ rows, of }, index) {
-    const row = rows[0];
-    const folded = rows.length > 1;
-    const isSelected = this.#isSelected(index);
-    const line = element("div", { className: `line from-${row.from} kind-${row.kind}`, role: "option", id: `line-${index}` });
-    line.style.transform = `translateY(${index * HEIGHT}px)`;
+  #placed(className, index) {
+    const line = element("div", { className, role: "option", id: `line-${index}` });
+    line.style.transform = `translateY(${(index - this.lines.first) * HEIGHT}px)`;
     line.dataset.index = index;
-    line.dataset.n = row.n;
-    line.setAttribute("aria-selected", String(isSelected));
-    line.setAttribute("aria-setsize", this.shown.lines.length);
+    line.setAttribute("aria-setsize", this.lines.total);
     line.setAttribute("aria-posinset", index + 1);
-    if (isSelected) this.box.setAttribute("aria-activedescendant", line.id);
-    if (row.phase === "delta") line.classList.add("is-delta");
-    if (of !== undefined) line.classList.add("is-part");
-    const text = folded ? rows.slice(0, 60).map(summary).join("") : summary(row);
+    line.setAttribute("aria-selected", String(index === this.index));
+    return line;
+  }
+
+  // A line that is on its way, or one whose messages are not kept any more.
+  #empty(line, index) {
+    const made = this.#placed("line is-empty", index);
+    made.append(element("span", {}), element("span", {}), element("span", { className: "method" }, line ? "not kept" : "…"));
+    made.setAttribute("aria-label", line ? "not kept any more" : "is being loaded");
+    return made;
+  }
+
+  #line({ n, row, times, size, until, more, part }, index, isSelected, waits) {
+    const folded = times > 1;
+    const line = this.#placed(`line from-${row.from} kind-${row.kind}`, index);
+    line.dataset.n = n;
+    line.classList.toggle("is-delta", row.phase === "delta");
+    line.classList.toggle("is-part", Boolean(part));
+    line.classList.toggle("is-waiting", waits);
+    const texts = [row, ...(more ?? []).map((text) => ({ ...row, text, summary: undefined }))];
+    const text = texts.map((each) => summary(each)).join("");
     const method = element("span", { className: "method" }, element("span", {}, row.method ?? (row.from === "stderr" ? "stderr" : "no message")));
-    if (folded) method.append(element("span", { className: "times", title: "Enter unfolds" }, `×${rows.length}`));
+    if (folded) method.append(element("span", { className: "times", title: "Enter unfolds" }, `×${times}`));
     const content = element("span", { className: "content" });
     if (row.wrong) {
-      line.classList.add(row.violates ? "is-wrong" : "is-unknown");
+      line.classList.add(row.wrong.some(([rule]) => rule !== "unknown-method") ? "is-wrong" : "is-unknown");
       content.append(element("span", { className: "mark", title: row.wrong.map((each) => each.join(": ")).join("\n") }, row.wrong[0][0]));
     }
+    if (waits) content.append(element("span", { className: "mark asks" }, "waits for an answer"));
     content.append(text.slice(0, 400));
-    const last = rows[rows.length - 1];
-    const latency = row.latency !== undefined ? duration(row.latency) : folded && last.at > row.at ? duration(last.at - row.at) : "";
+    const latency = row.latency !== undefined ? duration(row.latency) : folded && until > row.at ? duration(until - row.at) : "";
     line.append(
       element("span", { className: "time" }, clock(row.at)),
       element("span", { className: "arrow", title: FROM[row.from] }, ARROWS[row.from]),
       method,
       content,
-      element("span", { className: row.latency > 1000 ? "right slow" : "right" }, latency),
-      element("span", { className: "right size" }, row.kind === "event" ? "" : bytes(rows.reduce((sum, each) => sum + each.size, 0))),
+      element("span", { className: row.latency > 1000 ? "right latency slow" : "right latency" }, latency),
+      element("span", { className: "right size" }, row.kind === "event" ? "" : bytes(size)),
     );
-    line.setAttribute("aria-label", `${FROM[row.from]}, ${row.kind} ${row.method ?? ""}${folded ? `, ${rows.length} deltas` : ""}: ${text.slice(0, 120)}`);
+    const wrong = row.wrong ? `, breaks ${row.wrong[0][0]}` : "";
+    line.setAttribute("aria-label", `${FROM[row.from]}, ${row.kind} ${row.method ?? ""}${folded ? `, ${times} deltas` : ""}${waits ? ", waits for an answer" : ""}${wrong}: ${text.slice(0, 120)}`);
     return line;
   }
 
   #clicked(event) {
     const line = event.target.closest(".line");
     if (!line) return;
-    const index = Number(line.dataset.index);
-    this.select(this.shown.lines[index].rows[0].position);
+    this.selectLine(Number(line.dataset.index));
     if (event.target.closest(".times")) this.toggle();
   }
 
@@ -135,16 +166,20 @@ export class List {
     this.box.scrollTop = this.box.scrollHeight;
   }
 
-  select(position) {
-    this.selected = position;
-    const index = this.shown.indexOf(position);
-    if (index >= 0) this.reveal(index);
+  // Choose a line, once it is here.
+  async selectLine(index) {
+    this.index = index;
+    this.reveal(index);
     this.draw();
-    this.onSelect(this.shown.session.rows[position]);
+    const { lines } = this;
+    const line = await lines.whenHere(index);
+    if (!line?.row || this.index !== index || this.lines !== lines) return;
+    this.selected = line.n;
+    this.onSelect(line.row);
   }
 
   reveal(index) {
-    const top = index * HEIGHT;
+    const top = (index - this.lines.first) * HEIGHT;
     if (top < this.box.scrollTop) this.box.scrollTop = top - HEIGHT;
     else if (top + HEIGHT > this.box.scrollTop + this.box.clientHeight) {
       this.box.scrollTop = top + 2 * HEIGHT - this.box.clientHeight;
@@ -153,12 +188,12 @@ export class List {
 
   // By so many lines; Infinity for the ends.
   move(by) {
-    const { lines } = this.shown;
-    if (!lines.length) return;
-    const from = this.shown.indexOf(this.selected);
-    const start = from >= 0 ? from : by > 0 ? Math.floor(this.box.scrollTop / HEIGHT) - 1 : Math.ceil(this.box.scrollTop / HEIGHT);
-    const index = Math.min(lines.length - 1, Math.max(0, start + by));
-    this.select(lines[index].rows[0].position);
+    const { first, total } = this.lines;
+    if (total <= first) return;
+    const top = first + Math.floor(this.box.scrollTop / HEIGHT);
+    const start = this.index >= first ? this.index : by > 0 ? top - 1 : top + this.page;
+    const index = Math.min(total - 1, Math.max(first, start + by));
+    this.selectLine(index);
     if (by === Infinity) this.follow();
   }
 
@@ -166,10 +201,11 @@ export class List {
     return Math.max(1, Math.floor(this.box.clientHeight / HEIGHT) - 1);
   }
 
-  toggle() {
-    const index = this.shown.indexOf(this.selected);
+  async toggle() {
+    if (this.index < 0) return;
+    const index = await this.lines.view.toggle(this.index);
     if (index < 0) return;
-    this.shown.toggle(index);
-    this.show(this.shown);
+    this.lines.forget();
+    this.selectLine(index);
   }
 }

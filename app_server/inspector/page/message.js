@@ -6,51 +6,67 @@ const OPEN_DEPTH = 4;
 const MOST_CHILDREN = 500;
 
 export class MessagePane {
-  constructor({ title, facts, json, find, found, copy }, { onJump, onTurn, whole }) {
-    Object.assign(this, { title, facts, json, find, found, onJump, onTurn, whole });
+  constructor({ title, facts, json, find, found, copy, copyTest }, { onJump, onTurn, fetchEntry, fetchTest, notice }) {
+    Object.assign(this, { title, facts, json, find, found, copyButton: copy, copyTest, onJump, onTurn, fetchEntry, notice });
     find.addEventListener("input", () => this.search(find.value));
     find.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
     });
-    copy.addEventListener("click", () => navigator.clipboard?.writeText(this.pretty ?? ""));
+    copy.addEventListener("click", () => this.copy());
+    copyTest.addEventListener("click", () => this.#copied(async () => fetchTest(this.row.n), "The test was copied."));
     this.show(undefined);
   }
 
-  show(row, session) {
+  copy() {
+    if (this.row) this.#copied(async () => this.pretty, "The message was copied as JSON.");
+  }
+
+  async #copied(text, told) {
+    try {
+      await navigator.clipboard.writeText(await text());
+      this.notice(told);
+    } catch (error) {
+      this.notice(`Nothing was copied: ${error.message}`);
+    }
+  }
+
+  // A message as the list has it; the rest of it is asked for.
+  async show(row) {
     this.row = row;
     this.hits = [];
     this.facts.replaceChildren();
     this.found.textContent = "";
+    this.copyButton.disabled = this.copyTest.disabled = !row;
     if (!row) {
       this.title.textContent = "Message";
       this.json.replaceChildren(element("p", { className: "empty" }, "Choose a message to see it here."));
       return;
     }
     this.title.textContent = row.method ?? row.kind;
-    this.#facts(row, session);
+    this.copyTest.disabled = row.form !== "message";
+    this.#facts(row, {});
     this.#content(row, row.text);
-    if (row.cut) this.#fetch(row, session);
+    const told = await this.fetchEntry(row.n).catch(() => undefined);
+    if (this.row !== row || !told) return;
+    this.#facts(row, told);
+    if (row.cut) this.#content(row, told.row.text);
   }
 
-  async #fetch(row, session) {
-    const text = await this.whole(session, row.n);
-    if (this.row === row && text !== undefined) this.#content(row, text);
-  }
-
-  #facts(row, session) {
+  // `partner` and `open` are known once the inspector has said so.
+  #facts(row, { partner, open }) {
     const words = [
       element("span", { className: `chip from-${row.from}` }, { client: "→ client", server: "← server" }[row.from] ?? row.from),
       element("span", { className: "chip" }, row.kind),
       element("span", {}, clock(row.at)),
       element("span", {}, bytes(row.size)),
     ];
-    const partner = session.partner(row);
     if (partner) {
       const to = row.request !== undefined ? "request" : "answer";
       const jump = element("button", { className: "link" }, `its ${to}, ${duration(Math.abs(row.at - partner.at))}`);
-      jump.addEventListener("click", () => this.onJump(partner));
+      jump.addEventListener("click", () => this.onJump(partner.n));
       words.push(jump);
-    } else if (row.kind === "request") words.push(element("span", { className: "chip waits" }, "not answered yet"));
+    } else if (open) words.push(element("span", { className: "chip waits" }, "not answered yet"));
+    this.partner = partner?.n ?? row.request;
     if (row.thread) words.push(element("span", { title: row.thread }, `thread ${short(row.thread)}`));
     if (row.turn) {
       const turn = element("button", { className: "link", title: row.turn }, `turn ${short(row.turn)}`);
@@ -58,11 +74,9 @@ export class MessagePane {
       words.push(turn);
     }
     if (row.unfinished) words.push(element("span", { className: "chip waits" }, "without an end of line"));
-    this.facts.append(element("div", { className: "words" }, ...words));
-    for (const [rule, problem] of row.wrong ?? []) {
-      const kind = rule === "unknown-method" ? "violation is-note" : "violation";
-      this.facts.append(element("div", { className: kind }, element("strong", {}, rule), ` ${problem}`));
-    }
+    const broken = (row.wrong ?? []).map(([rule, problem]) =>
+      element("div", { className: rule === "unknown-method" ? "violation is-note" : "violation" }, element("strong", {}, rule), ` ${problem}`));
+    this.facts.replaceChildren(element("div", { className: "words" }, ...words), ...broken);
   }
 
   #content(row, text) {

@@ -9,7 +9,7 @@ import anyio
 import httpx
 import pytest
 
-from app_server.inspector.page_server import Guard
+from app_server.inspector import shown_sessions
 from app_server.inspector.session_records import SessionHead, read_session
 from app_server.inspector.store import EntryStore
 from protocol.structs import Json
@@ -17,9 +17,9 @@ from tests.unit.inspector.recorded_turn import HEAD, TURN_WITH_APPROVAL, analyse
 
 pytest.importorskip("starlette")
 page_server = pytest.importorskip("app_server.inspector.page_server")
-shown_sessions = pytest.importorskip("app_server.inspector.page_server")
+serving = pytest.importorskip("app_server.inspector.serving")
 
-GUARD = Guard("the-token", 4711)
+GUARD = page_server.Guard("the-token", 4711)
 PAGE = f"http://127.0.0.1:{GUARD.port}/{GUARD.token}/"
 
 
@@ -40,14 +40,16 @@ async def page(store: EntryStore | None = None, *command: str) -> AsyncIterator[
                 yield client
 
 
-async def rows(client: httpx.AsyncClient, number: int = 0, after: int = 0) -> list[Json]:
-    """All events of a session that ends."""
-    text = (await client.get(f"sessions/{number}/events", params={"after": after})).text
-    told = [
-        json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")
-    ]
-    assert told[-1] == {"end": True}
-    return [row for each in told[:-1] for row in each["rows"]]
+async def opened_view(client: httpx.AsyncClient, number: int = 0, **filter: Json) -> str:
+    """The address of a list."""
+    view = (await client.post(f"sessions/{number}/views", json=filter)).json()["view"]
+    return f"sessions/{number}/views/{view}"
+
+
+async def rows(client: httpx.AsyncClient, number: int = 0, **filter: Json) -> list[Json]:
+    """All rows of a session, without folded ones."""
+    view = await opened_view(client, number, fold=False, **filter)
+    return [line["row"] for line in (await client.get(f"{view}/lines?from=0&count=200")).json()["lines"]]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +87,29 @@ async def test_the_bundle_names_nothing_from_elsewhere() -> None:
         assert "//cdn" not in text, file
 
 
-async def test_a_session_is_streamed_from_any_place() -> None:
+async def test_a_list_is_given_in_parts() -> None:
     async with page() as client:
-        found = await rows(client)
-        assert [row["n"] for row in found] == list(range(len(TURN_WITH_APPROVAL)))
-        assert found[3]["latency"] == 10.0
-        assert [row["n"] for row in await rows(client, after=17)] == [17, 18]
+        view = await opened_view(client, fold=False)
+        told = (await client.get(f"{view}/lines?from=17&count=1")).json()
+        assert (told["first"], told["total"]) == (0, len(TURN_WITH_APPROVAL))
+        assert [line["row"]["n"] for line in told["lines"]] == [17]
+        assert (await rows(client))[3]["latency"] == 10.0
+
+
+async def test_deltas_are_one_line_until_they_are_unfolded() -> None:
+    async with page() as client:
+        view = await opened_view(client)
+        [folded] = [
+            line
+            for line in (await client.get(f"{view}/lines?from=0&count=200")).json()["lines"]
+            if line["times"] > 1
+        ]
+        assert (folded["n"], folded["last"], folded["times"], len(folded["more"])) == (13, 15, 3, 2)
+        assert (await client.get(f"{view}/place?entry=15")).json() == {"line": 13}
+        unfolded = (await client.post(f"{view}/toggle?line=13")).json()
+        assert unfolded == {"line": 13, "total": len(TURN_WITH_APPROVAL)}
+        again = (await client.post(f"{view}/toggle?line=14")).json()
+        assert again == {"line": 13, "total": len(TURN_WITH_APPROVAL) - 2}
 
 
 async def test_entries_that_are_not_kept_are_counted() -> None:
@@ -98,11 +117,48 @@ async def test_entries_that_are_not_kept_are_counted() -> None:
     store.add(analysed(TURN_WITH_APPROVAL))
     store.end()
     async with page(store) as client:
-        text = (await client.get("sessions/0/events")).text
-        assert f'"gap":{len(TURN_WITH_APPROVAL) - 5}' in text
-        assert len(await rows(client)) == 5
+        assert [row["n"] for row in await rows(client)] == [14, 15, 16, 17, 18]
         assert (await client.get("sessions/0/entries/0")).status_code == 404
         assert (await client.get("sessions/0/file")).text.count("\n") == 6
+
+
+async def test_a_message_is_given_whole_with_its_other_side() -> None:
+    async with page() as client:
+        asked = (await client.get("sessions/0/entries/8")).json()
+        assert asked["row"]["method"] == "item/commandExecution/requestApproval"
+        assert (asked["partner"], asked["open"]) == ({"n": 9, "at": 90.0}, False)
+        assert (await client.get("sessions/0/entries/9")).json()["partner"]["n"] == 8
+        assert (await client.get("sessions/0/entries/5")).json()["partner"] is None
+
+
+async def test_a_filter_of_no_known_shape_is_refused() -> None:
+    async with page() as client:
+        for filter in (b"[]", b'{"text":1}', b"{", b'{"fold":"yes"}'):
+            assert (await client.post("sessions/0/views", content=filter)).status_code == 400
+        assert (await client.post("sessions/0/views", content=b" " * 70_000)).status_code == 413
+
+
+async def test_lists_that_nobody_looks_at_make_room() -> None:
+    async with page() as client:
+        first = await opened_view(client)
+        others = [await opened_view(client) for _ in range(40)]
+        assert (await client.get(f"{first}/lines?from=0&count=1")).status_code == 404
+        assert (await client.get(f"{others[-1]}/lines?from=0&count=1")).status_code == 200
+
+
+async def test_a_test_of_one_message_is_given() -> None:
+    async with page() as client:
+        answer = await client.get("sessions/0/entries/17/test")
+        assert "expected={'method': 'turn/completed'" in answer.text
+        assert "sk-abc" not in answer.text
+        assert (await client.get("sessions/0/entries/99/test")).status_code == 409
+
+
+async def test_where_the_time_of_a_turn_went_is_told() -> None:
+    async with page() as client:
+        turn = (await client.get("sessions/0/turn")).json()
+        assert turn["totals"] == {"model": 40.0, "tool": 40.0, "question": 10.0, "wait": 30.0}
+        assert (await client.get("sessions/0/turn?turn=none")).json() is None
 
 
 async def test_a_saved_session_can_be_opened() -> None:
@@ -113,7 +169,9 @@ async def test_a_saved_session_can_be_opened() -> None:
         assert read_session(saved.text)[1] == read_session(as_file(TURN_WITH_APPROVAL))[1]
         number = (await client.post("sessions?name=mine", content=saved.content)).json()["session"]
         assert (await client.get(f"sessions/{number}")).json()["name"] == "mine"
-        opened, first = await rows(client, number), await rows(client)
+        while len(opened := await rows(client, number)) < len(TURN_WITH_APPROVAL):
+            await anyio.lowlevel.checkpoint()  # it is being analysed
+        first = await rows(client)
         assert [json.loads(row["text"]) for row in opened] == [json.loads(row["text"]) for row in first]
 
 
@@ -128,8 +186,10 @@ async def test_a_file_that_is_no_session_is_refused() -> None:
 @pytest.mark.parametrize("number", ["9" * 5000, "x", "-1"])
 async def test_what_is_no_number_is_refused(number: str) -> None:
     async with page() as client:
+        view = await opened_view(client)
         for path, status in (
-            (f"sessions/0/events?after={number}", 400),
+            (f"sessions/0/views/{number}/lines?from=0&count=1", 404),
+            (f"{view}/lines?from={number}&count=1", 400),
             (f"sessions/0/entries/{number}", 404),
             (f"sessions/{number}/file", 404),
         ):
@@ -172,23 +232,45 @@ async def test_a_session_is_exported_as_a_test() -> None:
         assert "def test_the_session_goes_as_it_was_recorded" in answer.text
 
 
-async def test_what_comes_later_is_streamed_too() -> None:
+async def test_what_comes_is_streamed_until_nobody_looks(tmp_path: Path) -> None:
+    """By a real server. The page says with its stream that it is open."""
     store = EntryStore(SessionHead((), ""))
     entries = analysed(TURN_WITH_APPROVAL)
-    with anyio.fail_after(20):
+    sessions = shown_sessions.ShownSessions(store, (), None)
+    known, left = anyio.Event(), anyio.Event()
+
+    async def until() -> None:
+        known.set()
+        await left.wait()
+        await sessions.until_nobody_follows()
+
+    async def look() -> None:
+        await known.wait()
+        async with httpx.AsyncClient(base_url=(tmp_path / "url").read_text().strip(), timeout=20) as client:
+            view = await opened_view(client)
+            async with client.stream("GET", f"{view}/events") as stream:
+                lines = stream.aiter_lines()
+                assert (await news(lines))["total"] == 0
+                store.add(entries[:9])
+                assert (await news(lines))["questions"] == [8]
+                store.add(entries[9:])
+                last = await news(lines)
+                assert (last["questions"], last["total"], last["ended"]) == ([], len(entries) - 2, False)
+                store.end()
+                assert (await news(lines))["ended"] is True
+                left.set()
+                assert (await client.get(f"{view}/lines?from=0&count=1")).status_code == 200
+
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
-            waited = []
+            group.start_soon(look)
+            await serving.serve_page(sessions, str(tmp_path / "url"), until)
 
-            async def reader() -> None:
-                number = 0
-                while await store.wait(number):
-                    _, found = store.after(number)
-                    number += len(found)
-                    waited.extend(found)
 
-            group.start_soon(reader)
-            for entry in entries:
-                store.add([entry])
-                await anyio.lowlevel.checkpoint()
-            store.end()
-    assert waited == entries
+async def news(lines: AsyncIterator[str]) -> dict[str, Json]:
+    """The next event of a stream."""
+    async for line in lines:
+        if line.startswith("data: "):
+            told: dict[str, Json] = json.loads(line.removeprefix("data: "))
+            return told
+    raise AssertionError("the stream ended")

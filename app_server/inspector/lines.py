@@ -1,0 +1,153 @@
+"""The lines of a list under one filter: each is an entry, or deltas that follow one another. Only their places are
+kept, so a list of hundreds of thousands is small, and any part of it is found at once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from app_server.inspector.analysis import SessionEntry
+from app_server.inspector.filters import Filter, folds
+from app_server.inspector.store import EntryStore
+from protocol.structs import Json
+
+STEP = 4000
+"""Entries that are looked at before others get a turn."""
+MOST_LINES = 200
+"""That are told at once."""
+PIECES, CHARACTERS = 60, 8192
+"""Of a line's content: deltas that are told, and characters of each."""
+
+
+class Lines:
+    def __init__(self, store: EntryStore, filter: Filter) -> None:
+        self._store, self._filter = store, filter
+        self._firsts, self._lasts = array("q"), array("q")
+        self._counts, self._sizes = array("q"), array("q")
+        self._unfolded: set[int] = set()
+        self._before: SessionEntry | None = None
+        self._seen = store.first
+        self.gone = 0
+        """Lines whose entries are not kept any more; the number of the first that is there."""
+        self.matches = 0
+        """Entries that pass the filter."""
+
+    @property
+    def total(self) -> int:
+        """Count the lines, with those that are gone."""
+        return self.gone + len(self._firsts)
+
+    def update(self) -> bool:
+        """Take up what came, as far as it is done in a moment; return whether there is more."""
+        entries = self._store.from_number(self._seen, STEP)
+        for entry in entries:
+            if self._filter.passes(entry):
+                self.matches += 1
+                self._add(entry)
+        if entries:
+            self._seen = entries[-1].number + 1
+        self._forget()
+        return self._store.has(self._seen)
+
+    def _add(self, entry: SessionEntry) -> None:
+        before, self._before = self._before, entry
+        folded = self._filter.fold and before is not None and len(self._firsts) > 0 and folds(before, entry)
+        if folded and self._firsts[-1] not in self._unfolded and self._lasts[-1] not in self._unfolded:
+            self._lasts[-1] = entry.number
+            self._counts[-1] += 1
+            self._sizes[-1] += entry.record.size
+            return
+        if folded:
+            self._unfolded.add(entry.number)
+        self._insert(len(self._firsts), entry)
+
+    def _insert(self, at: int, entry: SessionEntry) -> None:
+        for column, value in zip(
+            self._columns(), (entry.number, entry.number, 1, entry.record.size), strict=True
+        ):
+            column.insert(at, value)
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return self._firsts, self._lasts, self._counts, self._sizes
+
+    def _forget(self) -> None:
+        """Drop lines of which nothing is kept, many at once."""
+        dropped = bisect_right(self._lasts, self._store.first - 1)
+        if dropped > STEP or dropped == len(self._lasts):
+            for column in self._columns():
+                del column[:dropped]
+            self.gone += dropped
+            self._unfolded = {number for number in self._unfolded if number >= self._store.first}
+
+    def place(self, number: int) -> int:
+        """Return which line shows an entry; -1: none does."""
+        at = bisect_right(self._firsts, number) - 1
+        entry = self._store.entry(number)
+        if at < 0 or number > self._lasts[at] or entry is None or not self._filter.passes(entry):
+            return -1
+        return self.gone + at
+
+    def toggle(self, line: int) -> int:
+        """Unfold a line of deltas, or fold the line with those around it; return the place of the first of them."""
+        at = line - self.gone
+        if not 0 <= at < len(self._firsts):
+            return -1
+        members = self._members(at)
+        if len(members) > 1:
+            self._cut(at, at + 1)
+            self._unfolded |= {entry.number for entry in members}
+            for n, entry in enumerate(members):
+                self._insert(at + n, entry)
+            return line
+        start, end = at, at + 1
+        while start > 0 and self._firsts[start - 1] in self._unfolded and self._joins(start - 1, start):
+            start -= 1
+        while end < len(self._firsts) and self._firsts[end] in self._unfolded and self._joins(end - 1, end):
+            end += 1
+        if end - start > 1:
+            joined = self._firsts[start], self._lasts[end - 1], end - start, sum(self._sizes[start:end])
+            self._unfolded -= set(self._firsts[start:end])
+            self._cut(start, end)
+            for column, value in zip(self._columns(), joined, strict=True):
+                column.insert(start, value)
+        return self.gone + start
+
+    def _joins(self, one: int, other: int) -> bool:
+        before, entry = self._store.entry(self._lasts[one]), self._store.entry(self._firsts[other])
+        return before is not None and entry is not None and folds(before, entry)
+
+    def _cut(self, start: int, end: int) -> None:
+        for column in self._columns():
+            del column[start:end]
+
+    def _members(self, at: int, most: int = 1 << 62) -> list[SessionEntry]:
+        """Return the entries of a line, at most so many."""
+        found: list[SessionEntry] = []
+        number, last = self._firsts[at], self._lasts[at]
+        while number <= last and len(found) < most:
+            entries = self._store.from_number(number, min(STEP, last - number + 1))
+            found += [entry for entry in entries if self._filter.passes(entry)]
+            if not entries:
+                break
+            number = entries[-1].number + 1
+        return [entry for entry in found[:most] if entry.number <= last]
+
+    def shown(self, start: int, count: int) -> list[Json]:
+        """Return some lines as the page gets them. Of one whose entries are not kept there is only its number."""
+        first = max(start - self.gone, 0)
+        return [self._line(at) for at in range(first, min(first + min(count, MOST_LINES), len(self._firsts)))]
+
+    def _line(self, at: int) -> Json:
+        members = self._members(at, PIECES if self._counts[at] > 1 else 1)
+        line: dict[str, Json] = {"line": self.gone + at, "n": self._firsts[at], "last": self._lasts[at]}
+        if not members:
+            return line
+        line |= {"times": self._counts[at], "size": self._sizes[at], "row": members[0].row(CHARACTERS)}
+        if self._counts[at] > 1:
+            end = self._store.entry(self._lasts[at])
+            line["until"] = members[-1].record.at if end is None else end.record.at
+            line["more"] = [each.record.text[:CHARACTERS] for each in members[1:]]
+        elif self._firsts[at] in self._unfolded:
+            line["part"] = True
+        return line

@@ -1,0 +1,160 @@
+"""What is known of a whole session, kept up with each entry and bounded: counts, turns, methods, requests. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from msgspec import Struct
+
+from app_server.inspector.analysis import SessionEntry
+from app_server.inspector.filters import violates
+from app_server.inspector.histogram import Histogram
+from app_server.inspector.session_records import FROM, Source
+from app_server.inspector.turn_times import TurnTimes
+from protocol.structs import Json
+
+MOST_TURNS, MOST_METHODS, MOST_OPEN, MOST_PAIRS, MOST_LATENCIES = 1000, 400, 1000, 100_000, 1000
+TOLD_OPEN = 200
+"""Open requests that the page is told of."""
+CONTENT = 400
+"""Characters of a message that the page shows of it in a line."""
+
+
+class MethodFigures(Struct):
+    count: int = 0
+    size: int = 0
+    latencies: deque[float] = deque()
+    slowest: float = -1
+
+
+class Overview:
+    def __init__(self) -> None:
+        self.messages = {"client": 0, "server": 0}
+        self.sizes = {"client": 0, "server": 0}
+        self.at = 0.0
+        """When the last that is known happened, in milliseconds since the session began."""
+        self.violations: deque[int] = deque(maxlen=MOST_PAIRS)
+        """Numbers of entries; of a great many the newest."""
+        self.waiting: dict[int, SessionEntry] = {}
+        """Requests that nobody has answered, by their numbers."""
+        self.stderr: deque[SessionEntry] = deque(maxlen=2000)
+        self.stderr_lines = 0
+        self.histogram = Histogram()
+        self.slow: deque[tuple[float, float, str]] = deque(maxlen=MOST_LATENCIES)
+        """Of answers: when, after how long, from whom."""
+        self._pairs: dict[int, int] = {}
+        self._turns: dict[tuple[str, str], TurnTimes] = {}
+        self._methods: dict[str, MethodFigures] = {}
+
+    def add(self, entry: SessionEntry) -> None:
+        record = entry.record
+        self.at = max(self.at, record.at)
+        if violates(entry):
+            self.violations.append(entry.number)
+        if record.source is Source.STDERR:
+            self.stderr.append(entry)
+            self.stderr_lines += 1
+        elif record.source is not Source.INSPECTOR:
+            source = FROM[record.source]
+            self.messages[source] += 1
+            self.sizes[source] += record.size
+            self.histogram.add(source, record.at, record.size)
+        if entry.kind in ("request", "answer", "error", "notification"):
+            self._figure(entry)
+        self._requests(entry)
+        if entry.subject.turn:
+            self._turn(entry).see(entry)
+
+    def _figure(self, entry: SessionEntry) -> None:
+        if entry.method not in self._methods and len(self._methods) >= MOST_METHODS:
+            return
+        found = self._methods.setdefault(entry.method, MethodFigures(latencies=deque(maxlen=MOST_LATENCIES)))
+        found.size += entry.record.size
+        if entry.request < 0:
+            found.count += 1
+        else:
+            found.latencies.append(entry.latency)
+            found.slowest = max(found.slowest, entry.latency)
+            self.slow.append((entry.record.at, entry.latency, FROM[entry.record.source]))
+
+    def _requests(self, entry: SessionEntry) -> None:
+        if entry.kind == "request":
+            self.waiting[entry.number] = entry
+            if len(self.waiting) > MOST_OPEN:
+                del self.waiting[next(iter(self.waiting))]
+        over = entry.request if entry.request >= 0 else entry.withdraws
+        if over < 0:
+            return
+        asked = self.waiting.pop(over, None)
+        if asked is None:
+            return
+        self._pairs[over] = entry.number
+        if len(self._pairs) > MOST_PAIRS:
+            del self._pairs[next(iter(self._pairs))]
+        turn = self._turns.get((asked.subject.thread, asked.subject.turn))
+        if turn is not None:
+            turn.over(over, entry.record.at)
+
+    def _turn(self, entry: SessionEntry) -> TurnTimes:
+        key = entry.subject.thread, entry.subject.turn
+        if key not in self._turns:
+            if len(self._turns) >= MOST_TURNS:
+                del self._turns[next(iter(self._turns))]
+            self._turns[key] = TurnTimes(entry)
+        return self._turns[key]
+
+    def turn(self, thread: str, turn: str) -> TurnTimes | None:
+        """Return a turn; without a name, the one that began last; without a thread, that of any."""
+        named = (each for each in reversed(self._turns.values()) if turn in ("", each.turn))
+        return next((each for each in named if thread in ("", each.thread)), None)
+
+    def partner(self, entry: SessionEntry) -> int:
+        """Return the number of the other side of a request or an answer; -1 if it is not known."""
+        return entry.request if entry.request >= 0 else self._pairs.get(entry.number, -1)
+
+    def brief(self) -> dict[str, Json]:
+        """Return what the page is told whenever something comes."""
+        return {
+            "at": self.at,
+            "messages": self.messages,
+            "sizes": self.sizes,
+            "violations": len(self.violations),
+            "stderr": self.stderr_lines,
+            "waiting": len(self.waiting),
+            "questions": [n for n, each in self.waiting.items() if each.asks][-TOLD_OPEN:],
+        }
+
+    def choices(self) -> Json:
+        """Return what can be chosen in the filters."""
+        turns: dict[str, list[str]] = {}
+        for thread, turn in self._turns:
+            turns.setdefault(thread, []).append(turn)
+        return {"turns": turns, "methods": sorted(self._methods)}
+
+    def open_requests(self) -> Json:
+        return [
+            {
+                "n": each.number,
+                "at": each.record.at,
+                "from": FROM[each.record.source],
+                "method": each.method,
+                "thread": each.subject.thread,
+                "form": each.record.form,
+                "text": each.record.text[:CONTENT],
+            }
+            for each in [*self.waiting.values()][-TOLD_OPEN:]
+        ]
+
+    def figures(self) -> Json:
+        methods = [
+            {
+                "name": name,
+                "count": each.count,
+                "size": each.size,
+                "median": median(each.latencies) if each.latencies else -1,
+                "slowest": each.slowest,
+            }
+            for name, each in self._methods.items()
+        ]
+        return {"methods": methods, "histogram": self.histogram.shown(), "answers": list(self.slow)}

@@ -1,0 +1,65 @@
+"""The inspector's page beside a turn of this server, which is asked and waits meanwhile."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from tests.support.inspected import INITIALIZE, Inspected, chromium, expect, line, needs_a_browser
+from tests.support.scripted_model import begins_to_say, reply, says, script, word
+from tests.support.world import SCRIPT, MakeWorld
+
+
+async def test_a_turn_with_an_approval_is_watched_live(world: MakeWorld) -> None:
+    """The browser has a thread of its own, as it waits without an event loop."""
+    needs_a_browser()
+    replies = reply(script("echo hi > made")), reply(begins_to_say(), word("a"), word(" b"), says("a b"))
+    async with world(*replies, config={"approval_policy": "untrusted"}, initialize=False) as w:
+        await anyio.to_thread.run_sync(watch_a_turn, w.root, w.workspace, w.environment)
+        assert (w.workspace / "made").read_text() == "hi\n"
+
+
+def watch_a_turn(root: Path, workspace: Path, environment: Mapping[str, str]) -> None:
+    with chromium() as browser:
+        running = Inspected(root, "--", SCRIPT, environment=environment)
+        try:
+            page = browser.new_page()
+            page.goto(running.url())
+            play_a_turn(page, running, workspace)
+            page.close()
+            running.leave_with_helpers()
+        finally:
+            running.process.kill()
+            running.process.wait()
+
+
+def play_a_turn(page: Any, running: Inspected, workspace: Path) -> None:
+    running.send(INITIALIZE)
+    running.receive()
+    running.send({"id": 2, "method": "thread/start", "params": {"cwd": str(workspace)}})
+    while (answer := running.receive()).get("id") != 2:
+        pass
+    words = [{"type": "text", "text": "go"}]
+    thread = answer["result"]["thread"]["id"]
+    running.send({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": words}})
+    asked = running.receive_until("item/commandExecution/requestApproval")
+    expect(line(page, "item/commandExecution/requestApproval")).to_be_visible()
+    expect(page.locator("#view-timeline .gap.is-open")).to_have_count(1)
+    running.send({"id": asked["id"], "result": {"decision": "accept"}})
+    running.receive_until("turn/completed")
+    running.receive_until("thread/status/changed")
+    expect(page.locator("#view-timeline .gap")).to_have_count(1)
+    expect(page.locator("#view-timeline .gap.is-open")).to_have_count(0)
+    expect(page.locator("#view-timeline [data-kind=commandExecution]")).to_have_count(1)
+    expect(page.locator("#view-timeline")).to_contain_text("waited")
+    strip = page.locator("#view-timeline .strip")
+    expect(strip).to_have_attribute(
+        "aria-label", re.compile(r"Where the time went: model \d+ %, tools \d+ %")
+    )
+    expect(strip.locator(".of-question")).to_have_count(1)
+    page.locator("#view-timeline [data-kind=commandExecution]").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#message-title")).to_have_text("item/started")
+    expect(page.locator("#wrong-count")).to_be_hidden()
