@@ -17,6 +17,8 @@ from tests.support.library import MakeLibraryWorld, library_worlds
 from tests.support.not_run import not_run
 from tests.support.world import MakeWorld, worlds_in
 
+pytest_plugins = ("tests.support.browser",)
+
 # How fast a machine is, and what else it has to do, is nothing that a test may fail on.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

@@ -11,7 +11,7 @@ from app_server.inspector.shapes import UNKNOWN_METHOD
 VIOLATIONS, ERRORS, QUESTIONS = "violations", "errors", "questions"
 
 
-class Filter(Struct, frozen=True):
+class MessageFilter(Struct, frozen=True):
     """A message has to be all of this; what is empty lets all pass."""
 
     text: str = ""

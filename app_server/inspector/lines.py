@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_right
 
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.filters import Filter, folds
+from app_server.inspector.filters import MessageFilter, folds
 from app_server.inspector.store import EntryStore
 from protocol.structs import Json
 
@@ -20,8 +20,8 @@ PIECES, CHARACTERS = 60, 8192
 """Of a line's content: deltas that are told, and characters of each."""
 
 
-class Lines:
-    def __init__(self, store: EntryStore, filter: Filter) -> None:
+class MessageLines:
+    def __init__(self, store: EntryStore, filter: MessageFilter) -> None:
         self._store, self._filter = store, filter
         self._firsts, self._lasts = array("q"), array("q")
         self._counts, self._sizes = array("q"), array("q")

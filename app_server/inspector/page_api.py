@@ -16,8 +16,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from app_server.inspector.filters import Filter
-from app_server.inspector.lines import Lines
+from app_server.inspector.filters import MessageFilter
+from app_server.inspector.lines import MessageLines
 from app_server.inspector.message_test import test_of
 from app_server.inspector.scenario import as_test, steps_of
 from app_server.inspector.session_records import session_lines
@@ -53,17 +53,17 @@ class Views:
     """The lists that pages look at; the one that was not used for the longest time makes room."""
 
     def __init__(self) -> None:
-        self._lines: OrderedDict[int, tuple[EntryStore, Lines]] = OrderedDict()
+        self._lines: OrderedDict[int, tuple[EntryStore, MessageLines]] = OrderedDict()
         self._last = 0
 
-    def open(self, store: EntryStore, filter: Filter) -> int:
+    def open(self, store: EntryStore, filter: MessageFilter) -> int:
         self._last += 1
-        self._lines[self._last] = store, Lines(store, filter)
+        self._lines[self._last] = store, MessageLines(store, filter)
         if len(self._lines) > MOST_VIEWS:
             self._lines.popitem(last=False)
         return self._last
 
-    def of(self, store: EntryStore, view: str) -> Lines | None:
+    def of(self, store: EntryStore, view: str) -> MessageLines | None:
         place = number(view)
         if place is None or place not in self._lines or self._lines[place][0] is not store:
             return None
@@ -85,7 +85,7 @@ class ListApi:
             if len(body) > MOST_FILTER:
                 return refused(413, "a filter of more than 64 KiB is too large")
         try:
-            filter = msgspec.json.decode(bytes(body), type=Filter)
+            filter = msgspec.json.decode(bytes(body), type=MessageFilter)
         except msgspec.MsgspecError as error:
             return refused(400, f"no filter: {error}")
         return answered({"view": self._views.open(store, filter)})
@@ -123,7 +123,7 @@ class ListApi:
             return refused(404, "this list is not kept any more")
         return StreamingResponse(self._events(store, lines), media_type="text/event-stream")
 
-    async def _events(self, store: EntryStore, lines: Lines) -> AsyncIterator[bytes]:
+    async def _events(self, store: EntryStore, lines: MessageLines) -> AsyncIterator[bytes]:
         told: Json = None
         with self._sessions.followed():
             while not self._sessions.over:

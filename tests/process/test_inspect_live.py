@@ -7,28 +7,25 @@ from typing import Any
 
 import anyio.to_thread
 
-from tests.support.inspected import INITIALIZE, Inspected, chromium, expect, line, needs_a_browser
+from tests.support.browser import BrowserThread, expect, line
+from tests.support.inspected import INITIALIZE, Inspected
 from tests.support.scripted_model import begins_to_say, reply, says, script, word
 from tests.support.world import SCRIPT, MakeWorld
 
 
-async def test_a_turn_with_an_approval_is_watched_live(world: MakeWorld) -> None:
-    """The browser has a thread of its own, as it waits without an event loop."""
-    needs_a_browser()
+async def test_a_turn_with_an_approval_is_watched_live(browser: BrowserThread, world: MakeWorld) -> None:
     replies = reply(script("echo hi > made")), reply(begins_to_say(), word("a"), word(" b"), says("a b"))
     async with world(*replies, config={"approval_policy": "untrusted"}, initialize=False) as w:
-        await anyio.to_thread.run_sync(watch_a_turn, w.root, w.workspace, w.environment)
+        await anyio.to_thread.run_sync(watch_a_turn, browser, w.root, w.workspace, w.environment)
         assert (w.workspace / "made").read_text() == "hi\n"
 
 
-def watch_a_turn(root: Path, workspace: Path, environment: Mapping[str, str]) -> None:
-    with chromium() as browser:
+def watch_a_turn(browser: BrowserThread, root: Path, workspace: Path, environment: Mapping[str, str]) -> None:
+    with browser.page() as page:
         running = Inspected(root, "--", SCRIPT, environment=environment)
         try:
-            page = browser.new_page()
-            page.goto(running.url())
-            play_a_turn(page, running, workspace)
-            page.close()
+            browser.run(play_a_turn, page, running, workspace)
+            browser.run(page.goto, "about:blank")
             running.leave_with_helpers()
         finally:
             running.process.kill()
@@ -36,6 +33,7 @@ def watch_a_turn(root: Path, workspace: Path, environment: Mapping[str, str]) ->
 
 
 def play_a_turn(page: Any, running: Inspected, workspace: Path) -> None:
+    page.goto(running.url())
     running.send(INITIALIZE)
     running.receive()
     running.send({"id": 2, "method": "thread/start", "params": {"cwd": str(workspace)}})

@@ -17,36 +17,13 @@ from app_server.inspector import shown_sessions
 from app_server.inspector.session_records import SessionHead
 from app_server.inspector.store import EntryStore
 from protocol.structs import replace
-from tests.support.inspected import (
-    BROKEN,
-    INITIALIZE,
-    chromium,
-    expect,
-    inspected,
-    line,
-)
+from tests.support.browser import expect, line
+from tests.support.inspected import BROKEN, INITIALIZE, inspected
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.inspector.recorded_turn import TURN, analysed, told
 
 LATE = "rule_10_nothing_follows_the_end_of_a_turn"
 EARLIER = "rule_04_an_item_starts_before_anything_about_it"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as launched:
-        yield launched
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    opened = browser.new_page(viewport={"width": 1440, "height": 860}, accept_downloads=True)
-    opened.set_default_timeout(PATIENCE * 1000)
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    yield opened
-    opened.close()
-    assert errors == []
 
 
 def test_a_broken_order_is_marked_at_its_message_and_filters_work(page: Any, tmp_path: Path) -> None:
@@ -170,8 +147,8 @@ def served(store: EntryStore, url_file: Path) -> Iterator[str]:
 SCROLLED = """async () => {
   const box = document.getElementById("list");
   const drawn = [];
-  for (let step = 0; step < 20; step += 1) {
-    box.scrollTop = (box.scrollHeight / 20) * step;
+  for (let step = 0; step < 8; step += 1) {
+    box.scrollTop = (box.scrollHeight / 8) * step;
     for (let frame = 0; frame < 3; frame += 1) await new Promise((done) => requestAnimationFrame(done));
     const { top, bottom } = box.getBoundingClientRect();
     drawn.push([...box.querySelectorAll(".line")].filter((line) => {
@@ -265,7 +242,7 @@ def test_what_a_server_says_is_text_and_nothing_else(page: Any, tmp_path: Path) 
         assert page.evaluate("window.hit") is None
 
 
-def test_the_token_and_the_origin_are_needed(browser: Any, page: Any, tmp_path: Path) -> None:
+def test_the_token_and_the_origin_are_needed(page: Any, tmp_path: Path) -> None:
     with inspected(tmp_path, sys.executable, BROKEN) as running, inspected_elsewhere(tmp_path) as elsewhere:
         url = running.url()
         root = re.sub(r"(http://[^/]+/).*", r"\1", url)

@@ -1,14 +1,10 @@
-"""`app-server inspect` as a process, with its client's ends of the pipes, and a browser for its page."""
+"""`app-server inspect` as a process, with its client's ends of the pipes."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from protocol.structs import Json
 from tests.support.waiting import PATIENCE, wait_until
@@ -82,42 +78,3 @@ def inspected(folder: Path, *server: str) -> Iterator[Inspected]:
     finally:
         running.process.kill()
         running.process.wait()
-
-
-def needs_a_browser() -> str:
-    """The program of the browser; the test is skipped where something of what a page needs is missing."""
-    pytest.importorskip("playwright.sync_api", reason="no playwright (make venv)")
-    pytest.importorskip("starlette", reason="no extra `inspect`")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, names)), None)
-    if program is None:
-        pytest.skip("no Chromium on this machine")
-    return program
-
-
-@contextmanager
-def chromium() -> Iterator[Any]:
-    """A browser."""
-    program = needs_a_browser()
-    from playwright import sync_api  # noqa: PLC0415  not installed everywhere
-
-    sync_api.expect.set_options(timeout=PATIENCE * 1000)
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=program, args=["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        try:
-            yield launched
-        finally:
-            launched.close()
-
-
-def expect(locator: Any) -> Any:
-    from playwright.sync_api import expect  # noqa: PLC0415  not installed everywhere
-
-    return expect(locator)
-
-
-def line(page: Any, method: str) -> Any:
-    """The lines of the list that have this method."""
-    return page.locator("#list .line", has=page.get_by_text(method, exact=True))

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.filters import Filter
+from app_server.inspector.filters import MessageFilter
 from app_server.inspector.histogram import PARTS, Histogram
-from app_server.inspector.lines import STEP, Lines
+from app_server.inspector.lines import STEP, MessageLines
 from app_server.inspector.overview import MOST_METHODS, MOST_OPEN, Overview
 from app_server.inspector.session_records import Source, record_of
 from app_server.inspector.store import EntryStore
@@ -26,32 +26,32 @@ from tests.unit.inspector.recorded_turn import (
 )
 
 
-def listed(entries: Sequence[SessionEntry], filter: Filter, most: int = 250_000) -> Lines:
+def listed(entries: Sequence[SessionEntry], filter: MessageFilter, most: int = 250_000) -> MessageLines:
     store = EntryStore(HEAD, most=most)
     store.add(entries)
-    lines = Lines(store, filter)
+    lines = MessageLines(store, filter)
     while lines.update():
         pass
     return lines
 
 
-def numbers(lines: Lines) -> list[int]:
+def numbers(lines: MessageLines) -> list[int]:
     return [line["n"] for line in lines.shown(0, 200)]
 
 
 @pytest.mark.parametrize(
     ("filter", "found"),
     [
-        (Filter(method="TURN/"), [2, 3, 5, 17]),
-        (Filter(turn=TURN, direction="client"), [9]),
-        (Filter(thread="thread-1", method="initialize"), []),
-        (Filter(only="questions"), [8, 9]),
-        (Filter(only="errors"), []),
-        (Filter(text="DECISION"), [9]),
-        (Filter(direction="client"), [0, 2, 9]),
+        (MessageFilter(method="TURN/"), [2, 3, 5, 17]),
+        (MessageFilter(turn=TURN, direction="client"), [9]),
+        (MessageFilter(thread="thread-1", method="initialize"), []),
+        (MessageFilter(only="questions"), [8, 9]),
+        (MessageFilter(only="errors"), []),
+        (MessageFilter(text="DECISION"), [9]),
+        (MessageFilter(direction="client"), [0, 2, 9]),
     ],
 )
-def test_a_filter_finds_messages(filter: Filter, found: list[int]) -> None:
+def test_a_filter_finds_messages(filter: MessageFilter, found: list[int]) -> None:
     assert numbers(listed(analysed(TURN_WITH_APPROVAL), filter)) == found
 
 
@@ -65,16 +65,18 @@ def test_errors_and_violations_are_found() -> None:
         told("nobody/knows"),
     ]
     entries = analysed(messages)
-    assert numbers(listed(entries, Filter(only="errors"))) == [1, 2, 3]
-    assert 4 in numbers(listed(entries, Filter(only="violations")))
-    assert 5 not in numbers(listed(entries, Filter(only="violations"))), "an unknown method is no violation"
+    assert numbers(listed(entries, MessageFilter(only="errors"))) == [1, 2, 3]
+    assert 4 in numbers(listed(entries, MessageFilter(only="violations")))
+    assert 5 not in numbers(listed(entries, MessageFilter(only="violations"))), (
+        "an unknown method is no violation"
+    )
 
 
 def test_stderr_is_listed_only_where_it_is_searched() -> None:
     [first] = analysed([told("warning", message="x")])
     log = replace(first, record=record_of(Source.STDERR, 0, b"the model is slow")[0], kind="text", method="")
-    assert numbers(listed([log], Filter())) == []
-    assert numbers(listed([log], Filter(text="slow"))) == [0]
+    assert numbers(listed([log], MessageFilter())) == []
+    assert numbers(listed([log], MessageFilter(text="slow"))) == [0]
 
 
 def deltas(*items: str) -> list[SessionEntry]:
@@ -88,7 +90,7 @@ def without_rules(entries: Sequence[SessionEntry]) -> list[SessionEntry]:
 
 @given(st.text("ab", min_size=1, max_size=20), st.data())
 def test_unfolding_and_folding_lose_nothing(items: str, data: st.DataObject) -> None:
-    lines = listed(without_rules(deltas(*items)), Filter())
+    lines = listed(without_rules(deltas(*items)), MessageFilter())
     runs = [items[n] != items[n - 1] for n in range(1, len(items))]
     assert lines.total == 1 + sum(runs)
     for _ in range(data.draw(st.integers(0, 6))):
@@ -105,7 +107,7 @@ def test_unfolding_and_folding_lose_nothing(items: str, data: st.DataObject) -> 
 
 def test_what_is_not_kept_any_more_is_forgotten_many_lines_at_once() -> None:
     store = EntryStore(HEAD, most=100)
-    lines = Lines(store, Filter(fold=False))
+    lines = MessageLines(store, MessageFilter(fold=False))
     entries = without_rules(deltas("a"))
     count = 3 * STEP
     for start in range(0, count, 1000):

@@ -1,0 +1,101 @@
+"""A Chromium for tests of the inspector's page, in a thread of its own.
+
+While Playwright's API without `await` is in use, its event loop counts as running in the thread that started it, and no
+other can run there: async tests that the same worker plays next would fail. So the browser lives in one thread from its
+start to its end, and tests that ask for a `page` are played in that thread. It does not matter which tests a worker
+plays in between.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from inspect import iscoroutinefunction
+from typing import Any, ParamSpec, TypeVar
+
+import pytest
+
+from tests.support.waiting import PATIENCE
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class BrowserThread:
+    """A browser, and the one thread that may speak to it."""
+
+    def __init__(self, thread: ThreadPoolExecutor, chromium: Any) -> None:
+        self._thread, self._chromium = thread, chromium
+
+    def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something in the browser's thread, and wait for it."""
+        return self._thread.submit(work, *args, **kwargs).result()
+
+    @contextmanager
+    def page(self) -> Iterator[Any]:
+        """Open a page, in which no script may fail."""
+        page = self.run(
+            self._chromium.new_page, viewport={"width": 1440, "height": 860}, accept_downloads=True
+        )
+        errors: list[str] = []
+        page.set_default_timeout(PATIENCE * 1000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        try:
+            yield page
+        finally:
+            self.run(page.close)
+        assert errors == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[BrowserThread]:
+    """A browser; the test is skipped where something of what a page needs is missing."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright (make venv)")
+    pytest.importorskip("starlette", reason="no extra `inspect`")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    sync_api.expect.set_options(timeout=PATIENCE * 1000)
+    with ThreadPoolExecutor(1, "browser") as thread, ExitStack() as closing:
+        playwright = thread.submit(sync_api.sync_playwright().start).result()
+        closing.callback(lambda: thread.submit(playwright.stop).result())
+        arguments = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"]
+        launched = thread.submit(
+            lambda: playwright.chromium.launch(executable_path=program, args=arguments)
+        ).result()
+        closing.callback(lambda: thread.submit(launched.close).result())
+        yield BrowserThread(thread, launched)
+
+
+@pytest.fixture
+def page(browser: BrowserThread) -> Iterator[Any]:
+    """A page of the browser, in whose thread the test is played."""
+    with browser.page() as opened:
+        yield opened
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Play a test that asks for a page in the browser's thread."""
+    if not {"browser", "page"} <= {*pyfuncitem.fixturenames}:
+        return None
+    browser = pyfuncitem.funcargs["browser"]
+    assert isinstance(browser, BrowserThread)
+    assert not iscoroutinefunction(pyfuncitem.obj), (
+        "an async test asks for the `browser`, and runs work in its thread"
+    )
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    browser.run(pyfuncitem.obj, **arguments)
+    return True
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect  # noqa: PLC0415  not installed everywhere
+
+    return expect(locator)
+
+
+def line(page: Any, method: str) -> Any:
+    """The lines of the list that have this method."""
+    return page.locator("#list .line", has=page.get_by_text(method, exact=True))
