@@ -43,10 +43,15 @@ class RpcReply(Struct, frozen=True):
 
 
 class Dropped(Protocol):
-    """A line that exceeded the limit."""
+    """A line that exceeded the limit, or for which there was no room beside those of others."""
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def crowded(self) -> bool:
+        """Tell whether there was no room."""
+        ...
 
 
 class Incoming(Protocol):
@@ -119,7 +124,11 @@ class Connection:
         if not isinstance(line, bytes):
             log.warning("dropped a line of %d bytes", line.size)
             text = f"Parse error: a line of {line.size} bytes exceeds the limit"
-            self._outgoing.fail(None, RpcError(jsonrpc.PARSE_ERROR, text, {"kind": "line_too_long"}))
+            error = RpcError(jsonrpc.PARSE_ERROR, text, {"kind": "line_too_long"})
+            if line.crowded:
+                what = f"a line of {line.size} bytes was dropped, as others are sending long ones"
+                error = overloaded(f"Server overloaded: {what}; try again")
+            self._outgoing.fail(None, error)
             return
         if not line or line.isspace():
             return

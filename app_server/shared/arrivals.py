@@ -17,6 +17,7 @@ from msgspec import Struct
 from app_server.shared.first_bytes import Speech
 from app_server.shared.peers import is_own_work, peer_of
 from app_server.transport.framing import Transport
+from app_server.transport.long_messages import Room
 from app_server.transport.sockets import SocketStream, StreamTransport
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class ClosingTransport(Transport, Protocol):
 
 
 class OpensWebSockets(Protocol):
-    async def enter(self, stream: ByteStream, received: bytes) -> ClosingTransport | None:
+    async def enter(self, stream: ByteStream, received: bytes, room: Room) -> ClosingTransport | None:
         """Return the WebSocket of a client that speaks HTTP; None: it was answered and is to be closed."""
         ...
 

@@ -21,6 +21,7 @@ from anyio.abc import ByteStream
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
+from app_server.transport.long_messages import Room
 from app_server.transport.websocket import UNFRAGMENTED, WebSocketTransport, server_protocol
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,9 @@ class HttpDoor:
         self._wrong_tokens: deque[float] = deque(maxlen=WRONG_TOKENS)
         """When the last ones came."""
 
-    async def enter(self, stream: ByteStream, received: bytes) -> WebSocketTransport | None:
+    async def enter(
+        self, stream: ByteStream, received: bytes, room: Room | None = None
+    ) -> WebSocketTransport | None:
         """Return the WebSocket of a client of which `received` was read. None: it was refused or only asked for the
         health, and its connection is to be closed.
         """
@@ -83,7 +86,7 @@ class HttpDoor:
         answer.headers[MOST_UNFRAGMENTED] = str(min(UNFRAGMENTED, self._line_limit))
         protocol.send_response(answer)
         sent = await _send(stream, b"".join(protocol.data_to_send()))
-        return WebSocketTransport(stream, protocol, unread=rest) if sent else None
+        return WebSocketTransport(stream, protocol, unread=rest, room=room) if sent else None
 
     def _answer(self, head: bytes, protocol: ServerProtocol) -> Response:
         protocol.receive_data(head)

@@ -71,13 +71,13 @@ async def _go_on(reception: Reception, arrival: Arrival, kept: KeptConnection, t
             await together.skip()
             await visits.serve_what_it_speaks(visit, place, None)
         else:
-            visit.transport = _transport(arrival, visits.line_limit, websocket=kept.websocket)
+            visit.transport = _transport(visit, arrival, visits.line_limit, websocket=kept.websocket)
             await visits.serve(visit, visit.transport, place, lambda it: together.restore(it, client))
 
 
-def _transport(arrival: Arrival, line_limit: int, *, websocket: bool) -> ClosingTransport:
+def _transport(visit: Visit, arrival: Arrival, line_limit: int, *, websocket: bool) -> ClosingTransport:
     unread = arrival.take_all()
     if websocket:
         protocol = server_protocol(line_limit, State.OPEN)
-        return WebSocketTransport(arrival.stream, protocol, unread=unread)
-    return StreamTransport(arrival.stream, line_limit, unread=unread)
+        return WebSocketTransport(arrival.stream, protocol, unread=unread, room=visit.room)
+    return StreamTransport(arrival.stream, line_limit, unread=unread, room=visit.room)

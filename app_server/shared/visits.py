@@ -21,6 +21,7 @@ from app_server.shared.arrivals import GOING_AWAY, LEAVES_WITHIN, TRY_AGAIN_LATE
 from app_server.shared.first_bytes import Speech, speech_after_preface
 from app_server.shared.handover import KeptConnection
 from app_server.transport.framing import Transport
+from app_server.transport.long_messages import LongMessages, Room
 from app_server.transport.sockets import StreamTransport
 from app_server.transport.websocket import WebSocketTransport
 
@@ -47,6 +48,8 @@ class Visit(Struct, eq=False):
     preface: bytes | None = None
     transport: ClosingTransport | None = None
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+    room: Room = msgspec.field(default_factory=Room)
+    """For a long message whose end has not come."""
     heard: bool = False
     """Whether it has said anything behind its preface."""
     served: Served | None = None
@@ -91,6 +94,7 @@ class Visits:
 
     def __init__(self, served: ServesClients, line_limit: int) -> None:
         self._served, self.line_limit = served, line_limit
+        self._long_messages = LongMessages(line_limit)
         self.present: dict[int, Visit] = {}
 
     @asynccontextmanager
@@ -98,6 +102,7 @@ class Visits:
         """Count a client until it leaves or its scope is cancelled; let it read the last words."""
         if visit.arrival is not None:
             visit.transport = StreamTransport(visit.arrival.stream)
+            visit.room = self._long_messages.connection()
         self.present[visit.number] = visit
         log.info("connected: process %s", visit.pid)
         try:
@@ -107,6 +112,7 @@ class Visits:
             if visit.transport is not None:
                 with anyio.move_on_after(LEAVES_WITHIN, shield=True):
                     await visit.transport.close(GOING_AWAY, "server shutting down")
+            visit.room.leave()
             del self.present[visit.number]
             log.info("left")
 
@@ -118,9 +124,9 @@ class Visits:
         visit.heard, said = True, arrival.take_all()
         transport: ClosingTransport | None = None
         if speech is Speech.HTTP:
-            transport = await arrival.door.http.enter(arrival.stream, said)
+            transport = await arrival.door.http.enter(arrival.stream, said, visit.room)
         elif speech is not None:
-            transport = StreamTransport(arrival.stream, self.line_limit, unread=said)
+            transport = StreamTransport(arrival.stream, self.line_limit, unread=said, room=visit.room)
         if transport is not None:
             visit.transport = transport
             await self.serve(visit, transport, place)

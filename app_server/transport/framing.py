@@ -14,10 +14,12 @@ DEFAULT_LINE_LIMIT = 64 * 1024 * 1024
 
 
 class Oversized(Struct, frozen=True):
-    """A line that was dropped because it exceeded the limit."""
+    """A line that was dropped because it exceeded the limit, or was long while too many others were."""
 
     size: int
     """Bytes of the line, without its end."""
+    crowded: bool = False
+    """Whether it was within the limit, and may be sent again."""
 
 
 class LineDecoder:
@@ -28,11 +30,17 @@ class LineDecoder:
         self._held = bytearray()
         """The start of a line. One growing buffer, because a list of one-byte chunks would take forty times as much."""
         self._size = 0
+        self._crowded = False
+
+    @property
+    def held(self) -> int:
+        """Return the bytes of a line that are kept until its end has come."""
+        return len(self._held)
 
     @property
     def begun(self) -> bytes | None:
-        """Return the start of a line, of which the rest has not come; None where it exceeds the limit."""
-        return bytes(self._held) if self._size <= self._limit else None
+        """Return the start of a line, of which the rest has not come; None where it is dropped."""
+        return bytes(self._held) if self._is_kept else None
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Return the lines completed by `data`, without line ends, in order."""
@@ -48,22 +56,32 @@ class LineDecoder:
         self._hold(tail)
         return out
 
+    def drop(self) -> None:
+        """Keep nothing of the line whose end has not come: there is no room for it."""
+        self._crowded = True
+        self._held.clear()
+
     def close(self) -> bytes:
         """Return the incomplete last line at the end of the stream."""
         rest = self._take()
         return rest if isinstance(rest, bytes) else b""
 
+    @property
+    def _is_kept(self) -> bool:
+        return not self._crowded and self._size <= self._limit
+
     def _hold(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > self._limit:
-            self._held.clear()
-        else:
+        if self._is_kept:
             self._held += data
+        else:
+            self._held.clear()
 
     def _take(self) -> bytes | Oversized:
         size, held = self._size, self._held
-        self._size, self._held = 0, bytearray()
-        return bytes(held) if size <= self._limit else Oversized(size)
+        line = bytes(held) if self._is_kept else Oversized(size, crowded=size <= self._limit)
+        self._size, self._held, self._crowded = 0, bytearray(), False
+        return line
 
 
 class TransportClosed(Exception):

@@ -15,6 +15,7 @@ import anyio.lowlevel
 from anyio.abc import ByteStream
 
 from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
+from app_server.transport.long_messages import Room
 
 READ_SIZE = 1 << 16
 
@@ -82,9 +83,16 @@ class SocketStream(ByteStream):
 class StreamTransport:
     """Lines in both directions over a stream."""
 
-    def __init__(self, stream: ByteStream, limit: int = DEFAULT_LINE_LIMIT, *, unread: bytes = b"") -> None:
+    def __init__(
+        self,
+        stream: ByteStream,
+        limit: int = DEFAULT_LINE_LIMIT,
+        *,
+        unread: bytes = b"",
+        room: Room | None = None,
+    ) -> None:
         """`unread` are bytes that were received before. Closing `stream` is left to the caller."""
-        self._stream, self._unread = stream, unread
+        self._stream, self._unread, self._room = stream, unread, room or Room()
         self._decoder = LineDecoder(limit)
 
     @property
@@ -99,6 +107,8 @@ class StreamTransport:
         while data:
             if lines := decoder.feed(data):
                 yield lines
+            if not await self._room.is_enough_for(decoder.held):
+                decoder.drop()
             data = await self._receive()
 
     async def _receive(self) -> bytes:

@@ -18,6 +18,7 @@ from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
 from app_server.transport.framing import Oversized, TransportClosed
+from app_server.transport.long_messages import Room
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,11 @@ class MessageDecoder:
         """Received so far; the protocol holds a pong for each."""
 
     @property
+    def held(self) -> int:
+        """Return the bytes of a message that are kept until its end has come."""
+        return len(self._held) + len(self._frame)
+
+    @property
     def begun(self) -> bytes:
         """Return what a client would have sent whose message is as far as the one that has begun here."""
         if not self._held:
@@ -106,7 +112,7 @@ class MessageDecoder:
             if event.opcode is Opcode.PING:
                 self.pings += 1
             elif event.opcode is Opcode.BINARY:
-                self._refuse(CloseCode.UNSUPPORTED_DATA, "expected text messages, got a binary one")
+                self.refuse(CloseCode.UNSUPPORTED_DATA, "expected text messages, got a binary one")
                 break
             elif event.opcode in (Opcode.TEXT, Opcode.CONT):
                 if not event.fin:
@@ -115,13 +121,15 @@ class MessageDecoder:
                 message = bytes(self._held + event.data) if self._held else bytes(event.data)
                 self._held.clear()
                 if not _is_utf8(message):
-                    self._refuse(CloseCode.INVALID_DATA, "expected UTF-8 in a text message")
+                    self.refuse(CloseCode.INVALID_DATA, "expected UTF-8 in a text message")
                     break
                 out.append(message)
         return out
 
-    def _refuse(self, code: CloseCode, reason: str) -> None:
+    def refuse(self, code: CloseCode, reason: str) -> None:
+        """Keep nothing of the message that has begun, and close the connection."""
         self._held.clear()
+        self._frame.clear()
         self._protocol.fail(code, reason)
 
 
@@ -136,9 +144,17 @@ def _is_utf8(data: bytes) -> bool:
 class WebSocketTransport:
     """The server's end of an open WebSocket."""
 
-    def __init__(self, stream: ByteStream, protocol: ServerProtocol, *, unread: bytes = b"") -> None:
+    def __init__(
+        self,
+        stream: ByteStream,
+        protocol: ServerProtocol,
+        *,
+        unread: bytes = b"",
+        room: Room | None = None,
+    ) -> None:
         """`unread` are bytes that came with the handshake. Closing `stream` is left to the caller."""
         self._stream, self._protocol, self._unread = stream, protocol, unread
+        self._room = room or Room()
         self._decoder = MessageDecoder(protocol)
         self._sending = anyio.Lock(fast_acquire=True)
         self._sent_at = anyio.current_time()
@@ -167,6 +183,8 @@ class WebSocketTransport:
                 answered = decoder.pings
             if messages:
                 yield messages
+            if not await self._room.is_enough_for(decoder.held):
+                decoder.refuse(CloseCode.TRY_AGAIN_LATER, "others are sending long messages; try again")
             if self._protocol.state is not State.OPEN:
                 break
             data = await self._receive()

@@ -55,8 +55,10 @@ async def answer(question: Question, arrival: Arrival) -> None:
     await arrival.dismiss(yes(ask=question.ask))
 
 
-def reception_of(server: Echo, place: ClientPlace, most: int = 256) -> Reception:
-    return Reception(server, place, most=most, line_limit=LINE_LIMIT, wall_clock=lambda: 0.0, answer=answer)
+def reception_of(
+    server: Echo, place: ClientPlace, most: int = 256, line_limit: int = LINE_LIMIT
+) -> Reception:
+    return Reception(server, place, most=most, line_limit=line_limit, wall_clock=lambda: 0.0, answer=answer)
 
 
 def doorway(held: HeldPlace, reception: Reception) -> Doorway:
@@ -69,11 +71,13 @@ def client_place(home: Path) -> ClientPlace:
 
 
 @asynccontextmanager
-async def receiving(folder: Path, most: int = 256) -> AsyncIterator[tuple[Reception, SocketPlace]]:
+async def receiving(
+    folder: Path, most: int = 256, line_limit: int = LINE_LIMIT
+) -> AsyncIterator[tuple[Reception, SocketPlace]]:
     """A reception that listens in the folder; its connections are gone with the block."""
     place = named_place(str(folder / "s"))
     held = hold_place(place)
-    reception = reception_of(Echo(), client_place(folder), most)
+    reception = reception_of(Echo(), client_place(folder), most, line_limit)
     reception.doors = [doorway(held, reception)]
     async with anyio.create_task_group() as group:
         group.start_soon(reception.run)

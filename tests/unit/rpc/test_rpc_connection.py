@@ -12,6 +12,7 @@ from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, not_found, overloaded
 from app_server.rpc.lanes import LaneName, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
+from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.jsonrpc import Request
 from protocol.structs import Json
@@ -168,6 +169,26 @@ async def test_a_line_that_is_too_long_is_reported_and_the_next_is_served() -> N
     assert too_long["error"]["data"] == {"kind": "line_too_long"}
     assert "5000" in too_long["error"]["message"]
     assert served["result"] == {}
+
+
+async def test_a_line_that_had_no_room_beside_those_of_others_may_be_sent_again() -> None:
+    class Crowded:
+        async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+            yield [Oversized(7, crowded=True)]
+
+    told: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        told.append(data)
+
+    outgoing = Outgoing(write, 1000)
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.write_queued)
+        await Connection(Crowded(), outgoing, Echo(), 10).serve()
+        await outgoing.finish()
+    error = json.loads(b"".join(told))["error"]
+    assert (error["code"], error["data"]) == (-32001, {"kind": "overloaded", "retryable": True})
+    assert "7 bytes" in error["message"]
 
 
 async def test_no_requests_are_read_while_the_client_reads_no_responses() -> None:

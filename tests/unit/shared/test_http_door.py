@@ -15,9 +15,8 @@ from websockets.exceptions import ConnectionClosed
 
 from app_server.shared.http_door import HEAD_LIMIT, HttpDoor
 from app_server.transport.websocket import WebSocketTransport
-from tests.simulation.draws import Draws
-from tests.simulation.loop import SimLoop
 from tests.support.byte_streams import byte_pair
+from tests.support.virtual_time import in_virtual_time
 
 PORT = 4321
 TOKEN = "a-token-of-this-server"
@@ -295,10 +294,6 @@ async def test_the_largest_request_is_served() -> None:
         last = f"X-Last: {'x' * (room + more)}"
         sent = request("GET / HTTP/1.1", *(f"X-{n}: {'x' * 7000}" for n in (1, 2)), last)
         assert await status(door(), sent) == expected
-
-
-def in_virtual_time(test: Callable[[], Awaitable[None]]) -> None:
-    anyio.run(test, backend_options={"loop_factory": lambda: SimLoop(Draws(0))})
 
 
 def test_a_slow_request_is_left_after_10_seconds() -> None:

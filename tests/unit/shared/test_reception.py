@@ -18,6 +18,8 @@ import pytest
 from app_server.proxy.preface import preface
 from app_server.shared import reception as module
 from app_server.shared.reception import Reception
+from app_server.transport.long_messages import ALL_BYTES, SHORT_BYTES
+from tests.support.proxied import received
 from tests.support.receiving import Echo, dialled, receiving
 from tests.support.shared import is_closed, read_line
 from tests.support.shortage import open_files
@@ -146,6 +148,21 @@ async def test_a_connection_that_fails_takes_no_other_along(
                 assert await blocking(lambda: is_closed(bad))
             assert await blocking(lambda: said(good, b"{}\n")) == b"{}\n"
     assert "a connection failed" in caplog.text
+
+
+async def test_a_long_line_that_has_no_end_holds_up_long_ones_only_and_only_while_its_client_is_there(
+    short_folder: Path,
+) -> None:
+    long = b"{" + b"x" * SHORT_BYTES
+    async with receiving(short_folder, line_limit=ALL_BYTES) as (reception, place):
+        with dialled(place) as holder, dialled(place) as waiting, dialled(place) as third:
+            await blocking(partial(holder.sendall, long))
+            await until(lambda: any(visit.room.is_taken for visit in reception.visits.values()))
+            await blocking(lambda: waiting.sendall(long + b"\n"))
+            assert await blocking(lambda: said(third, b"{}\n")) == b"{}\n"
+            assert [visit.room.is_taken for visit in reception.visits.values()].count(True) == 1
+            holder.close()
+            assert await blocking(lambda: received(waiting, len(long) + 1)) == long + b"\n"
 
 
 async def test_a_client_that_drops_leaves_nothing(short_folder: Path) -> None:

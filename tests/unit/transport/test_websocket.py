@@ -2,7 +2,7 @@
 with a code and a reason; a silent client is asked whether it is there."""
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import anyio
 import pytest
@@ -17,9 +17,8 @@ from websockets.uri import parse_uri
 from app_server.transport import websocket
 from app_server.transport.framing import Oversized, TransportClosed
 from app_server.transport.websocket import MessageDecoder, WebSocketTransport
-from tests.simulation.draws import Draws
-from tests.simulation.loop import SimLoop
 from tests.support.byte_streams import MemoryByteStream, byte_pair
+from tests.support.virtual_time import in_virtual_time
 
 LIMIT = 100_000
 FIN = 0x80
@@ -246,10 +245,6 @@ async def test_a_flood_of_pings_waits_for_a_client_that_reads(monkeypatch: pytes
         await anyio.wait_all_tasks_blocked()
         assert sent == 11
         group.cancel_scope.cancel()
-
-
-def in_virtual_time(test: Callable[[], Awaitable[None]]) -> None:
-    anyio.run(test, backend_options={"loop_factory": lambda: SimLoop(Draws(0))})
 
 
 def test_a_silent_client_is_asked_after_30_seconds_and_gone_60_seconds_later() -> None:

@@ -1,0 +1,184 @@
+"""Long messages whose end has not come: how many a server keeps, who waits, and what is told where that was in vain."""
+
+import anyio
+import pytest
+from websockets.client import ClientProtocol
+from websockets.frames import CloseCode
+from websockets.protocol import State
+from websockets.uri import parse_uri
+
+from app_server.transport.framing import LineDecoder, Oversized
+from app_server.transport.long_messages import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room
+from app_server.transport.sockets import StreamTransport
+from app_server.transport.websocket import WebSocketTransport, server_protocol
+from tests.support.byte_streams import MemoryByteStream, byte_pair
+from tests.support.virtual_time import in_virtual_time
+
+LIMIT = ALL_BYTES // 2
+LONG = b"x" * (SHORT_BYTES + 1)
+
+
+async def is_there_room(room: Room) -> bool:
+    return await room.is_enough_for(len(LONG))
+
+
+@pytest.mark.parametrize(("limit", "places"), [(64 << 20, 4), (1 << 20, 256), (1 << 40, 1)])
+def test_as_many_are_kept_as_have_room_together(limit: int, places: int) -> None:
+    async def play() -> None:
+        messages = LongMessages(limit)
+        for _ in range(places):
+            assert await is_there_room(messages.connection())
+        assert anyio.current_time() == 0
+        assert not await is_there_room(messages.connection())
+        assert anyio.current_time() == PATIENCE
+
+    in_virtual_time(play)
+
+
+def test_who_waits_has_the_place_of_who_ends_or_leaves_in_the_order_of_their_coming() -> None:
+    async def play() -> None:
+        messages, got = LongMessages(ALL_BYTES), []
+        holder = messages.connection()
+        assert await is_there_room(holder)
+        rooms = {name: messages.connection() for name in ("first", "second")}
+
+        async def wait(name: str) -> None:
+            assert await is_there_room(rooms[name])
+            got.append((name, anyio.current_time()))
+
+        async with anyio.create_task_group() as group:
+            for name in rooms:
+                group.start_soon(wait, name)
+                await anyio.sleep(1)
+            assert await messages.connection().is_enough_for(SHORT_BYTES)  # short ones wait for nobody
+            assert await is_there_room(holder)  # which has a place already
+            assert await holder.is_enough_for(0)  # its message has ended
+            await anyio.sleep(1)
+            rooms["first"].leave()
+            rooms["first"].leave()  # gives back no more than it had
+        assert got == [("first", 2), ("second", 3)]
+        assert not await is_there_room(messages.connection())
+
+    in_virtual_time(play)
+
+
+def test_who_gives_up_waiting_takes_no_place_along() -> None:
+    async def play() -> None:
+        messages = LongMessages(ALL_BYTES)
+        holder, gives_up = messages.connection(), messages.connection()
+        assert await is_there_room(holder)
+        with anyio.move_on_after(1):
+            await is_there_room(gives_up)
+        gives_up.leave()
+        holder.leave()
+        assert await is_there_room(messages.connection())
+        assert anyio.current_time() == 1
+
+    in_virtual_time(play)
+
+
+async def test_one_that_has_its_server_for_itself_has_all_the_room() -> None:
+    room = Room()
+    assert await room.is_enough_for(ALL_BYTES * 2)
+    room.leave()
+
+
+def test_a_line_that_is_dropped_is_told_of_at_its_end_and_the_next_is_kept() -> None:
+    decoder = LineDecoder(limit=10)
+    assert decoder.feed(b"abc") == []
+    decoder.drop()
+    assert (decoder.held, decoder.begun) == (0, None)
+    assert decoder.feed(b"def\ngh") == [Oversized(6, crowded=True)]
+    assert (decoder.held, decoder.begun) == (2, b"gh")
+    decoder.drop()
+    assert decoder.feed(b"x" * 9 + b"\n") == [Oversized(11)]  # it could not be sent again
+
+
+def lines(stream: MemoryByteStream, room: Room) -> StreamTransport:
+    return StreamTransport(stream, LIMIT, room=room)
+
+
+async def read(transport: StreamTransport | WebSocketTransport) -> list[bytes | Oversized]:
+    return [line async for batch in transport.lines() for line in batch]
+
+
+def test_a_long_line_beside_too_many_is_dropped_and_what_follows_it_is_read() -> None:
+    async def play() -> None:
+        messages = LongMessages(LIMIT)
+        pairs = [byte_pair() for _ in range(3)]
+        async with anyio.create_task_group() as group:
+            heard: list[list[bytes | Oversized]] = [[] for _ in pairs]
+
+            async def hear(number: int) -> None:
+                heard[number] += await read(lines(pairs[number][0], messages.connection()))
+
+            for number, (_, client) in enumerate(pairs):
+                group.start_soon(hear, number)
+                await client.send(LONG)
+                await anyio.sleep(PATIENCE + 1)
+            for _, client in pairs:
+                await client.send(b"y\nnext\n")
+                await client.aclose()
+        whole = [LONG + b"y", b"next"]
+        assert heard == [whole, whole, [Oversized(len(LONG) + 1, crowded=True), b"next"]]
+
+    in_virtual_time(play)
+
+
+@pytest.mark.parametrize("fin", [True, False], ids=["in a frame", "in a fragment"])
+def test_a_long_message_of_a_websocket_beside_too_many_closes_it_with_a_reason(fin: bool) -> None:
+    async def play() -> None:
+        messages = LongMessages(ALL_BYTES)
+        holder = messages.connection()
+        assert await is_there_room(holder)
+        server, client = byte_pair()
+        transport = WebSocketTransport(
+            server, server_protocol(ALL_BYTES, State.OPEN), room=messages.connection()
+        )
+        peer = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN)
+        peer.send_text(LONG, fin=fin)
+        sent = b"".join(peer.data_to_send())
+        heard: list[bytes | Oversized] = []
+
+        async def hear() -> None:
+            heard.extend(await read(transport))
+            await server.aclose()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(hear)
+            await client.send(sent[:-1] if fin else sent)
+            peer.receive_data(await client.receive_all())
+            assert anyio.current_time() >= PATIENCE
+            assert peer.close_rcvd is not None
+            assert peer.close_rcvd.code == CloseCode.TRY_AGAIN_LATER
+            assert "others are sending long messages" in peer.close_rcvd.reason
+            await client.aclose()
+        assert heard == []
+
+    in_virtual_time(play)
+
+
+def test_a_websocket_gives_its_place_back_when_its_message_has_come() -> None:
+    async def play() -> None:
+        messages = LongMessages(ALL_BYTES)
+        server, client = byte_pair()
+        transport = WebSocketTransport(
+            server, server_protocol(ALL_BYTES, State.OPEN), room=messages.connection()
+        )
+        peer = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN)
+        peer.send_text(LONG)
+        [sent] = peer.data_to_send()
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, transport)
+            await client.send(sent[:-1])
+            await anyio.sleep(1)
+            waiting = messages.connection()
+            with anyio.move_on_after(1) as waited:
+                await is_there_room(waiting)
+            assert waited.cancelled_caught
+            await client.send(sent[-1:])
+            assert await is_there_room(waiting)
+            assert anyio.current_time() == 2
+            await client.aclose()
+
+    in_virtual_time(play)
