@@ -1,9 +1,7 @@
-"""The console script and its commands as people and editors start them: `demo`, `doctor`; and the client that
-docs/embedding.md shows."""
+"""The console script and its commands as people and editors start them: `demo`, `doctor`."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -18,14 +16,8 @@ from app_server import PROTOCOL_VERSION, __version__
 from app_server.demo.scripted_model import (
     LoopbackServer,
     ReceivedRequest,
-    ScriptedModel,
-    reply,
-    runs,
-    says,
     whole_response,
 )
-from app_server.demo.workspace import CONFIG as OF_THE_DEMO
-from app_server.demo.workspace import MODEL
 from protocol.structs import Json
 from tests.support import scripted_model
 from tests.support.places import place_in
@@ -199,39 +191,6 @@ async def test_the_command_line_is_that_of_the_server(tmp_path: Path) -> None:
     )
     status, printed = await doctor(tmp_path, "-c", "model_provider=nowhere")
     assert (status, "Model provider `nowhere` not found" in printed) == (1, True)
-
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
-
-
-async def test_the_documented_client_holds_a_conversation(tmp_path: Path) -> None:
-    example = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert example
-    (tmp_path / "client.py").write_text(example[1])
-    command = ["sh", "-c", "echo $((6 * 7)) > answer.txt"]
-    replies = [reply(*says("I will see."), runs(command, "call-1")), reply(*says("It is 42."))]
-    model = ScriptedModel(lambda _: replies.pop(0))
-    async with model.serving() as url:
-        home = tmp_path / "home"
-        home.mkdir()
-        (home / "config.toml").write_text(OF_THE_DEMO.format(url=url, model=MODEL))
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = dict(os.environ) | {"CODEX_HOME": str(home), "PATH": path, "NO_PROXY": "127.0.0.1"}
-        workspace = tmp_path / "workspace"
-        workspace.mkdir()
-        with anyio.fail_after(60):
-            done = await anyio.run_process(
-                [sys.executable, "../client.py", "How much is six times seven?"],
-                input=b"y\n",
-                check=False,
-                cwd=workspace,
-                env=environment,
-                stderr=subprocess.STDOUT,
-            )
-    assert done.returncode == 0, done.stdout.decode()
-    assert "I will see." in done.stdout.decode()
-    assert "It is 42." in done.stdout.decode()
-    assert (workspace / "answer.txt").read_text() == "42\n"
 
 
 NOISE = """\
