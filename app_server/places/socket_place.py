@@ -103,6 +103,21 @@ def place_at(home: str, socket: str | None) -> SocketPlace:
     return ours if socket is None or socket == ours.socket else named_place(socket)
 
 
+def usual_folder() -> str:
+    """Return where sockets lie whose path in the home is too long, without a folder for them from the system."""
+    return f"/tmp/app-server-{os.geteuid()}"
+
+
+def outside_folders(home: str) -> list[str]:
+    """Return the folders that may have sockets for the home and lie outside of it."""
+    found = [usual_folder()]
+    try:
+        target = os.readlink(place_of_home(home).socket)
+    except OSError:
+        return found
+    return [*found, os.path.dirname(target)]
+
+
 def fits(path: str) -> bool:
     """Tell whether the system takes the path as the address of a socket."""
     return len(os.fsencode(path)) <= LONGEST_ADDRESS

@@ -17,7 +17,14 @@ from msgspec import Struct
 
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.places.locks import LockHeld, hold
-from app_server.places.socket_place import SOCKET, PlaceRefused, SocketPlace, fits, make_private_folder
+from app_server.places.socket_place import (
+    SOCKET,
+    PlaceRefused,
+    SocketPlace,
+    fits,
+    make_private_folder,
+    usual_folder,
+)
 
 BACKLOG = 4096
 """Connections that wait to be accepted; systems have a bound of their own."""
@@ -177,7 +184,7 @@ def _beside(path: str) -> str:
 def _short_path(path: str, environment: Mapping[str, str]) -> str:
     """Return where the socket lies whose path is too long: in a folder of the user alone. Raises PlaceRefused."""
     runtime = environment.get("XDG_RUNTIME_DIR")
-    folder = os.path.join(runtime, "app-server") if runtime else f"/tmp/app-server-{os.geteuid()}"
+    folder = os.path.join(runtime, "app-server") if runtime else usual_folder()
     make_private_folder(folder)
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return os.path.join(folder, f"{name}.sock")

@@ -15,6 +15,7 @@ from app_server.core.real_path import real_path
 from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
+from app_server.places.socket_place import outside_folders
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 from protocol.structs import replace
 
@@ -41,6 +42,7 @@ def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRo
     return SandboxFacts(
         home=real_home,
         home_links=resolved.links if resolved is not None else (),
+        sockets=tuple(real_path(folder) for folder in outside_folders(real_home) if os.path.isdir(folder)),
         roots=named,
         temporary=temporary,
         others=_protected_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),

@@ -61,6 +61,8 @@ class SandboxFacts(Struct, frozen=True):
     """Protected paths of the server's other conversations."""
     home_links: tuple[str, ...] = ()
     """The links by which the home is reached: the next server will follow them, too."""
+    sockets: tuple[str, ...] = ()
+    """The folders outside of the home in which a shared server has its socket."""
     superuser: bool = False
 
 
@@ -109,7 +111,12 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     # Where a link that may be changed led into a root, nothing is granted that was not granted anyway.
     covered = [root for root, why in refused.items() if why == BY_LINK and _inside(root.real, writable)]
     kept = [*direct, *covered]
-    protected = {*facts.others, *facts.home_links, *(path for root in kept for path in root.protected)}
+    protected = {
+        *facts.others,
+        *facts.home_links,
+        *facts.sockets,
+        *(path for root in kept for path in root.protected),
+    }
     protected = {path for path in protected if _inside(path, writable) and not _below(path, protected)}
     if _inside(facts.home, writable):
         protected.add(facts.home)

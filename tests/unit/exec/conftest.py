@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +44,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async for one in _bench(tmp_path):
+    async with a_bench(tmp_path, tmp_path / "home") as one:
         yield one
 
 
@@ -56,16 +57,17 @@ async def degraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         return ("", "they are switched off") if confinement.namespaces else await real(prober, confinement)
 
     monkeypatch.setattr(probing._Prober, "run_probe", refuse)
-    async for one in _bench(tmp_path):
+    async with a_bench(tmp_path, tmp_path / "home") as one:
         yield one
 
 
-async def _bench(root: Path) -> AsyncIterator[Bench]:
-    for name in ("home", "ws", "outside"):
-        (root / name).mkdir()
-    (root / "home" / "auth.json").write_text('{"key": "sentinel"}')
-    (root / "home" / "config.toml").write_text("# settings\n")
-    runner = CommandRunner(sys.executable, str(root / "home"), None, {})
+@asynccontextmanager
+async def a_bench(root: Path, home: Path) -> AsyncIterator[Bench]:
+    for folder in (home, root / "ws", root / "outside"):
+        folder.mkdir()
+    (home / "auth.json").write_text('{"key": "sentinel"}')
+    (home / "config.toml").write_text("# settings\n")
+    runner = CommandRunner(sys.executable, str(home), None, {})
     async with runner:
         yield Bench(runner, root / "ws", root / "outside")
 
