@@ -14,12 +14,22 @@ from typing import Any, Final
 
 import anyio
 import msgspec
-from msgspec import UNSET, Struct
-from msgspec.structs import asdict
+from msgspec import UNSET
+from msgspec.structs import asdict, astuple
 
 from app_server.batch.checkout import Checkouts, TaskPatch, TaskPlace
 from app_server.batch.gate import RunningTask, WorkerGate
-from app_server.batch.messages import CheckResult, Ended, Ending, ResultError, Run, Setup, Status, TaskOutcome
+from app_server.batch.messages import (
+    CheckResult,
+    Ended,
+    Ending,
+    ResultError,
+    Run,
+    Seconds,
+    Setup,
+    Status,
+    TaskOutcome,
+)
 from app_server.batch.secrets import masked_bytes
 from app_server.client import approval_requests as asked
 from app_server.client.app_server import AppServer
@@ -56,16 +66,16 @@ PASSING: Final = (
 )
 
 
-class Attempt(Struct):
-    """An attempt while it is made."""
+class Attempt(RunningTask):
+    """An attempt while it is made, and what came of it so far."""
 
-    run: Run
-    running: RunningTask
-    outcome: TaskOutcome
-    ending: Ending = "final"
-    thread: ThreadHandle | None = None
-    patch: TaskPatch = TaskPatch()
-    events: bytes = b""
+    def __init__(self, run: Run, seconds: float) -> None:
+        super().__init__(run.task, seconds)
+        started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.commit, self.outcome = run.commit, TaskOutcome(id=run.task.id, started_at=started)
+        self.ending: Ending = "final"
+        self.thread: ThreadHandle | None = None
+        self.patch, self.events = TaskPatch(), b""
 
     def fail(self, status: Status, error: str, ending: Ending = "final") -> None:
         self.outcome.status, self.outcome.error, self.ending = status, ResultError(error), ending
@@ -85,21 +95,18 @@ class Attempts:
         self._setup, self._server, self._gate = setup, server, gate
         self._checkouts, self._secrets, self._clock = checkouts, secrets, anyio.current_time
         self._schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
-        self._running: set[RunningTask] = set()
+        self._running: set[Attempt] = set()
 
     def interrupt(self) -> None:
         """Interrupt the attempts that are being made."""
-        for running in self._running:
-            running.stop("interrupted", "the batch was interrupted")
+        for attempt in self._running:
+            attempt.stop("interrupted", "the batch was interrupted")
 
     async def make(self, run: Run) -> Ended:
         """Make one attempt. Raises ServerEnded."""
-        started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        outcome = TaskOutcome(id=run.task.id, started_at=started)
-        running = RunningTask(run.task, self._setup.seconds)
-        attempt = Attempt(run, running, outcome)
-        self._running.add(running)
-        with running.whole:
+        attempt = Attempt(run, self._setup.seconds)
+        self._running.add(attempt)
+        with attempt.whole:
             try:
                 await self._in_place(attempt)
             except (GitError, OSError, TimeoutError) as error:
@@ -109,35 +116,34 @@ class Attempts:
             except AppServerError as error:
                 attempt.fail("failed", str(error))
             finally:
-                self._running.remove(running)
+                self._running.remove(attempt)
         return self._ended(attempt)
 
     def _ended(self, attempt: Attempt) -> Ended:
         """Return what is said of an attempt, without the secrets of this process, which a provider may have quoted."""
-        running, outcome = attempt.running, attempt.outcome
-        times = outcome.seconds
-        times.queued, times.checkout = round(running.queued, 3), round(times.checkout, 3)
-        times.setup, times.turn = round(times.setup, 3), round(times.turn, 3)
-        said = masked_bytes(msgspec.json.encode(outcome), self._secrets)
+        times = attempt.outcome.seconds
+        times.queued = attempt.queued
+        attempt.outcome.seconds = Seconds(*(round(each, 3) for each in astuple(times)))
+        said = masked_bytes(msgspec.json.encode(attempt.outcome), self._secrets)
         return Ended(
             outcome=msgspec.json.decode(said, type=TaskOutcome),
-            ending="interrupted" if running.stopped == "interrupted" else attempt.ending,
+            ending="interrupted" if attempt.stopped == "interrupted" else attempt.ending,
             patch=masked_bytes(attempt.patch.content, self._secrets),
             events=masked_bytes(attempt.events, self._secrets),
-            rollout=None if self._setup.threads else _rollout(attempt.thread),
+            rollout=None if self._setup.shared else _rollout(attempt.thread),
         )
 
     async def _in_place(self, attempt: Attempt) -> None:
-        outcome, running, began = attempt.outcome, attempt.running, self._clock()
-        async with self._checkouts.place(attempt.run.task, attempt.run.commit) as place:
+        outcome, began = attempt.outcome, self._clock()
+        async with self._checkouts.place(attempt.task, attempt.commit) as place:
             outcome.seconds.checkout = self._clock() - began
             async with self._thread(attempt, place) as thread:
-                with running.scope:
-                    running.start_clock()
+                with attempt.scope:
+                    attempt.start_clock()
                     await self._work(attempt, thread, place)
-            if running.scope.cancelled_caught:
-                status: Status = "overBudget" if running.stopped == "overBudget" else "timedOut"
-                attempt.fail(status, running.why or f"it took more than {running.seconds:g} seconds")
+            if attempt.scope.cancelled_caught:
+                status: Status = "overBudget" if attempt.stopped == "overBudget" else "timedOut"
+                attempt.fail(status, attempt.why or f"it took more than {attempt.seconds:g} seconds")
             keeps = self._setup.keep == "all"
             try:
                 attempt.patch = await self._checkouts.patch(place)
@@ -151,10 +157,10 @@ class Attempts:
     @asynccontextmanager
     async def _thread(self, attempt: Attempt, place: TaskPlace) -> AsyncIterator[ThreadHandle]:
         """Open the task's thread, and leave nothing of it running."""
+        settings = asdict(attempt.task.settings)
         chosen = {
-            name: value for name, value in asdict(attempt.run.task.settings).items() if value is not None
+            name: settings[name] for name in settings if name != "effort" and settings[name] is not None
         }
-        chosen.pop("effort", None)
         if (policy := self._setup.doing.overrides.approval_policy) is not None:
             chosen.setdefault("approval_policy", policy.value)
         options: Any = {"cwd": place.folder, "config": ALONE, **chosen}
@@ -168,7 +174,7 @@ class Attempts:
 
         attempt.thread = thread = await self._server.start_thread(on_approval=decline, **options)
         outcome.thread_id = thread.id
-        with self._gate.following(thread.id, attempt.running):
+        with self._gate.following(thread.id, attempt):
             try:
                 yield thread
             finally:
@@ -178,7 +184,7 @@ class Attempts:
                     await thread.close()
 
     async def _work(self, attempt: Attempt, thread: ThreadHandle, place: TaskPlace) -> None:
-        task, times = attempt.run.task, attempt.outcome.seconds
+        task, times = attempt.task, attempt.outcome.seconds
         if task.setup is not None:
             began = self._clock()
             failure = await self._failure_of("setup", task.setup, attempt, thread, place)
@@ -190,7 +196,7 @@ class Attempts:
         try:
             result = await self._turn(attempt, thread)
         finally:
-            times.turn = self._clock() - began - attempt.running.queued
+            times.turn = self._clock() - began - attempt.queued
         self._judge(result, attempt)
         if task.check is not None and result.completed:
             failure = await self._failure_of("check", task.check, attempt, thread, place)
@@ -198,7 +204,7 @@ class Attempts:
                 attempt.fail("checkFailed", failure)
 
     async def _turn(self, attempt: Attempt, thread: ThreadHandle) -> TurnResult[None]:
-        task, options = attempt.run.task, TurnOptions()
+        task, options = attempt.task, TurnOptions()
         if task.settings.effort is not None:
             options["effort"] = task.settings.effort
         if self._schema is not None:
@@ -221,7 +227,7 @@ class Attempts:
         outcome.final_message = result.final_message
         if not result.completed:
             texts = (error.message, error.additional_details) if error else (f"the turn was {result.status}",)
-            ending = _ending(error, attempt.running.refused)
+            ending = _ending(error, attempt.refused)
             attempt.fail("failed", " ".join(filter(None, texts)), ending)
             return
         outcome.status = "completed"

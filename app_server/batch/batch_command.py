@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Collection, Mapping
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -17,9 +18,9 @@ import anyio
 from app_server.batch.batch_run import BatchPlan, in_shard, run_plan
 from app_server.batch.messages import Doing, Status
 from app_server.batch.out_folder import TASKS, BatchFile, OutFolder, read_batch, require_batch, shown_running
-from app_server.batch.results import Stored, stored_results, summary
+from app_server.batch.results import RESULTS, Result, StoredStatus, read_lines, summary
 from app_server.batch.secrets import without_secrets
-from app_server.batch.tasks import digest, parse_tasks
+from app_server.batch.tasks import parse_tasks
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable
 from app_server.core.config.types import CliOverrides
 from app_server.core.lazy import Lazy
@@ -69,7 +70,9 @@ def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchP
         None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema)).schema
     )
     doing = Doing(overrides=_overrides(vars(args)), checkout=args.checkout, schema=schema)
-    batch = BatchFile(digest=digest(raw), folder=str(working_directory()), doing=doing, shard=args.shard)
+    batch = BatchFile(
+        digest=sha256(raw).hexdigest(), folder=str(working_directory()), doing=doing, shard=args.shard
+    )
     if (before := None if args.allow_changed else read_batch(out)) is not None:
         shown = replace(doing, overrides=without_secrets(doing.overrides))
         for what, same in (
@@ -110,24 +113,16 @@ def _retried(args: argparse.Namespace) -> BatchPlan:
         raise InvalidCommandLine(
             f"--status: expected some of {', '.join(get_args(Status))}, got {wrong[0]!r}"
         )
-
-    def again(final: Mapping[str, Status]) -> Collection[str]:
-        if unknown := [id for id in ids if id not in final]:
-            raise InvalidCommandLine(f"--id: the task {unknown[0]!r} has no result in {out}")
-        wanted = statuses or (() if ids else AGAIN)
-        found = [id for id, status in final.items() if not wanted or status in wanted]
-        return frozenset(id for id in found if not ids or id in ids)
-
+    final = {each.id: each.status for each in read_lines(out / RESULTS, StoredStatus)}
+    if unknown := [id for id in ids if id not in final]:
+        raise InvalidCommandLine(f"--id: the task {unknown[0]!r} has no result in {out}")
+    wanted = statuses or (get_args(Status) if ids else AGAIN)
+    again = frozenset(id for id, status in final.items() if status in wanted and (not ids or id in ids))
     overrides = _with_secrets(before.doing.overrides, _overrides(vars(args)))
+    batch = replace(before, doing=replace(before.doing, overrides=overrides))
     source = str(out / TASKS)
     return BatchPlan(
-        args=args,
-        out=out,
-        raw=_raw(source),
-        source=source,
-        batch=replace(before, doing=replace(before.doing, overrides=overrides)),
-        environment=os.environ,
-        again=again,
+        args=args, out=out, raw=_raw(source), source=source, batch=batch, environment=os.environ, again=again
     )
 
 
@@ -148,9 +143,9 @@ def _with_secrets(stored: CliOverrides, given: CliOverrides) -> CliOverrides:
 # --- looking, joining, showing
 def _status(out: Path, *, as_json: bool) -> int:
     shard = require_batch(out).shard
-    read = parse_tasks(_raw(str(out / TASKS)), "worktree", {})
-    mine = {task.id for at, (_, task) in enumerate(read.tasks) if in_shard(at, shard)}
-    final = list(stored_results(out, Stored, mine))
+    tasks, _ = parse_tasks(_raw(str(out / TASKS)), "worktree", {})
+    mine = {task.id for at, (_, task) in enumerate(tasks) if in_shard(at, shard)}
+    final = [each for each in read_lines(out / RESULTS, Result) if each.id in mine]
     found: Mapping[str, Json] = summary(final, len(mine), len(shown_running(out)))
     if as_json:
         print(json.dumps(found))  # noqa: T201

@@ -6,18 +6,18 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import anyio
 from msgspec import Struct
 
-from app_server.batch import out_folder
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.checkout import sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
-from app_server.batch.local import LocalWorkers, Workers, WorkersFailed
-from app_server.batch.messages import Setup, Status
+from app_server.batch.local import Workers, WorkersFailed, local_workers
+from app_server.batch.messages import CHECKOUTS, WORK, Setup
 from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
 from app_server.batch.repositories import TaskChecker
@@ -40,17 +40,7 @@ TASKS_A_WORKER: Final = 4
 """Running at once, where `--jobs` does not say."""
 
 
-def _load_ray() -> Callable[[str], Workers]:
-    try:
-        from app_server.batch.ray_runner import RayWorkers  # noqa: PLC0415  an extra
-    except ImportError:
-        raise InvalidCommandLine(
-            "--ray needs ray: pip install '.[ray]' in a clone of the repository"
-        ) from None
-    return RayWorkers
-
-
-_RAY = Lazy(_load_ray)
+_RAY: Lazy[Callable[[str], Workers]] = Lazy(lambda: import_module("app_server.batch.ray_runner").ray_workers)
 
 
 class BatchPlan(Struct, frozen=True, kw_only=True):
@@ -66,36 +56,40 @@ class BatchPlan(Struct, frozen=True, kw_only=True):
     batch: BatchFile
     """What it does, with its secrets; the commits are those that an earlier run has found."""
     environment: Mapping[str, str]
-    again: Callable[[Mapping[str, Status]], Collection[str]] = lambda final: ()
-    """Names the tasks whose results are put aside, so that they run again."""
+    again: Collection[str] = ()
+    """The tasks whose results are put aside, so that they run again."""
 
 
 async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
     InvalidCommandLine.
     """
-    home, doing = server_home(plan.environment), plan.batch.doing
-    limits = _limits(plan.args, home)
+    args, home, doing = plan.args, server_home(plan.environment), plan.batch.doing
+    limits = SharedLimits(
+        tokens_per_minute=args.tokens_per_minute,
+        requests_per_minute=args.requests_per_minute,
+        tokens=args.max_tokens,
+        cost=args.max_cost,
+        prices=read_prices(args.prices, home),
+    )
     config = _config(plan, home)
-    secrets = known_secrets(config, home, plan.environment)
-    read = parse_tasks(plan.raw, doing.checkout, secrets)
-    _require_prices(limits, config, [task for _, task in read.tasks])
-    mine = [each for at, each in enumerate(read.tasks) if in_shard(at, plan.batch.shard)]
-    final = {each.id: each.status for each in read_lines(plan.out / RESULTS, StoredStatus)}
-    again = plan.again(final)
-    left = [(number, task) for number, task in mine if task.id not in final or task.id in again]
+    read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, plan.environment))
+    _require_prices(limits, config, [task for _, task in read])
+    mine = [each for at, each in enumerate(read) if in_shard(at, plan.batch.shard)]
+    final = {each.id for each in read_lines(plan.out / RESULTS, StoredStatus)}.difference(plan.again)
+    left = [(number, task) for number, task in mine if task.id not in final]
     checker = TaskChecker(Git(home), Path(plan.batch.folder), doing.checkout, plan.environment)
-    checked = await checker.check(left, plan.batch.commits)
-    if problems := sorted([*read.problems, *checked.problems], key=lambda each: each.line):
+    commits, more = await checker.check(left, plan.batch.commits)
+    if problems := sorted([*problems, *more]):
         print(*listed(problems, plan.source), sep="\n", file=sys.stderr)  # noqa: T201
         return USAGE
-    if not read.tasks:
+    if not read:
         raise InvalidCommandLine(f"{plan.source} has no tasks")
-    if plan.args.dry_run:
+    if args.dry_run:
         checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
         print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
         return COMPLETED
-    if plan.args.ray is not None and (secret := secret_settings(doing.overrides)):
+    if args.ray is not None and (secret := secret_settings(doing.overrides)):
         raise InvalidCommandLine(
             f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
         )
@@ -103,24 +97,25 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     tasks = {task.id: task for _, task in mine}
     with OutFolder(plan.out, home) as out:
         try:
-            out.begin(replace(plan.batch, doing=shown, commits=checked.commits), plan.raw, again)
+            out.begin(replace(plan.batch, doing=shown, commits=commits), plan.raw, plan.again)
             results = Results(out.path, tasks)
         except OSError as error:
             raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
         ledger = Ledger(limits, anyio.current_time(), results.spent)
-        return await _run(plan, workers or _workers(plan), out, results, ledger, tasks, checked.commits)
+        return await _run(plan, workers or _workers(plan), out, results, ledger, tasks, commits)
 
 
 def _workers(plan: BatchPlan) -> Workers:
     if plan.args.ray is not None:
-        return _RAY.get()(plan.args.ray)
-    count = min(_processors(), MOST_WORKERS)
-    return LocalWorkers(min(count, plan.args.jobs or count), plan.environment)
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        try:
+            ray_workers = _RAY.get()
+        except ImportError:
+            raise InvalidCommandLine(
+                "--ray needs ray: pip install '.[ray]' in a clone of the repository"
+            ) from None
+        return ray_workers(plan.args.ray)
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return local_workers(min(usable, MOST_WORKERS, plan.args.jobs or MOST_WORKERS), plan.environment)
 
 
 async def _run(
@@ -132,25 +127,34 @@ async def _run(
     tasks: Mapping[str, Task],
     commits: Mapping[str, str],
 ) -> int:
-    args, began, work = plan.args, anyio.current_time(), out.path / out_folder.WORK
+    args, doing = plan.args, plan.batch.doing
     scheduler = Scheduler(
         [task for id, task in tasks.items() if id not in results.final],
-        lambda task: place_key(task, plan.batch.doing.checkout),
+        lambda task: place_key(task, doing.checkout),
         retries=args.retries,
         stop_after=args.stop_after,
     )
-    progress = Progress(len(tasks), results, ledger, began, sys.stderr, sys.stdout if args.json else None)
+    events = sys.stdout if args.json else None
+    progress = Progress(len(tasks), results, ledger, anyio.current_time(), sys.stderr, events)
     coordinator = Coordinator(out, results, scheduler, ledger, workers, progress)
+    setup = Setup(
+        folder=plan.batch.folder,
+        out=str(out.path),
+        shared=args.ray is None,
+        doing=doing,
+        seconds=args.task_timeout,
+        keep=args.keep,
+    )
     try:
         if not scheduler.over:
-            await sweep(work)
-            setup = _setup(plan, out, work)
+            await sweep(out.path / WORK)
+            (out.path / WORK).mkdir(exist_ok=True)
             await coordinator.run(setup, tasks, commits, args.jobs or workers.count * TASKS_A_WORKER)
     except* WorkersFailed as errors:
         coordinator.stop = Stop(STOPPED, str(single_errors(errors)[0]))
     except* OSError as errors:
         coordinator.stop = Stop(STOPPED, f"{out.path} cannot be used any more: {single_errors(errors)[0]}")
-    await sweep(work, last=not any((out.path / out_folder.CHECKOUTS).glob("*")))
+    await sweep(out.path / WORK, last=not any((out.path / CHECKOUTS).glob("*")))
     status, sentence = _verdict(len(tasks), results, coordinator.stop)
     progress.close(f"{sentence}; results: {out.path / RESULTS}")
     return status
@@ -166,31 +170,6 @@ def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]
     if completed == tasks:
         return COMPLETED, f"all {tasks} tasks completed"
     return OTHERS, f"{completed} of {tasks} tasks completed, {tasks - completed - left} did not"
-
-
-def _setup(plan: BatchPlan, out: OutFolder, work: Path) -> Setup:
-    local = plan.args.ray is None
-    if local:
-        work.mkdir(exist_ok=True)
-    return Setup(
-        folder=plan.batch.folder,
-        scratch=str(work) if local else "",
-        threads=str(out.path / out_folder.HOMES) if local else "",
-        kept=str(out.path / out_folder.CHECKOUTS),
-        doing=plan.batch.doing,
-        seconds=plan.args.task_timeout,
-        keep=plan.args.keep,
-    )
-
-
-def _limits(args: argparse.Namespace, home: Path) -> SharedLimits:
-    return SharedLimits(
-        tokens_per_minute=args.tokens_per_minute,
-        requests_per_minute=args.requests_per_minute,
-        tokens=args.max_tokens,
-        cost=args.max_cost,
-        prices=read_prices(args.prices, home),
-    )
 
 
 def _config(plan: BatchPlan, home: Path) -> Config:

@@ -9,7 +9,6 @@ do (`core.git`). A worktree in which nothing has changed is used again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import struct
@@ -28,6 +27,7 @@ from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
 from app_server.core.git.snapshot import write_worktree
 from app_server.core.sandbox.plan import PROTECTED_NAMES
 from app_server.core.threads import run_in_thread
+from app_server.places.locks import LockHeld, hold
 
 SLOW_GIT = 3600.0
 """Seconds for a fetch, a checkout of a large repository, or a copy."""
@@ -74,7 +74,6 @@ class Checkouts:
         self._environment = environment
         self._clean: dict[tuple[str, str], list[TaskPlace]] = {}
         self._making = anyio.Lock()
-        self._prepared: set[Path] = set()
 
     @asynccontextmanager
     async def place(self, task: Task, commit: str | None) -> AsyncIterator[TaskPlace]:
@@ -144,16 +143,16 @@ class Checkouts:
                 place.unchanged = False
                 return place
             source = self._scratch.parent / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
-            lock = await run_in_thread(_locked, source.with_suffix(".lock"))
+            lock = await run_in_thread(hold, str(source.with_suffix(".lock")), SLOW_GIT)
             try:
-                await self._prepare(source, repo, commit)
-                bare = Repository(source, source, source)
+                bare = await self._prepared_source(source, repo, commit)
                 await self._succeed(
                     bare, "worktree", "add", "--detach", "--no-checkout", "--", str(own), commit
                 )
             finally:
                 os.close(lock)
-        repository = Repository(own, find_git_dir(own), source)
+        repository = find_repository(own)
+        assert repository is not None, "git has just made it"
         await self._succeed(repository, "reset", "--hard", "--quiet")
         place = TaskPlace(own, own=True, repository=repository, base=commit)
         place.status = await run_in_thread(_status, place)
@@ -167,19 +166,17 @@ class Checkouts:
         tree = (await write_worktree(self._git, repository, repository.objects_dir, {})).tree
         return TaskPlace(own, own=True, repository=repository, base=tree)
 
-    async def _prepare(self, source: Path, repo: str, commit: str) -> None:
+    async def _prepared_source(self, source: Path, repo: str, commit: str) -> Repository:
         """Make the bare repository, and have the commit in it. Other workers do not do so at the same time."""
         _configure(source, None if is_url(repo) else repository_at(self._base / repo))
         bare = Repository(source, source, source)
-        if source not in self._prepared:
-            self._prepared.add(source)
-            await self._succeed(bare, "worktree", "prune")  # of workers that were killed
         for refs in (REFS, (commit,)) if is_url(repo) else ():
             if await self._git.commit(bare, commit) is None:
                 options = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", repo, *refs)
                 await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
         if await self._git.commit(bare, commit) is None:
             raise GitError(f"{repo} has no commit {commit} on this machine")
+        return bare
 
     async def _succeed(self, repository: Repository, *arguments: str) -> None:
         result = await run_git(self._git.program.command(repository, arguments), timeout=SLOW_GIT)
@@ -196,38 +193,25 @@ def repository_at(folder: Path) -> Repository | None:
     return Repository(real, real, real) if bare else None
 
 
-def find_git_dir(worktree: Path) -> Path:
-    """Return the git directory of a worktree that has just been made. Raises GitError."""
-    found = find_repository(worktree)
-    if found is None or found.root != worktree:
-        raise GitError(f"{worktree} is no worktree")
-    return found.git_dir
-
-
 async def sweep(work: Path, *, last: bool = False) -> None:
     """Remove the folders of workers that have died; the last time wait for those that are dying, and leave nothing.
     Raises GitError and OSError.
     """
-    until = anyio.current_time() + (DIES_WITHIN if last else 0.0)
-    for folder in sorted(work.glob("worker-*")):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            while not (free := _is_free(lock)) and anyio.current_time() < until:  # noqa: ASYNC110  a process ends
-                await anyio.sleep(0.05)
-            if free:
-                await remove(folder)
-        finally:
-            os.close(lock)
+    for folder in sorted(work.glob("worker-????????")):
+        with contextlib.suppress(LockHeld):
+            lock = await run_in_thread(hold, f"{folder}.lock", DIES_WITHIN if last else 0.0)
+            await remove_worker(folder, lock)
     if last:
         await remove(work)
 
 
-def _is_free(lock: int) -> bool:
+async def remove_worker(folder: Path, lock: int) -> None:
+    """Remove the folder of a worker, whose lock is held, and the lock. Raises GitError and OSError."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        await remove(folder)
+        Path(f"{folder}.lock").unlink(missing_ok=True)
+    finally:
+        os.close(lock)
 
 
 async def remove(folder: Path) -> None:
@@ -277,14 +261,6 @@ def _write(path: Path, text: str) -> None:
     staged = path.with_name(f".{path.name}-{os.urandom(4).hex()}")
     staged.write_bytes(content)
     os.replace(staged, path)
-
-
-def _locked(path: Path) -> int:
-    """Take a lock for which other workers wait, too; it is held until the descriptor is closed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    return lock
 
 
 def _move(place: TaskPlace, to: Path) -> None:

@@ -21,7 +21,7 @@ from app_server.batch.repositories import commit_key
 from app_server.batch.results import Result, Results
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
-from app_server.client.command_line import ENDING
+from app_server.client.command_line import ENDING, INTERRUPTED
 from app_server.core.threads import run_in_thread
 
 INTERRUPTS_WITHIN: Final = 10.0
@@ -30,7 +30,7 @@ SHOWS_EVERY: Final = 0.5
 GATHERS_FOR: Final = 0.05
 """Seconds' worth of results that are stored with one sync."""
 
-COMPLETED, OTHERS, BUDGET, STOPPED, INTERRUPTED = 0, 1, 3, 4, 130
+COMPLETED, OTHERS, BUDGET, STOPPED = 0, 1, 3, 4
 """Exit statuses."""
 
 

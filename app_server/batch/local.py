@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, NamedTuple
@@ -46,17 +45,12 @@ class WorkerLink(NamedTuple):
     """Writes to its stdin; may raise what anyio's streams do once it has died."""
 
 
-class Workers(ABC):
-    """So many workers."""
+class Workers:
+    """So many workers, each of which is started by `connect`, and ends with that block."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, connect: Callable[[], AbstractAsyncContextManager[WorkerLink]]) -> None:
+        self.count, self._connect = count, connect
         self._queues: dict[int, MemoryObjectSendStream[ToWorker]] = {}
-        self._closing = False
-
-    @abstractmethod
-    def connect(self) -> AbstractAsyncContextManager[WorkerLink]:
-        """Start a worker, which ends with the block."""
 
     @asynccontextmanager
     async def open(self, setup: Setup, hear: Hear) -> AsyncIterator[None]:
@@ -64,11 +58,8 @@ class Workers(ABC):
         async with anyio.create_task_group() as group:
             for number in range(self.count):
                 group.start_soon(self._tend, number, setup, hear, name=f"worker {number}")
-            try:
-                yield
-            finally:
-                self._closing = True
-                group.cancel_scope.cancel()
+            yield
+            group.cancel_scope.cancel()
 
     def send(self, worker: int, message: ToWorker) -> None:
         """Tell a worker something; one that has died does not hear it."""
@@ -86,7 +77,7 @@ class Workers(ABC):
         """Run a worker to its end; return whether it was ever ready."""
         queue, messages = anyio.create_memory_object_stream[ToWorker](float("inf"))
         was_ready, decoder = False, LineDecoder(LONGEST_LINE)
-        async with self.connect() as link, anyio.create_task_group() as group:
+        async with self._connect() as link, anyio.create_task_group() as group:
             self._queues[number] = queue
             queue.send_nowait(replace(setup, node=link.node))
             group.start_soon(_feed, link, messages)
@@ -112,32 +103,24 @@ async def _feed(link: WorkerLink, messages: MemoryObjectReceiveStream[ToWorker])
             await link.send(b"".join(lines))
 
 
-class LocalWorkers(Workers):
-    """Processes of this machine."""
-
-    def __init__(self, count: int, environment: Mapping[str, str]) -> None:
-        super().__init__(count)
-        self._environment = environment
+def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
+    """Return workers that are processes of this machine."""
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[WorkerLink]:
-        process = await anyio.open_process(
-            COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None,
-            env=self._environment,
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield WorkerLink("", process.stdout.receive, process.stdin.send)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await process.stdin.aclose()
-                with anyio.move_on_after(ENDS_WITHIN):
+    async def connect() -> AsyncIterator[WorkerLink]:
+        pipe = subprocess.PIPE
+        async with await anyio.open_process(
+            COMMAND, stdin=pipe, stdout=pipe, stderr=None, env=environment, start_new_session=True
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                yield WorkerLink("", process.stdout.receive, process.stdin.send)
+            finally:
+                with anyio.move_on_after(ENDS_WITHIN, shield=True):
+                    await process.stdin.aclose()
                     await process.wait()
                 if process.returncode is None:
                     process.kill()
-                await process.aclose()
+
+    return Workers(count, connect)

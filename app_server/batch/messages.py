@@ -14,6 +14,9 @@ from app_server.batch.tasks import Checkout, Task
 from app_server.core.config.types import CliOverrides
 from protocol.structs import Json
 
+HOMES, CHECKOUTS, WORK = "homes", "checkouts", ".work"
+"""Folders of the batch's: for threads, by machines; for checkouts that are kept; for those that are used."""
+
 Status = Literal["completed", "failed", "checkFailed", "timedOut", "overBudget", "lost"]
 Keep = Literal["failed", "all", "none"]
 Ending = Literal["final", "retry", "interrupted", "refused"]
@@ -42,7 +45,7 @@ class TaskUsage(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-class Seconds(Struct, kw_only=True):
+class Seconds(Struct):
     """Parts of the time of an attempt. `queued` is what it waited for the limits that all tasks share."""
 
     queued: float = 0.0
@@ -94,12 +97,10 @@ class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
 
     folder: str
     """What the paths of tasks are relative to."""
-    scratch: str
-    """For checkouts and copies of repositories; empty: a temporary folder of the worker's machine."""
-    threads: str
-    """For the homes of threads; empty: in the scratch folder, and they are sent back."""
-    kept: str
-    """For checkouts that are kept."""
+    out: str
+    """The batch's folder."""
+    shared: bool
+    """Checkouts and threads go into that folder; else into a temporary one, and threads are sent back."""
     doing: Doing
     seconds: float
     keep: Keep

@@ -8,11 +8,8 @@ tasks run.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import os
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,15 +17,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from app_server.batch.messages import Doing, Ended
+from app_server.batch.messages import HOMES, Doing, Ended
 from app_server.batch.results import JOURNAL, RESULTS, append_lines, raw_lines
 from app_server.batch.tasks import file_name
 from app_server.beneath import Beneath
 from app_server.client.command_line import InvalidCommandLine
 from app_server.core.rollout.rollout_names import OTHER_HOMES
+from app_server.places.locks import LockHeld, hold, is_held
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
-PATCHES, EVENTS, HOMES, CHECKOUTS, WORK = "patches", "events", "homes", "checkouts", ".work"
+PATCHES, EVENTS = "patches", "events"
 STAGED = ".staged-"
 """How files begin that a crash left half written."""
 LOCKED_WITHIN: Final = 1.0
@@ -82,14 +80,11 @@ class OutFolder:
         try:
             out.mkdir(parents=True, exist_ok=True)
             self.path = Path(os.path.realpath(out))
-            self._lock = os.open(
-                self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
+            self._lock = hold(str(self.path / LOCK), LOCKED_WITHIN)
         except OSError as error:
             raise InvalidCommandLine(f"{out} cannot be written: {error.strerror}") from None
-        if not _locked(self._lock, fcntl.LOCK_EX, LOCKED_WITHIN):
-            os.close(self._lock)
-            raise InvalidCommandLine(f"{out} is in use: another batch runs on it")
+        except LockHeld:
+            raise InvalidCommandLine(f"{out} is in use: another batch runs on it") from None
 
     def __enter__(self) -> OutFolder:
         return self
@@ -166,30 +161,10 @@ class OutFolder:
 def shown_running(out: Path) -> Sequence[str]:
     """Return which tasks run now, where a coordinator works in the folder."""
     try:
-        lock = os.open(out / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        shown = msgspec.json.decode((out / LOCK).read_bytes())["running"] if is_held(str(out / LOCK)) else ()
+    except (OSError, msgspec.MsgspecError, KeyError):  # it is being written
         return ()
-    try:
-        free = _locked(lock, fcntl.LOCK_SH, 0.0)
-        return () if free else tuple(msgspec.json.decode(os.read(lock, MOST_BYTES))["running"])
-    except (msgspec.MsgspecError, KeyError):  # it is being written
-        return ()
-    finally:
-        os.close(lock)
-
-
-def _locked(file: int, how: int, within: float) -> bool:
-    until = time.monotonic() + within
-    while True:
-        try:
-            fcntl.flock(file, how | fcntl.LOCK_NB)
-            return True
-        except OSError as error:
-            if error.errno != errno.EAGAIN:
-                return True  # a file system without locks
-        if time.monotonic() >= until:
-            return False
-        time.sleep(0.05)
+    return tuple(shown)
 
 
 class _Line(Struct):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -31,12 +31,9 @@ class NodeWorker:
 
     def __init__(self) -> None:
         # stderr is thrown away: Ray would write it to its logs.
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         self._process = subprocess.Popen(
-            COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            COMMAND, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -54,43 +51,40 @@ class NodeWorker:
         self._process.wait(ENDS_WITHIN)
 
 
-class RayWorkers(Workers):
-    """One worker for each node that is alive at the start."""
-
-    def __init__(self, address: str) -> None:
-        """`address` is that of a cluster; empty: the one that is found here, or one of this machine alone."""
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            ray.init(address or None, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, RayError, ValueError) as error:
-            raise InvalidCommandLine(f"--ray {address}: {error}") from None
-        self._taken: set[str] = set()
-        super().__init__(len(_alive_nodes()))
+def ray_workers(address: str) -> Workers:
+    """Return a worker for each node that is alive now. `address` is that of a cluster; empty: the one that is found
+    here, or one of this machine alone. Raises InvalidCommandLine.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        ray.init(address or None, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RayError, ValueError) as error:
+        raise InvalidCommandLine(f"--ray {address}: {error}") from None
+    taken: set[str] = set()
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[WorkerLink]:
-        while not (free := _alive_nodes() - self._taken):  # noqa: ASYNC110  Ray sets no event
+    async def connect() -> AsyncIterator[WorkerLink]:
+        while not (free := _alive_nodes() - taken):  # noqa: ASYNC110  Ray sets no event
             await anyio.sleep(LOOKS_EVERY)
         node = min(free)
-        self._taken.add(node)
-        actor = (
-            ray.remote(NodeWorker)
-            .options(
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-                num_cpus=0,
-                max_concurrency=2,
-                max_restarts=0,  # it is started again as a process is
-                max_task_retries=0,
-            )
-            .remote()
-        )
+        taken.add(node)
+        options: Mapping[str, Any] = {
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
+            "num_cpus": 0,
+            "max_concurrency": 2,
+            "max_restarts": 0,  # it is started again as a process is
+            "max_task_retries": 0,
+        }
+        actor = ray.remote(NodeWorker).options(**options).remote()
         try:
             yield WorkerLink(node, partial(_answer, actor.receive), partial(_answer, actor.send))
         finally:
-            self._taken.discard(node)
-            with anyio.CancelScope(shield=True), anyio.move_on_after(ENDS_WITHIN + 1):
+            taken.discard(node)
+            with anyio.move_on_after(ENDS_WITHIN + 1, shield=True):
                 await _answer(actor.end)
             ray.kill(actor)
+
+    return Workers(len(_alive_nodes()), connect)
 
 
 async def _answer(method: Any, *arguments: bytes) -> bytes:

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
-from msgspec import Struct
 
 from app_server.batch.checkout import FETCH, repository_at
-from app_server.batch.tasks import Checkout, Task, TaskProblem, is_url
+from app_server.batch.tasks import Checkout, Numbered, Problem, Task, is_url
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
@@ -22,14 +21,6 @@ from app_server.core.git.snapshot import write_worktree
 AT_ONCE = 4
 REMOTE_SECONDS = 60.0
 _WHOLE_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-
-
-class Checked(Struct, frozen=True):
-    """Commits that were found, and what is wrong."""
-
-    commits: Mapping[str, str]
-    """By `commit_key`."""
-    problems: Sequence[TaskProblem]
 
 
 def commit_key(task: Task) -> str | None:
@@ -44,33 +35,28 @@ class TaskChecker:
         """`base` is what paths are relative to; `environment` that in which other machines are asked."""
         self._git, self._base, self._checkout, self._environment = git, base, checkout, environment
 
-    async def check(self, tasks: Sequence[tuple[int, Task]], known: Mapping[str, str]) -> Checked:
-        """Check what is not `known` from an earlier run."""
-        found: dict[str, str | None] = {}
-        """What is wrong, by what was asked."""
-        commits = dict(known)
-        limit = anyio.Semaphore(AT_ONCE)
+    async def check(
+        self, tasks: Sequence[Numbered], known: Mapping[str, str]
+    ) -> tuple[Mapping[str, str], list[Problem]]:
+        """Check what is not `known` from an earlier run. Returns the commits, by `commit_key`, and what is wrong."""
+        asked = {key: task for _, task in tasks if (key := commit_key(task)) is not None and key not in known}
+        commits, wrong, limit = dict(known), dict[str, str](), anyio.Semaphore(AT_ONCE)
 
         async def ask(key: str, task: Task) -> None:
             async with limit:
                 try:
                     commits[key] = await self._commit(task)
                 except (GitError, OSError, TimeoutError) as error:
-                    found[key] = str(error)
+                    wrong[key] = str(error)
 
-        problems = []
         async with anyio.create_task_group() as group:
-            for number, task in tasks:
-                key = commit_key(task)
-                if task.cwd is not None and not (self._base / task.cwd).is_dir():
-                    problems.append(TaskProblem(number, f"`cwd` {task.cwd} is no folder"))
-                elif key is not None and key not in commits and key not in found:
-                    found[key] = None
-                    group.start_soon(ask, key, task)
+            for key, task in asked.items():
+                group.start_soon(ask, key, task)
+        problems = [(number, wrong[key]) for number, task in tasks if (key := commit_key(task)) in wrong]
         for number, task in tasks:
-            if (why := found.get(commit_key(task) or "")) is not None:
-                problems.append(TaskProblem(number, why))
-        return Checked(commits, sorted(problems, key=lambda each: each.line))
+            if task.cwd is not None and not (self._base / task.cwd).is_dir():
+                problems.append((number, f"`cwd` {task.cwd} is no folder"))
+        return commits, problems
 
     async def _commit(self, task: Task) -> str:
         """Return the commit that a task begins with; empty where it takes the folder as it is. Raises GitError."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from app_server.batch.messages import ResultError, Seconds, Status, TaskOutcome, TaskUsage
+from app_server.batch.messages import Status, TaskOutcome, TaskUsage
 from app_server.client.prices import ModelPrice
 from protocol.structs import Json
 
@@ -50,14 +50,6 @@ class StoredStatus(Struct, frozen=True, kw_only=True):
     status: Status
 
 
-class Stored(StoredStatus, frozen=True, kw_only=True):
-    """The fields of such a line that a summary is made of."""
-
-    usage: PricedUsage
-    seconds: Seconds
-    error: ResultError | None = None
-
-
 class AttemptLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An attempt that reached the model, or what one of its requests took."""
 
@@ -72,7 +64,8 @@ class Results:
 
     def __init__(self, folder: Path, ids: Container[str]) -> None:
         """Raises OSError."""
-        self.final = {each.id: each.status for each in stored_results(folder, StoredStatus, ids)}
+        stored = read_lines(folder / RESULTS, StoredStatus)
+        self.final = {each.id: each.status for each in stored if each.id in ids}
         self.statuses = Counter(self.final.values())
         self.attempts: Counter[str] = Counter()
         self.spent: dict[str, TaskUsage] = {}
@@ -151,12 +144,7 @@ def _add(total: dict[str, TaskUsage], model: str, usage: TaskUsage) -> None:
     total[model] = total[model] + usage if model in total else usage
 
 
-def stored_results(folder: Path, kind: type[T], ids: Container[str]) -> Iterator[T]:
-    """Yield the results of these tasks. Raises OSError."""
-    return (each for each in read_lines(folder / RESULTS, kind) if each.id in ids)
-
-
-T = TypeVar("T", StoredStatus, Stored, AttemptLine)
+T = TypeVar("T", StoredStatus, Result, AttemptLine)
 
 
 def read_lines(path: Path, kind: type[T]) -> Iterator[T]:
@@ -212,7 +200,7 @@ def _append(file: int, lines: Sequence[bytes]) -> None:
         raise
 
 
-def summary(final: Collection[Stored], tasks: int, running: int) -> Mapping[str, Json]:
+def summary(final: Collection[Result], tasks: int, running: int) -> Mapping[str, Json]:
     """Return how a batch of so many tasks stands, as `batch status --json` prints it."""
     slowest = sorted(final, key=lambda each: -(each.seconds.setup + each.seconds.turn))
     reasons = Counter(each.error.message[:LONGEST_REASON] for each in final if each.error)

@@ -67,33 +67,21 @@ class Task(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
     """The user's own, handed on to the result."""
 
 
-class TaskProblem(Struct, frozen=True):
-    """Why a line is no task that could run."""
-
-    line: int
-    reason: str
-
-
-class TaskList(Struct, frozen=True):
-    """The tasks of a file, each with the number of its line."""
-
-    tasks: tuple[tuple[int, Task], ...]
-    problems: tuple[TaskProblem, ...]
-
-
-def digest(raw: bytes) -> str:
-    """Return what tells one file of tasks from another."""
-    return hashlib.sha256(raw).hexdigest()
-
+Numbered = tuple[int, Task]
+"""A task with the number of its line."""
+Problem = tuple[int, str]
+"""The number of a line, and why it is no task that could run."""
 
 _DECODER = msgspec.json.Decoder(Task)
 _BOM = b"\xef\xbb\xbf"
 
 
-def parse_tasks(raw: bytes, checkout: Checkout, secrets: Mapping[str, str]) -> TaskList:
+def parse_tasks(
+    raw: bytes, checkout: Checkout, secrets: Mapping[str, str]
+) -> tuple[list[Numbered], list[Problem]]:
     """Read the lines of a file. `secrets` are values by what holds them; no line may have one: lines are stored."""
-    tasks: list[tuple[int, Task]] = []
-    problems: list[TaskProblem] = []
+    tasks: list[Numbered] = []
+    problems: list[Problem] = []
     taken: dict[str, int] = {}
     for number, line in enumerate(raw.removeprefix(_BOM).split(b"\n"), 1):
         if not line.strip():
@@ -105,10 +93,10 @@ def parse_tasks(raw: bytes, checkout: Checkout, secrets: Mapping[str, str]) -> T
             if (earlier := taken.setdefault(task.id, number)) != number:
                 raise ValueError(f"the `id` {task.id[:100]!r} is that of line {earlier}, too")
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            problems.append(TaskProblem(number, _reason(error)))
+            problems.append((number, _reason(error)))
         else:
             tasks.append((number, task))
-    return TaskList(tuple(tasks), tuple(problems))
+    return tasks, problems
 
 
 def _require_one_place(task: Task, checkout: Checkout) -> None:
@@ -172,7 +160,7 @@ def place_key(task: Task, checkout: Checkout) -> str | None:
     return task.cwd or (task.repo if checkout == "none" else None)
 
 
-def listed(problems: Sequence[TaskProblem], source: str, most: int = 20) -> list[str]:
+def listed(problems: Sequence[Problem], source: str, most: int = 20) -> list[str]:
     """Return a line for each problem, at most so many, and then their number."""
-    lines = [f"{source}:{each.line}: {each.reason}" for each in problems[:most]]
+    lines = [f"{source}:{number}: {reason}" for number, reason in problems[:most]]
     return lines if len(problems) <= most else [*lines, f"{source}: {len(problems)} lines cannot be used"]

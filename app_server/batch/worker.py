@@ -4,14 +4,13 @@ came of them on stdout; when stdin ends, so does it.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 import anyio
@@ -20,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from app_server.batch import messages
 from app_server.batch.attempt import Attempts
-from app_server.batch.checkout import Checkouts, remove
+from app_server.batch.checkout import Checkouts, remove, remove_worker
 from app_server.batch.gate import WorkerGate
 from app_server.batch.secrets import known_secrets
 from app_server.client.app_server import AppServer
@@ -29,6 +28,7 @@ from app_server.core.config.types import SettingsPlace
 from app_server.core.git.run_git import Git
 from app_server.in_process import InProcessConnector
 from app_server.logs import set_up_logging
+from app_server.places.locks import hold
 from app_server.startup.launch import server_home
 from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
@@ -94,15 +94,17 @@ async def _attempts(
     withheld = config.credential_variables()
     fetching = {name: value for name, value in environment.items() if name not in withheld}
     async with _scratch_folder(setup) as scratch:
+        homes = Path(setup.out, messages.HOMES) if setup.shared else scratch.parent
         connector = InProcessConnector(
             home=home,
             cwd=base,
             environment=environment,
             overrides=overrides,
-            threads=Path(setup.threads or scratch.parent, setup.node),
+            threads=homes / setup.node,
             gate=gate,
         )
-        checkouts = Checkouts(Git(home), scratch, base, Path(setup.kept), setup.doing.checkout, fetching)
+        kept = Path(setup.out, messages.CHECKOUTS)
+        checkouts = Checkouts(Git(home), scratch, base, kept, setup.doing.checkout, fetching)
         async with AppServer.connect(
             connector, on_warning=lambda text, event: log.warning("%s", text)
         ) as server:
@@ -114,16 +116,16 @@ async def _scratch_folder(setup: messages.Setup) -> AsyncIterator[Path]:
     """Make the folder for this worker's checkouts, and remove it at the end. It is locked, so that a later batch knows
     whether anybody uses it.
     """
-    shared = setup.scratch or tempfile.mkdtemp(prefix="app-server-batch-")
-    scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=shared))
-    lock = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    own = None if setup.shared else Path(mkdtemp(prefix="app-server-batch-"))
+    scratch = Path(mkdtemp(prefix="worker-", dir=own or Path(setup.out, messages.WORK)))
+    lock = hold(f"{scratch}.lock")
     try:
         yield scratch
     finally:
         with anyio.CancelScope(shield=True):
-            await remove(scratch if setup.scratch else Path(shared))
-        os.close(lock)
+            await remove_worker(scratch, lock)
+            if own is not None:
+                await remove(own)
 
 
 async def _messages(transport: Transport) -> AsyncIterator[messages.ToWorker]:

@@ -21,7 +21,7 @@ from app_server.batch.coordinator import BUDGET, Coordinator, Stop
 from app_server.batch.local import Hear, WorkerLink, Workers
 from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
-from app_server.batch.results import RESULTS, Results, Stored, read_lines
+from app_server.batch.results import RESULTS, Result, Results, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 from app_server.core.config.types import CliOverrides
@@ -63,8 +63,8 @@ class World:
             Task(id=f"t{n}", prompt="x", cwd=f"/c{n}" if n % 10 == 0 else None) for n in range(self.count)
         ]
 
-    def final(self) -> list[Stored]:
-        return list(read_lines(self.folder / RESULTS, Stored))
+    def final(self) -> list[Result]:
+        return list(read_lines(self.folder / RESULTS, Result))
 
 
 LONGEST = 24 * 3600.0
@@ -84,7 +84,7 @@ class Waiting:
 
 class SimWorkers(Workers):
     def __init__(self, world: World) -> None:
-        super().__init__(3)
+        super().__init__(3, self.connect)
         self._world = world
         self._hear: Hear
         self._groups: dict[int, TaskGroup] = {}
@@ -193,9 +193,8 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
         coordinator = Coordinator(out, results, scheduler, ledger, SimWorkers(world), progress)
         setup = messages.Setup(
             folder="/",
-            scratch="",
-            threads="",
-            kept="",
+            out="",
+            shared=False,
             doing=doing,
             seconds=60.0,
             keep="none",

@@ -44,7 +44,7 @@ class MemoryWorkers(Workers):
     """Workers in this process."""
 
     def __init__(self, count: int, environment: Mapping[str, str]) -> None:
-        super().__init__(count)
+        super().__init__(count, self.connect)
         self._environment = environment
         self.links: list[MemoryLink] = []
         """Of all workers that were ever started."""

@@ -12,7 +12,7 @@ import pytest
 
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.messages import Ask, Ended, Over, TaskOutcome, TaskUsage
-from app_server.batch.results import RESULTS, Result, Results, Stored, read_lines
+from app_server.batch.results import RESULTS, Result, Results, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 
@@ -107,7 +107,7 @@ def test_ten_thousand_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
             path.write_bytes(content[: -chance.randrange(1, 40)] if until != float("inf") else content)
         minutes = Counter(int(at // 60) for at in run.sent)
         assert max(minutes.values()) <= 3000 + 250 + 1, "more requests a minute than allowed"
-    stored = list(read_lines(tmp_path / RESULTS, Stored))
+    stored = list(read_lines(tmp_path / RESULTS, Result))
     assert Counter(each.id for each in stored) == Counter(task.id for task in tasks)
     assert {each.status for each in stored} == {"completed"}
     spent = sum(each.total for each in run.results.spent.values())
