@@ -12,7 +12,7 @@ from json.encoder import encode_basestring_ascii as quoted_ascii
 from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn
 
-from protocol.message_outline import may_nest_too_deeply, nested_too_deeply, read_outline
+from protocol.json_limits import may_nest_too_deeply, nested_too_deeply, read_outline
 
 Json = Any
 """As in `base`, which is not imported: it brings pydantic, and this module is needed before that is loaded."""

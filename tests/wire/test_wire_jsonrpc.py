@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from protocol.json_limits import MAX_DEPTH, MOST_TOKENS, MessageOutline, read_outline
 from protocol.jsonrpc import (
     ECHO_LIMIT,
     INVALID_REQUEST,
@@ -23,7 +24,6 @@ from protocol.jsonrpc import (
     parse_message,
     shortened,
 )
-from protocol.message_outline import MAX_DEPTH, MOST_TOKENS, MessageOutline, read_outline
 from protocol.structs import Json
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=30)

@@ -33,8 +33,8 @@ from app_server.core.mcp.results import (
 )
 from app_server.core.threads import run_in_thread
 from protocol.events.tools import McpListToolsResponseEvent
+from protocol.json_limits import nested_too_deeply
 from protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
-from protocol.message_outline import nested_too_deeply
 from protocol.structs import Json, replace
 
 APPROVAL_KIND = "mcp_tool_call"

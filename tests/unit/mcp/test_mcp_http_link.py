@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.bounds import MAX_VALUES
 from app_server.core.mcp.faults import MAX_BATCH, MAX_MESSAGE_BYTES
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from app_server.core.mcp.results import RESOURCES
@@ -28,6 +27,7 @@ from app_server.core.mcp.rpc_messages import (
     parse,
     parse_json,
 )
+from protocol.json_limits import MAX_VALUES
 from protocol.mcp import McpAuthStatus
 from protocol.structs import Json
 from tests.support.waiting import until

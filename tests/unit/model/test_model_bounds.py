@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.bounds import MAX_VALUES, PIECE_BYTES, PIECE_STEPS
+from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import SseFrame
@@ -26,6 +26,7 @@ from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
 from protocol.engine.errors import ErrorClass
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from protocol.json_limits import MAX_VALUES
 from protocol.structs import Json
 from tests.unit.model.scripted import (
     COMPLETED,
