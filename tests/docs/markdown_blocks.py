@@ -7,6 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)$")
 MARK = re.compile(r"^<!-- (not run: .{5,}|run by tests/\S+\.py) -->$")
 """Stands in the line before a block and is not shown when the page is rendered."""
@@ -27,7 +29,19 @@ class Block:
 
 
 def pages() -> list[Path]:
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+    patterns = ("*.md", "docs/**/*.md", "editors/README.md", "editors/*/README.md")
+    return sorted(page for pattern in patterns for page in ROOT.glob(pattern))
+
+
+def prose(page: Path) -> str:
+    """Give the text of a page without its code blocks."""
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchor_of(heading: str) -> str:
+    """Give the name that forges, and the site, give to a heading."""
+    shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", shown).strip().lower().replace(" ", "-")
 
 
 def blocks(page: Path) -> Iterator[Block]:

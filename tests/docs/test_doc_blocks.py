@@ -53,11 +53,8 @@ class LocalProvider(LoopbackServer):
         return True
 
 
-RUN_ELSEWHERE = {
-    "docs/client.md": "tests/client/test_client_examples.py",
-    "docs/inspector.md": "tests/process/test_inspect_passthrough.py",
-}
-"""Pages whose blocks a test of their own runs, or does what they do."""
+RUN_ELSEWHERE = {"docs/client.md": "tests/client/test_client_examples.py"}
+"""Pages whose blocks a test of their own runs, all of them."""
 
 PAGES = [page for page in pages() if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]
 ALL = [block for page in PAGES for block in blocks(page)]
@@ -79,6 +76,12 @@ def test_every_block_has_a_language_that_is_run_or_a_mark() -> None:
     assert len(ALL) > 100
     known = {"toml", "sh", "json", *OWN_WORDS}
     assert [str(block) for block in OPEN if block.language not in known] == []
+
+
+def test_no_command_hides_in_a_block_of_text() -> None:
+    """A line that begins as one does, but for messages that a program prints with its name in front."""
+    command = re.compile(r"^(?:\$ |(?:app-server|pipx?|uvx?|make|git|npm|python3?|sh) [^:]*$)", re.MULTILINE)
+    assert [str(block) for block in OPEN if block.language in OWN_WORDS and command.search(block.text)] == []
 
 
 def test_no_block_hides_in_an_indentation() -> None:

@@ -11,23 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.markdown_blocks import ROOT, pages
+from tests.docs.markdown_blocks import HEADING, ROOT, anchor_of, pages, prose
 
-PAGES = [*pages(), *sorted((ROOT / "editors").glob("**/README.md"))]
+PAGES = pages()
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
-FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-
-
-def prose(page: Path) -> str:
-    return FENCED.sub("", page.read_text(encoding="utf-8"))
 
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """The names that forges, and the site, give to the headings of a page."""
-    headings = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", found) for found in HEADING.findall(prose(page)))
-    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    return {anchor_of(heading[2]) for heading in HEADING.finditer(prose(page))}
 
 
 def broken(page: Path, root: Path = ROOT) -> Iterator[str]:
