@@ -102,7 +102,7 @@ class Engine:
         self, config: Config, caller: Caller, origin: Fork
     ) -> tuple[Session, conversation.StoredConversation]:
         """Copy every line of the old file but for its goal: the new one is listed and resumed like any other."""
-        stored = await run_in_thread(conversation.read_for_fork, origin.path, origin.keeps)
+        stored = await run_in_thread(conversation.read_rollout, origin.path, origin.keeps)
         setup, writer = self._new_rollout(
             config,
             caller,
@@ -115,7 +115,8 @@ class Engine:
                 await run_in_thread(conversation.copy_lines, stored, writer)
             session = await self._session(setup, writer)
             items = conversation.rebuild_history(
-                (*stored.items, *stored.leftover), self._rebuild(config, setup.instructions)
+                (*stored.items, *conversation.recovered_items(stored)),
+                self._rebuild(config, setup.instructions),
             )
             session.restore(items, None, stored.usage)
         return session, stored

@@ -22,12 +22,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 from app_server.core.bounds import without_collector
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
+from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
 from app_server.core.rollout.lines import GOAL_KINDS, goal_in, raw_lines, usage_in
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
-from app_server.core.rollout.rollout_names import conversation_of, journal_path
+from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
-from app_server.core.rollout.writer import RolloutWriter, leftover_items
+from app_server.core.rollout.writer import RolloutWriter
 from protocol import responses
 from protocol.engine.events import Goal
 from protocol.events import messages as message_events
@@ -79,8 +80,8 @@ class StoredConversation(Struct, frozen=True):
     meta: SessionMetaLine
     items: tuple[HistoryLine, ...]
     """The model's history, in the order of the file."""
-    leftover: tuple[responses.ResponseItem, ...]
-    """Items that clients received before a crash, and that are not among `items`."""
+    leftover: Leftover
+    """What clients received before a crash, and the file lacks. Of that, `messages` and `turns` have what was cut."""
     last_model: str | None
     """The model of the last turn."""
     lines: int
@@ -106,13 +107,17 @@ def read_rollout(
         if found.taken_back:
             again = _Collector(path.name, messages=messages, taken_back=found.taken_back)
             found = _collected(again, fd, found.lines)
+        leftover = leftover_of(path, fd) if keeps is None else NOTHING
+        for number, line in enumerate(leftover.lines(), found.lines):
+            if (record := read_record(line)) is not None:
+                found.take(number, record)
         if found.meta is None:
             raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
         return StoredConversation(
             path=path,
             meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
             items=tuple(found.items),
-            leftover=tuple(leftover_items(journal_path(path), fd)) if keeps is None else (),
+            leftover=leftover,
             last_model=found.last_model(),
             lines=found.lines,
             taken_back=found.taken_back,
@@ -240,7 +245,7 @@ def _validated(kind: type[LineKind], record: StoredRecord) -> LineKind | None:
 
 # --- resumed, and read for a copy
 class Reopened(Struct, frozen=True):
-    """A resumed conversation. Recovered items are in `stored.items`, and no longer in `stored.leftover`."""
+    """A resumed conversation. What was recovered is in `stored.items`, and no longer in `stored.leftover`."""
 
     stored: StoredConversation
     writer: RolloutWriter
@@ -266,18 +271,11 @@ def reopen(
     except BaseException:
         writer.close()
         raise
-    if stored.leftover:
-        found = with_outputs(stored.leftover, stored.items)
-        writer.adopt(found)
-        stored = replace(stored, items=(*stored.items, *found), leftover=())
+    if stored.leftover.of_journal:
+        found = recovered_items(stored)
+        writer.adopt([*found, *stored.leftover.events])
+        stored = replace(stored, items=(*stored.items, *found), leftover=NOTHING)
     return Reopened(stored, writer)
-
-
-def read_for_fork(path: Path, keeps: int | None = None) -> StoredConversation:
-    """Read a stored conversation, or its first `keeps` lines, for a copy of it. Leaves the file as it is, whoever
-    writes it. Raises `RolloutUnreadable`. Slow for long files: use a thread."""
-    stored = read_rollout(path, keeps)
-    return replace(stored, leftover=tuple(with_outputs(stored.leftover, stored.items)))
 
 
 def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
@@ -286,7 +284,7 @@ def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
     lines = copied_lines(stored)
     while piece := list(islice(lines, LINES_AT_ONCE)):
         writer.append_lines(piece)
-    writer.append(stored.leftover)
+    writer.append([*recovered_items(stored), *stored.leftover.events])
 
 
 def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
@@ -299,6 +297,11 @@ def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
             record = read_record(raw.data)
             if record is not None and record.kind != "session_meta" and record.name not in GOAL_KINDS:
                 yield raw.data
+
+
+def recovered_items(stored: StoredConversation) -> list[responses.ResponseItem]:
+    """Return what a crash left over for the history."""
+    return [*with_outputs(stored.leftover.items, stored.items), *stored.leftover.messages]
 
 
 def with_outputs(

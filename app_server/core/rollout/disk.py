@@ -102,11 +102,12 @@ def make_private_folders(folder: Path) -> None:
         one.chmod(0o700)
 
 
-def append_lines(fd: int, lines: bytes, disk: DiskCalls = REAL_DISK) -> int:
+def append_lines(fd: int, lines: bytes, disk: DiskCalls = REAL_DISK, known_end: int = -1) -> int:
     """Append whole lines, behind a torn one on a line of their own; return the file's size then. Raises OSError; of
-    lines that do not fit nothing is left.
+    lines that do not fit nothing is left. `known_end`: a file of this size ends with a whole line.
     """
-    end, torn = without_nuls(fd, os.fstat(fd).st_size, disk)
+    size = os.fstat(fd).st_size
+    end, torn = (size, False) if size == known_end else without_nuls(fd, size, disk)
     data = b"\n" + lines if torn else lines
     if disk.write(fd, memoryview(data)) < len(data):
         disk.ftruncate(fd, end)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -46,6 +46,13 @@ class RawLine(Struct, frozen=True, gc=False):
     """Without the line end; empty where the line is longer than any that is taken."""
     whole: bool = True
     """Whether it has a line end."""
+
+
+def lines_behind(number: int, end: int, lines: Iterable[bytes]) -> Iterator[RawLine]:
+    """Yield lines as if they stood in a file behind its last line, which ends there."""
+    for line in lines:
+        yield RawLine(number, end, end + len(line) + 1, line)
+        number, end = number + 1, end + len(line) + 1
 
 
 class StoredRecord(Struct, gc=False):

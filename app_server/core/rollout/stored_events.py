@@ -1,15 +1,20 @@
-"""Which of the engine's events a rollout stores, and in which form. Pure.
+"""Which of the engine's events a rollout stores, and in which form; and the text of items that go on, in pieces for
+the journal beside it. Pure.
 
 The events that 0.58 stores are stored as it does, so that it reads these files. A conversation that a client follows by
 turns and items is stored *with identity*: turns and items keep their ids and times, in fields and lines beside those
-events, which other readers pass over. Deltas and output while it runs are never kept.
+events, which other readers pass over. A rollout never has deltas, nor output while a command runs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from protocol.base import tag_of
@@ -110,6 +115,14 @@ def _item(event: events.ItemCompleted, turn_id: str | None, *, identity: bool) -
     return [_stored(each, extra) for each in older]
 
 
+def cut_item_events(item: items.Item, turn_id: str | None, started_ms: int) -> list[StoredEvent]:
+    """Return the lines for an item that a crash cut off: unlike one that an interrupt cut off, older readers are shown
+    it too, because the history has it."""
+    older = legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
+    whole = {"turn_id": turn_id, "started_at_ms": started_ms, "cut": True, "item": items.item_to_value(item)}
+    return [*(_stored(each, {"item_id": item.id}) for each in older), _bare(TURN_ITEM, whole)]
+
+
 def _is_covered_by_legacy(item: items.Item) -> bool:
     """Tell whether the legacy events contain all of the item, so that it can be restored from them."""
     match item:
@@ -149,3 +162,112 @@ def _stored(event: Written, extra: Mapping[str, Json]) -> StoredEvent:
 
 def _bare(kind: str, extra: Mapping[str, Json]) -> StoredEvent:
     return StoredEvent(kind, json.dumps({"type": kind}, separators=(",", ":")).encode(), extra)
+
+
+MOST_UNKEPT: Final = 4096
+"""Bytes of text that clients may have been sent and the journal lacks; the outbox limits the time, too."""
+
+
+TEXT: Final = "text"
+"""The kind of a journal's line about such text."""
+
+
+class TextPiece(Struct, frozen=True):
+    """A line of the journal about an item that goes on."""
+
+    turn: str | None = None
+    """None: the conversation is stored without identity."""
+    item: str = ""
+    text: str = ""
+    at: int = 0
+    """So many characters of its part come before the text."""
+    summary: bool = False
+    index: int = 0
+    """The part of reasoning, of its summary or its content."""
+    begun: Mapping[str, Json] | None = None
+    """With the first piece: the item as it began."""
+    ended: bool = False
+    """The item has ended, so its pieces no longer count."""
+
+    def to_json(self) -> bytes:
+        said = {name: value for name, value in asdict(self).items() if value}
+        return json.dumps(said, separators=(",", ":")).encode("ascii")
+
+
+class _GrowingText(Struct):
+    begun: events.ItemStarted
+    turn: str | None = None
+    deltas: list[events.Delta] = msgspec.field(default_factory=list)
+    """Those that the journal lacks, and their size."""
+    size: int = 0
+    written: dict[tuple[bool, int], int] = msgspec.field(default_factory=dict)
+    """How many characters of each part the journal has."""
+
+    def pieces(self) -> Iterator[TextPiece]:
+        """Yield what the journal lacks, which has it from then on."""
+        for part, deltas in groupby(self.deltas, _part):
+            text, at = "".join(each.delta for each in deltas), self.written.get(part, 0)
+            begun: dict[str, Json] | None = None
+            if not self.written:
+                item = items.item_to_value(self.begun.item)
+                begun = {"item": item, "started_at_ms": self.begun.at_ms}
+            self.written[part] = at + len(text)
+            yield TextPiece(self.turn, self.begun.item.id, text, at, *part, begun)
+        self.deltas, self.size = [], 0
+
+
+_DELTAS: Final = events.AgentMessageDelta, events.ReasoningSummaryDelta, events.ReasoningTextDelta
+
+
+def _part(delta: events.Delta) -> tuple[bool, int]:
+    summary = isinstance(delta, events.ReasoningSummaryDelta)
+    return summary, 0 if isinstance(delta, events.AgentMessageDelta) else delta.index
+
+
+class OpenTexts(Struct):
+    """The text of all items that have begun and not ended."""
+
+    waiting: int = 0
+    """So many bytes of it the journal lacks."""
+    is_due: bool = False
+    """The journal has to be written before anything more is sent to clients."""
+    _open: dict[tuple[str | None, str], _GrowingText] = msgspec.field(default_factory=dict)
+    _ended: list[TextPiece] = msgspec.field(default_factory=list)
+
+    def take(self, emitted: Iterable[events.SessionEvent], *, identity: bool) -> None:
+        for _, turn, inner in emitted:
+            if isinstance(inner, _DELTAS):
+                growing = self._open.get((turn, inner.item_id))
+                if growing is not None:
+                    growing.deltas.append(inner)
+                    text = inner.delta
+                    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+                    growing.size += size
+                    self.waiting += size
+            elif isinstance(inner, events.ItemStarted):
+                if isinstance(inner.item, items.AgentMessage | items.Reasoning | items.Plan):
+                    self._open[turn, inner.item.id] = _GrowingText(inner, turn if identity else None)
+            elif isinstance(inner, events.ItemCompleted):
+                self._end(turn, inner.item.id)
+        self.is_due = self.is_due or self.waiting >= MOST_UNKEPT
+
+    def _end(self, turn: str | None, item_id: str) -> None:
+        growing = self._open.pop((turn, item_id), None)
+        if growing is not None:
+            self.waiting -= growing.size
+            if growing.written:
+                self._ended.append(TextPiece(growing.turn, item_id, ended=True))
+                self.is_due = True
+
+    def pieces(self) -> list[bytes]:
+        """Return what the journal lacks, which has it from then on."""
+        found = self._ended
+        for growing in self._open.values():
+            found += growing.pieces()
+        self._ended, self.waiting, self.is_due = [], 0, False
+        return [piece.to_json() for piece in found]
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether the journal has text of an item that goes on."""
+        return any(growing.written for growing in self._open.values())

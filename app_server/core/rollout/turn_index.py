@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -20,7 +21,14 @@ from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import TurnCut, TurnNotFound
-from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record, text_of
+from app_server.core.rollout.record import (
+    RawLine,
+    TakenBack,
+    find_reverts,
+    lines_behind,
+    read_record,
+    text_of,
+)
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
@@ -58,6 +66,8 @@ class TurnPlaces(Struct, frozen=True):
     """Lines between them that do not count."""
     ids: ItemIds
     """Of all items, also of those that were taken back."""
+    behind: tuple[RawLine, ...] = ()
+    """Lines that a crash kept from the file, as if they stood at its end."""
 
 
 class TurnIndex(Struct):
@@ -97,11 +107,11 @@ class TurnIndex(Struct):
             for event in self._reader.take(raw.number, record):
                 self._take_event(event, raw, before)
 
-    def closed(self, rest: RawLine | None) -> tuple[TurnPlace, ...]:
-        """Return the places as the end of the file leaves them, where `rest` is a last line without an end. This index
-        stays as it is, and can take more.
+    def closed(self, rest: Sequence[RawLine]) -> tuple[TurnPlace, ...]:
+        """Return the places as the end of the file leaves them, where `rest` are lines that may not stay: a last one
+        without an end, and those that a crash left over. This index stays as it is, and can take more.
         """
-        if rest is None and not self._reader.copy().finish():
+        if not rest and not self._reader.copy().finish():
             return tuple(self.places)
         other = replace(
             self,
@@ -112,8 +122,8 @@ class TurnIndex(Struct):
             _gone=None,
             _borrowed=set(range(len(self.places))),
         )
-        if rest is not None:
-            other.take(rest)
+        for each in rest:
+            other.take(each)
         end = RawLine(other.lines, other.size, other.size, b"")
         before = other._reader.copy()
         for event in other._reader.finish():
@@ -169,8 +179,8 @@ class TurnIndexes:
         self._kept: OrderedDict[tuple[int, int], tuple[TurnIndex, bytes]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, fd: int, conversation_id: str) -> TurnPlaces:
-        """Return the turns of an open rollout, as it is now."""
+    def of(self, fd: int, conversation_id: str, leftover: Sequence[bytes] = ()) -> TurnPlaces:
+        """Return the turns of an open rollout, as it is now. `leftover`: lines that a crash kept from it."""
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino)
         with self._lock:
@@ -179,14 +189,17 @@ class TurnIndexes:
             reverts = find_reverts(behind, index.taken_back)
             if reverts is not None:
                 index = TurnIndex.empty(conversation_id, reverts)
-            rest = None
+            rest: list[RawLine] = []
             for raw in raw_lines(fd, index.lines, index.size, status.st_size):
                 if raw.whole:
                     index.take(raw)
                 else:
-                    rest = raw
+                    rest.append(raw)
             self._keep(fd, key, index)
-            return TurnPlaces(index.closed(rest), index.taken_back, index.ids.copy())
+            number, end = (rest[-1].number + 1, rest[-1].end) if rest else (index.lines, index.size)
+            behind_end = tuple(lines_behind(number, end, leftover))
+            places = index.closed([*rest, *behind_end])
+            return TurnPlaces(places, index.taken_back, index.ids.copy(), behind_end)
 
     def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
         index, sample = self._kept.pop(key, (None, b""))

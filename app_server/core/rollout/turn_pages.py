@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from app_server.core.bounds import without_collector
 from app_server.core.rollout.disk import opened
+from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import ItemRow, Page, PageRequest, choose, with_rows
-from app_server.core.rollout.record import MARK, TakenBack, read_record
+from app_server.core.rollout.record import MARK, RawLine, TakenBack, lines_behind, read_record
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
@@ -34,10 +36,16 @@ class TurnHistory:
     """The turns of one conversation while its file is open."""
 
     def __init__(
-        self, fd: int | None, conversation_id: str, indexes: TurnIndexes, running: TurnRecord | None
+        self,
+        fd: int | None,
+        conversation_id: str,
+        indexes: TurnIndexes,
+        running: TurnRecord | None,
+        leftover: Sequence[bytes] = (),
     ) -> None:
+        """`leftover`: lines that a crash kept from the file."""
         self._fd, self._conversation_id = fd, conversation_id
-        self._indexes, self._running = indexes, running
+        self._indexes, self._running, self._leftover = indexes, running, leftover
 
     def all_turns(self) -> tuple[TurnRecord, ...]:
         found = None if self._running is not None else self._in_one_pass()
@@ -52,19 +60,25 @@ class TurnHistory:
         """Read from the begin to the end, where an index would take another pass; None for files that need one."""
         if self._fd is None:
             return None
-        turns = StoredTurns(self._conversation_id)
+        turns, count, size = StoredTurns(self._conversation_id), 0, 0
         with without_collector():
             for raw in raw_lines(self._fd):
                 if MARK in raw.data:
                     return None  # a line may take others back
+                count, size = raw.number + 1, raw.end
                 record = read_record(raw.data)
                 if record is not None:
+                    turns.take(raw.number, record)
+            for raw in lines_behind(count, size, self._leftover):
+                if (record := read_record(raw.data)) is not None:
                     turns.take(raw.number, record)
             return turns.finish()
 
     @cached_property
     def _stored(self) -> TurnPlaces:
-        return NO_TURNS if self._fd is None else self._indexes.of(self._fd, self._conversation_id)
+        if self._fd is None:
+            return NO_TURNS
+        return self._indexes.of(self._fd, self._conversation_id, self._leftover)
 
     @cached_property
     def _places(self) -> dict[str, TurnPlace | None]:
@@ -107,7 +121,8 @@ class TurnHistory:
 
     def _records(self, turn_ids: Sequence[str]) -> tuple[TurnRecord, ...]:
         places = [place for id in turn_ids if (place := self._places[id]) is not None]
-        found = {} if self._fd is None else _fold(self._fd, places, self._stored.taken_back)
+        stored = self._stored
+        found = {} if self._fd is None else _fold(self._fd, places, stored.taken_back, stored.behind)
         if self._running is not None:
             found[self._running.id] = self._running
         return tuple(found[id] for id in turn_ids)
@@ -123,10 +138,14 @@ def open_history(
         yield TurnHistory(None, conversation_id, indexes, running)
     else:
         with opened(path, whole=True) as fd:
-            yield TurnHistory(fd, conversation_id, indexes, running)
+            # What goes on is known better, and all else is stored.
+            leftover = NOTHING if running is not None else leftover_of(path, fd)
+            yield TurnHistory(fd, conversation_id, indexes, running, leftover.lines())
 
 
-def _fold(fd: int, places: Sequence[TurnPlace], taken_back: TakenBack) -> dict[str, TurnRecord]:
+def _fold(
+    fd: int, places: Sequence[TurnPlace], taken_back: TakenBack, behind: Sequence[RawLine]
+) -> dict[str, TurnRecord]:
     """Read the given neighbouring turns in one pass; return them by id. What lies between them is read too, and is
     little: they are neighbours."""
     if not places:
@@ -135,7 +154,8 @@ def _fold(fd: int, places: Sequence[TurnPlace], taken_back: TakenBack) -> dict[s
     reader, end = first.reader.copy(), max(place.end for place in places)
     names = {name for place in places for name in place.names}
     fold = TurnFold()
-    for raw in raw_lines(fd, first.number, first.begin, end):
+    in_file = raw_lines(fd, first.number, first.begin, end)
+    for raw in chain(in_file, (each for each in behind if first.begin <= each.begin < end)):
         record = None if raw.number in taken_back else read_record(raw.data)
         for event in () if record is None else reader.take(raw.number, record):
             fold.apply(_known(event, names))

@@ -5,9 +5,10 @@ Steps of an append: encode, add to the backlog, write the backlog in one call, t
 lines stay in the bounded backlog until the next append or flush. Only one process writes a rollout: the kernel releases
 the lock when its holder exits.
 
-The journal beside it is a write-ahead log of items that clients have received before the rollout could record them. It
-is append-only while it holds items, and emptied as soon as it holds none. After a crash, an item may be in both: each
-line contains the size of the rollout at that time, and recovery drops an item whose content follows after that offset.
+The journal beside it is a write-ahead log of items that clients have received before the rollout could record them, and
+of the text so far of items that go on. It is append-only while it holds something, and emptied as soon as it holds
+nothing. After a crash, an item may be in both: each line contains the size of the rollout at that time, and recovery
+(`journal`) drops what follows in the rollout after that offset.
 """
 
 from __future__ import annotations
@@ -16,29 +17,28 @@ import errno
 import logging
 import os
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from app_server.core.errors import RolloutBusy, RolloutUnreadable, describe
+from app_server.core.errors import RolloutBusy, describe
 from app_server.core.rollout.disk import (
     REAL_DISK,
     DiskCalls,
     append_lines,
     lock_rollout,
     open_for_append,
-    opened,
     unlock_rollout,
     without_nuls,
 )
-from app_server.core.rollout.lines import raw_lines
-from app_server.core.rollout.record import parse_journal_line, read_record
 from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.stored_events import TEXT
 from protocol.responses import OtherItem, ResponseItem
 from protocol.rollout import RolloutItem, stored_line, utc_timestamp
 
-MAX_JOURNAL_BYTES = 256 * 1024 * 1024
+MAX_PIECES_BYTES = 1024 * 1024
+"""About so much text waits for a journal that cannot be written; what comes later is not kept before its item ends."""
 
 
 class RolloutJournal:
@@ -50,23 +50,47 @@ class RolloutJournal:
         self._fd: int | None = None
         self._held: dict[int, ResponseItem] = {}
         """The items in the file by identity; the references prevent a reuse of identities."""
+        self._pieces: list[bytes] = []
+        """Text that is not written yet."""
+        self._growing = self._has_text = False
+        self._end = -1
+        """The size of the file as this writer left it; another size means that it has to be looked at."""
+
+    def take_text(self, pieces: Sequence[bytes], *, growing: bool) -> None:
+        """Take text that is written with the next items. `growing`: what was taken is still needed."""
+        self._growing = growing
+        if sum(map(len, self._pieces)) < MAX_PIECES_BYTES:
+            self._pieces += pieces
 
     def hold(
         self, items: Sequence[ResponseItem], rollout_size: Callable[[], int], now: Callable[[], datetime]
     ) -> None:
-        """Ensure that the file holds these items; raises `OSError`."""
+        """Ensure that the file holds these items, and the text that was taken; raises `OSError`."""
+        if not items and not self._growing:
+            self._pieces = []
         new = [item for item in items if id(item) not in self._held]
-        if new:
-            if self._fd is None:
-                self._fd = open_for_append(self._disk, self._path, create=True)
-            head = f'{{"timestamp":"{utc_timestamp(now())}","type":"response_item","after":{rollout_size()},"payload":'
-            lines = (head.encode() + item.to_json() + b"}\n" for item in new)
-            append_lines(self._fd, b"".join(lines), self._disk)
+        if new or self._pieces:
+            head, after = (
+                f'{{"timestamp":"{utc_timestamp(now())}","type":',
+                f',"after":{rollout_size()},"payload":',
+            )
+            of_item, of_text = (f'{head}"{kind}"{after}'.encode() for kind in ("response_item", TEXT))
+            lines = [of_item + item.to_json() for item in new]
+            self._append([*lines, *(of_text + piece for piece in self._pieces)])
             self._held |= {id(item): item for item in new}
-        elif not items and self._held:
+            self._has_text, self._pieces = self._has_text or bool(self._pieces), []
+        elif not items and not self._growing and (self._held or self._has_text):
             assert self._fd is not None
             self._disk.ftruncate(self._fd, 0)
+            self._end = 0
             self._held.clear()
+            self._has_text = False
+
+    def _append(self, lines: Sequence[bytes]) -> None:
+        if self._fd is None:
+            self._fd = open_for_append(self._disk, self._path, create=True)
+        known, self._end = self._end, -1
+        self._end = append_lines(self._fd, b"".join(line + b"}\n" for line in lines), self._disk, known)
 
     def duplicate(self) -> list[int]:
         """Return a descriptor for flushing the file, if it holds items."""
@@ -77,35 +101,13 @@ class RolloutJournal:
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file, and remove it if it holds no items."""
+        """Close the file, and remove it if it holds nothing."""
         if self._fd is None:
             return
-        if not self._held:
+        if not self._held and not self._has_text:
             self._path.unlink(missing_ok=True)
         os.close(self._fd)
         self._fd = None
-
-
-def leftover_items(journal: Path, rollout_fd: int) -> list[ResponseItem]:
-    """Return the items that a crashed server emitted but did not record in the rollout, in order."""
-    try:
-        with opened(journal) as fd:
-            found = raw_lines(fd, 1, end=MAX_JOURNAL_BYTES)
-            lines = [line for raw in found if (line := parse_journal_line(raw.data))]
-    except RolloutUnreadable:
-        return []
-    if not lines:
-        return []
-    later = raw_lines(rollout_fd, 1, min(line.after for line in lines))
-    records = (read_record(raw.data) for raw in later)
-    recorded = Counter(record.payload for record in records if record is not None)
-    left = []
-    for line in lines:
-        if recorded[line.payload]:
-            recorded[line.payload] -= 1
-        else:
-            left.append(line.item)
-    return left
 
 
 log = logging.getLogger(__name__)
@@ -214,10 +216,15 @@ class RolloutWriter:
                     self._backlog.add(line + b"\n")
             self._drain()
 
-    def write_journal(self, items: Sequence[ResponseItem]) -> None:
-        """Make the journal hold exactly these items until they are appended, so that they survive a crash."""
+    def write_journal(
+        self, items: Sequence[ResponseItem], pieces: Sequence[bytes] = (), *, growing: bool = False
+    ) -> None:
+        """Make the journal hold exactly these items until they are appended, so that they survive a crash. `pieces`:
+        text for it, of items that go on. `growing`: what it has of that is still needed.
+        """
         with self._lock:
             self._journal_items = tuple(items)
+            self._journal.take_text(pieces, growing=growing)
             self._drain()
 
     def adopt(self, items: Sequence[RolloutItem]) -> None:
@@ -353,7 +360,9 @@ class NoRollout:
     def append(self, items: Iterable[RolloutItem]) -> None:
         pass
 
-    def write_journal(self, items: Sequence[ResponseItem]) -> None:
+    def write_journal(
+        self, items: Sequence[ResponseItem], pieces: Sequence[bytes] = (), *, growing: bool = False
+    ) -> None:
         pass
 
     def flush(self) -> None:

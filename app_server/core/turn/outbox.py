@@ -1,7 +1,8 @@
 """Everything that a session emits, in one order: lines for the rollout and events for whoever subscribes.
 
 Emitting never waits. A writer task stores what has piled up in one write and only then releases the events, so no
-event is seen that a crash could take back. Producers that could run ahead of a slow subscriber await
+event is seen that a crash could take back. Text of items that go on is written to the journal in pieces, so that
+little of what was seen is lost. Producers that could run ahead of a slow subscriber await
 `wait_for_capacity`; for those that have fallen behind, neighbouring text deltas of one item are joined, to the letter.
 """
 
@@ -16,7 +17,7 @@ import anyio.lowlevel
 
 from app_server.core import remedies
 from app_server.core.context.history import ConversationHistory
-from app_server.core.rollout.stored_events import stored_events
+from app_server.core.rollout.stored_events import OpenTexts, stored_events
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.threads import run_in_thread
 from protocol.engine.events import Delta, EngineEvent, SessionEvent
@@ -62,6 +63,9 @@ YIELD_ROUNDS = 4
 came; what follows from that, a command to start or a request to send, lets others work while events are written.
 """
 
+KEEP_SECONDS = 0.2
+"""Time after which the journal has text that clients were sent, within the promised 250 ms."""
+
 Line = ResponseItem | StoredEvent | CompactedItem | TurnContextItem
 
 
@@ -74,12 +78,14 @@ class Outbox:
         self._ahead: list[ResponseItem] = []
         """Items of the write-ahead log: clients are sent them before the history holds them."""
         self._ahead_changed = False
+        self._text = OpenTexts()
         self._events: list[SessionEvent] = []
         self._ready: list[SessionEvent] = []
         self._due = False
         """Something was emitted that is not stored."""
         # Who waits for what; events are made only by those who do wait, since most of the time nobody has to.
         self._storing: anyio.Event | None = None
+        self._streaming: anyio.Event | None = None
         self._taking: anyio.Event | None = None
         self._capacity: anyio.Event | None = None
         self._closed = False
@@ -133,6 +139,23 @@ class Outbox:
     # --- storing
     async def run(self) -> None:
         """Store and release until `close`; what was emitted before that is stored."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._keep_text, name="streamed text")
+            await self._store_until_closed()
+            group.cancel_scope.cancel()
+
+    async def _keep_text(self) -> None:
+        """Let no text wait for long; one write for all that comes meanwhile."""
+        while True:
+            self._streaming = anyio.Event()
+            await self._streaming.wait()
+            self._streaming = None
+            await anyio.sleep(KEEP_SECONDS)
+            if self._text.waiting:
+                self._text.is_due = True
+                self._wake()
+
+    async def _store_until_closed(self) -> None:
         while True:
             if not self._due:
                 self._storing = anyio.Event()
@@ -150,9 +173,13 @@ class Outbox:
         if self._lines:
             lines, self._lines = self._lines, []
             self._writer.append(lines)
-        if self._ahead_changed:
+        self._text.take(self._events, identity=self.identity)
+        if self._ahead_changed or self._text.is_due:
             self._ahead_changed = False
-            self._writer.write_journal(self._ahead)
+            pieces = self._text.pieces()
+            self._writer.write_journal(self._ahead, pieces, growing=self._text.is_kept)
+        elif self._streaming is not None and self._text.waiting:
+            self._streaming.set()
         self._report_problem()
         if self._events:
             self._ready += self._events

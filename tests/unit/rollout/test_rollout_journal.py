@@ -19,7 +19,9 @@ from app_server.core.rollout.disk import (
     open_for_reading,
 )
 from app_server.core.rollout.history_file import MessageHistory
-from app_server.core.rollout.writer import RolloutJournal, leftover_items
+from app_server.core.rollout.journal import leftover_of
+from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.writer import RolloutJournal
 from protocol.events.notices import HistoryEntry
 from protocol.responses import ResponseItem
 from protocol.rollout import stored_line
@@ -30,7 +32,7 @@ STAMP = "2026-01-02T03:04:05.678Z"
 
 
 def journal_in(folder: Path) -> tuple[RolloutJournal, Path]:
-    path = folder / "journal"
+    path = journal_path(folder / "rollout")
     return RolloutJournal(path, REAL_DISK), path
 
 
@@ -41,7 +43,7 @@ def left(journal: Path, *recorded: ResponseItem, before: int = 0) -> list[str]:
     rollout.write_bytes(b"x" * before + lines)
     fd = os.open(rollout, os.O_RDONLY)
     try:
-        return texts(leftover_items(journal, fd))
+        return texts(leftover_of(rollout, fd).items)
     finally:
         os.close(fd)
 
@@ -118,7 +120,7 @@ def test_a_journal_goes_on_behind_what_a_crash_left(tmp_path: Path, tail: bytes)
 def test_an_item_that_does_not_fit_on_the_disk_is_held_again(tmp_path: Path) -> None:
     room = [10]
     disk = replace(REAL_DISK, write=lambda fd, data: os.write(fd, data[: room[0]]))
-    path = tmp_path / "journal"
+    path = journal_path(tmp_path / "rollout")
     journal = RolloutJournal(path, disk)
     with pytest.raises(OSError, match="No space left") as error:
         journal.hold([assistant("a")], lambda: 0, now)
@@ -130,11 +132,13 @@ def test_an_item_that_does_not_fit_on_the_disk_is_held_again(tmp_path: Path) -> 
 
 
 def test_no_journal_leaves_nothing(tmp_path: Path) -> None:
-    assert left(tmp_path / "none") == []
-    (tmp_path / "folder").mkdir()
-    assert left(tmp_path / "folder") == []
-    (tmp_path / "other").write_bytes(b"no journal\n")
-    assert left(tmp_path / "other", user("x")) == []
+    path = journal_path(tmp_path / "rollout")
+    assert left(path) == []
+    path.mkdir()
+    assert left(path) == []
+    path.rmdir()
+    path.write_bytes(b"no journal\n")
+    assert left(path, user("x")) == []
 
 
 # --- files

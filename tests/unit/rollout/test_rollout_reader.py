@@ -19,6 +19,7 @@ from app_server.core.rollout.conversation import (
     StoredConversation,
     read_rollout,
 )
+from app_server.core.rollout.journal import NOTHING
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.stored_items import read_stored_items
@@ -58,7 +59,7 @@ def test_what_was_written_is_read(stored: Path) -> None:
     assert found.meta.cwd == "/work"
     assert texts(found.items) == ALL
     assert [type(event) for event in found.messages] == [UserMessageEvent, AgentMessageEvent] * 2
-    assert found.leftover == ()
+    assert found.leftover == NOTHING
     assert read_rollout(stored).messages == (), "nobody asked for them"
 
 

@@ -15,11 +15,12 @@ from app_server.core.rollout import conversation as resume
 from app_server.core.rollout.conversation import (
     copied_lines,
     copy_lines,
-    read_for_fork,
     read_rollout,
     rebuild_history,
+    recovered_items,
     reopen,
 )
+from app_server.core.rollout.journal import NOTHING
 from app_server.core.rollout.lines import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
 from app_server.core.rollout.record import REVERTED, TakenBack, revert_line
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
@@ -68,7 +69,7 @@ def resumed(path: Path) -> list[object]:
     reopened = reopen(path, now)
     assert reopened.writer.problem is None
     reopened.writer.close()
-    assert reopened.stored.leftover == (), "what was recovered is no longer left over"
+    assert reopened.stored.leftover == NOTHING, "what was recovered is no longer left over"
     return list(reopened.stored.items)
 
 
@@ -178,7 +179,7 @@ def with_journal(home: Path, *items: Json) -> Path:
 def copy_of(path: Path, home: Path, keeps: int | None = None) -> Path:
     copy = new_rollout_path(home, MOMENT, conversation_id(9))
     writer = RolloutWriter.create(copy, now, [meta(9)])
-    copy_lines(read_for_fork(path, keeps), writer)
+    copy_lines(read_rollout(path, keeps), writer)
     writer.close()
     return copy
 
@@ -221,9 +222,9 @@ def test_lines_that_were_taken_back_are_not_copied(tmp_path: Path) -> None:
 def test_what_a_crash_left_over_is_copied_with_its_outputs_and_stays_where_it_was(tmp_path: Path) -> None:
     path = with_journal(tmp_path, assistant("told"), call("running"))
     before = path.read_bytes(), journal_path(path).read_bytes()
-    stored = read_for_fork(path)
+    stored = read_rollout(path)
     aborted = FunctionCallOutput(call_id="running", output=ABORTED)
-    assert stored.leftover == (assistant("told"), call("running"), aborted)
+    assert recovered_items(stored) == [assistant("told"), call("running"), aborted]
     copy = copy_of(path, tmp_path / "other")
     assert texts(read_rollout(copy).items) == ["question", "answer", "told"]
     assert read_rollout(copy).items[-1] == aborted

@@ -1,0 +1,196 @@
+"""What the journal of a crashed server has, and its rollout has not: items that clients were sent, and the text so
+far of those that went on. Reads only; whoever holds the lock of the rollout appends what is found.
+
+An item that was cut by a crash is stored as one that was cut by an interrupt, and its turn as interrupted. Older
+readers are shown its text as that of a finished message.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.disk import opened
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.record import (
+    REVERTED,
+    JournalLine,
+    StoredRecord,
+    parse_journal_line,
+    parse_object,
+    read_record,
+)
+from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.stored_events import TEXT, TURN_ITEM, TextPiece, cut_item_events
+from protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
+from protocol.events.turn import TurnAbortedEvent, TurnAbortReason
+from protocol.responses import MessageItem, OutputText, ResponseItem
+from protocol.rollout import StoredEvent, stored_line
+from protocol.structs import Json, replace
+
+MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
+_TEXT_MARK: Final = f'"type":"{TEXT}","after":'.encode()
+_MESSAGES: Final = ("agent_message", "agent_reasoning", "agent_reasoning_raw_content")
+_TURN_EDGES: Final = ("task_started", "task_complete", "turn_aborted", "user_message", REVERTED)
+"""No item that the model writes goes on over one of these."""
+
+Text = AgentMessage | Reasoning | Plan
+
+
+class CutText(Struct):
+    """An item that has begun and not ended, with its text so far."""
+
+    turn: str | None
+    begun: Text
+    started_ms: int
+    after: int
+    """The size of the rollout when the last piece was written."""
+    parts: dict[tuple[bool, int], str] = msgspec.field(default_factory=dict)
+    lacks_some: bool = False
+    """A piece is damaged, so what follows does not count."""
+
+    def add(self, piece: TextPiece, after: int) -> None:
+        part = (piece.summary, piece.index)
+        known = self.parts.get(part, "")
+        self.lacks_some = self.lacks_some or piece.at > len(known)
+        if not self.lacks_some:
+            self.parts[part] = known[: piece.at] + piece.text
+            self.after = after
+
+    @property
+    def item(self) -> Text:
+        match self.begun:
+            case AgentMessage():
+                return replace(self.begun, content=(self._whole(),))
+            case Plan():
+                return replace(self.begun, text=self._whole())
+            case Reasoning():
+                return replace(self.begun, summary=self._thoughts(True), content=self._thoughts(False))
+
+    @property
+    def message(self) -> MessageItem | None:
+        """Return what the model is told that it said; it is never sent reasoning without the provider's seal."""
+        match self.item:
+            case AgentMessage(content=(text,), phase=phase) if text:
+                return MessageItem(role="assistant", content=(OutputText(text=text),), phase=phase)
+            case Plan(text=text) if text:
+                said = f"<proposed_plan>\n{text}"
+                return MessageItem(role="assistant", content=(OutputText(text=said),))
+            case _:
+                return None
+
+    def is_ended_by(self, record: StoredRecord) -> bool:
+        """Tell whether a line behind the last piece says that the item has ended."""
+        if record.kind != "event_msg" or record.name not in (*_MESSAGES, *_TURN_EDGES, TURN_ITEM):
+            return False
+        payload = record.value() or {}
+        if record.name == TURN_ITEM:
+            item = payload.get("item")
+            return isinstance(item, dict) and item.get("id") == self.begun.id
+        if record.name in _MESSAGES:
+            whole_item_follows = "item_id" in payload and "turn_id" not in payload
+            return not whole_item_follows and payload.get("item_id", self.begun.id) == self.begun.id
+        return True
+
+    def _whole(self) -> str:
+        return self.parts.get((False, 0), "")
+
+    def _thoughts(self, summary: bool) -> tuple[str, ...]:
+        return tuple(text for (of, _), text in sorted(self.parts.items()) if of is summary)
+
+
+class Leftover(Struct, frozen=True):
+    """Lines that have to be appended to the rollout, in this order."""
+
+    items: tuple[ResponseItem, ...] = ()
+    """Whole items of the history."""
+    messages: tuple[ResponseItem, ...] = ()
+    """Messages that were cut."""
+    events: tuple[StoredEvent, ...] = ()
+    """What clients are shown of what was cut, and that its turn was interrupted."""
+    of_journal: bool = False
+    """There is a journal, which was read."""
+
+    def lines(self) -> list[bytes]:
+        """Return the events as the rollout will have them."""
+        return [stored_line("", event) for event in self.events]
+
+
+NOTHING: Final = Leftover()
+
+
+def leftover_of(rollout: Path, rollout_fd: int) -> Leftover:
+    """Return what a crashed server sent to clients and did not record in the rollout, in order."""
+    items: list[JournalLine] = []
+    texts: dict[tuple[str | None, str], CutText] = {}
+    try:
+        with opened(journal_path(rollout)) as fd:
+            for raw in raw_lines(fd, 1, end=MAX_JOURNAL_BYTES):
+                if (line := parse_journal_line(raw.data)) is not None:
+                    items.append(line)
+                elif _TEXT_MARK in raw.data:
+                    _take(texts, parse_object(raw.data) or {})
+    except RolloutUnreadable:
+        return NOTHING
+    places = [line.after for line in items] + [text.after for text in texts.values()]
+    if not places:
+        return Leftover(of_journal=True)
+    recorded = Counter[bytes]()
+    open_texts = [text for text in texts.values() if any(text.parts.values())]
+    for raw in raw_lines(rollout_fd, 1, min(places)):
+        record = read_record(raw.data)
+        if record is not None:
+            recorded[record.payload] += 1
+            open_texts = [
+                text for text in open_texts if raw.begin < text.after or not text.is_ended_by(record)
+            ]
+    messages = [text.message for text in open_texts]
+    return Leftover(
+        items=tuple(line.item for line in items if _is_new(line.payload, recorded)),
+        messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
+        events=tuple(each for each in _events(open_texts) if _is_new(each.to_json(), recorded)),
+        of_journal=True,
+    )
+
+
+def _is_new(payload: bytes, recorded: Counter[bytes]) -> bool:
+    if not recorded[payload]:
+        return True
+    recorded[payload] -= 1
+    return False
+
+
+def _take(texts: dict[tuple[str | None, str], CutText], line: dict[str, Json]) -> None:
+    """Take a line about text; one that is damaged is passed over."""
+    after = line.get("after")
+    try:
+        piece = msgspec.convert(line.get("payload"), TextPiece)
+    except msgspec.ValidationError:
+        return
+    if not isinstance(after, int):
+        return
+    key = (piece.turn, piece.item)
+    if piece.ended:
+        texts.pop(key, None)
+    elif piece.begun is not None:
+        item, started = item_from_value(piece.begun.get("item")), piece.begun.get("started_at_ms")
+        texts.pop(key, None)
+        if isinstance(item, AgentMessage | Reasoning | Plan):
+            started_ms = started if isinstance(started, int) else 0
+            texts[key] = CutText(piece.turn, item, started_ms, after)
+    if key in texts:
+        texts[key].add(piece, after)
+
+
+def _events(texts: Sequence[CutText]) -> Iterable[StoredEvent]:
+    for text in texts:
+        yield from cut_item_events(text.item, text.turn, text.started_ms)
+    for turn in dict.fromkeys(text.turn for text in texts):
+        aborted = TurnAbortedEvent(reason=TurnAbortReason.INTERRUPTED)
+        yield StoredEvent("turn_aborted", aborted.to_json(), {} if turn is None else {"turn_id": turn})
