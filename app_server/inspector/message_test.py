@@ -78,7 +78,7 @@ def opened(message: Json) -> Json:
             case str() if name == "userAgent":
                 return "<any text>"
             case str() if (found := IDS.match(name)) is not None:
-                role = re.sub("[^a-z]", "", (found[1] or around or "id").lower()) or "id"
+                role = re.sub("[^a-z]", "", (found[1] or around or "id").lower()).removesuffix("s") or "id"
                 if value not in roles:
                     counts[role] = counts.get(role, 0) + 1
                     roles[value] = f"<{role}{counts[role]}>"

@@ -7,14 +7,16 @@ from typing import Any
 
 import anyio.to_thread
 
-from tests.support.browser import BrowserThread, expect, line
+from tests.support.browser import BrowserThread, capture, expect, line
 from tests.support.inspected import INITIALIZE, Inspected
 from tests.support.scripted_model import begins_to_say, reply, says, script, word
 from tests.support.world import SCRIPT, MakeWorld
 
 
 async def test_a_turn_with_an_approval_is_watched_live(browser: BrowserThread, world: MakeWorld) -> None:
-    replies = reply(script("echo hi > made")), reply(begins_to_say(), word("a"), word(" b"), says("a b"))
+    words = "It is made, and says hi to everybody who reads it."
+    said = [word(each) for each in re.findall(r"\S+\s*", words)]
+    replies = reply(script("echo hi > made")), reply(begins_to_say(), *said, says(words))
     async with world(*replies, config={"approval_policy": "untrusted"}, initialize=False) as w:
         await anyio.to_thread.run_sync(watch_a_turn, browser, w.root, w.workspace, w.environment)
         assert (w.workspace / "made").read_text() == "hi\n"
@@ -39,7 +41,7 @@ def play_a_turn(page: Any, running: Inspected, workspace: Path) -> None:
     running.send({"id": 2, "method": "thread/start", "params": {"cwd": str(workspace)}})
     while (answer := running.receive()).get("id") != 2:
         pass
-    words = [{"type": "text", "text": "go"}]
+    words = [{"type": "text", "text": "Make a file that says hi."}]
     thread = answer["result"]["thread"]["id"]
     running.send({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": words}})
     asked = running.receive_until("item/commandExecution/requestApproval")
@@ -57,6 +59,10 @@ def play_a_turn(page: Any, running: Inspected, workspace: Path) -> None:
         "aria-label", re.compile(r"Where the time went: model \d+ %, tools \d+ %")
     )
     expect(strip.locator(".of-question")).to_have_count(1)
+    line(page, "item/commandExecution/requestApproval").first.click()
+    expect(page.locator("#facts")).to_contain_text("its answer")
+    replaced = {SCRIPT: "app-server", str(workspace): "/home/me/project"}
+    capture(page, "inspector-turn", replaced, theme="light", view="timeline")
     page.locator("#view-timeline [data-kind=commandExecution]").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#message-title")).to_have_text("item/started")

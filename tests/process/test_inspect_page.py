@@ -3,23 +3,17 @@
 import json
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
-import pytest
-
-from app_server.inspector import shown_sessions
 from app_server.inspector.session_records import SessionHead
 from app_server.inspector.store import EntryStore
 from protocol.structs import replace
-from tests.support.browser import expect, line
-from tests.support.inspected import BROKEN, INITIALIZE, inspected
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.browser import capture, expect, line
+from tests.support.inspected import BROKEN, INITIALIZE, inspected, served
+from tests.support.waiting import wait_until
 from tests.unit.inspector.recorded_turn import TURN, analysed, told
 
 LATE = "rule_10_nothing_follows_the_end_of_a_turn"
@@ -37,6 +31,8 @@ def test_a_broken_order_is_marked_at_its_message_and_filters_work(page: Any, tmp
         late.click()
         expect(page.locator("#facts .violation strong").nth(1)).to_have_text(LATE)
         expect(page.locator("#json")).to_contain_text('"too late"')
+        replaced = {f"{sys.executable} {BROKEN} 200": "my-server --stdio"}
+        capture(page, "inspector-violation", replaced, theme="dark", view="figures")
         answer = page.locator("#list .line.kind-answer")
         expect(answer.locator(".right").first).to_have_text(re.compile(r"^\d.* (ms|s)$"))
         answer.click()
@@ -121,27 +117,6 @@ def very_many() -> EntryStore:
     )
     store.end()
     return store
-
-
-@contextmanager
-def served(store: EntryStore, url_file: Path) -> Iterator[str]:
-    """The page of a session, served by a thread of this process."""
-    serving = pytest.importorskip("app_server.inspector.serving")
-    known, over = threading.Event(), threading.Event()
-
-    async def until() -> None:
-        known.set()
-        await anyio.to_thread.run_sync(over.wait)
-
-    sessions = shown_sessions.ShownSessions(store, (), None)
-    thread = threading.Thread(target=anyio.run, args=(serving.serve_page, sessions, str(url_file), until))
-    thread.start()
-    try:
-        assert known.wait(PATIENCE)
-        yield url_file.read_text().strip()
-    finally:
-        over.set()
-        thread.join(PATIENCE)
 
 
 SCROLLED = """async () => {

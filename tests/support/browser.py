@@ -6,11 +6,13 @@ start to its end, and tests that ask for a `page` are played in that thread. It 
 plays in between.
 """
 
+import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import pytest
@@ -99,3 +101,27 @@ def expect(locator: Any) -> Any:
 def line(page: Any, method: str) -> Any:
     """The lines of the list that have this method."""
     return page.locator("#list .line", has=page.get_by_text(method, exact=True))
+
+
+def capture(page: Any, name: str, replaced: Mapping[str, str], theme: str, view: str) -> None:
+    """Write `docs/NAME.png` with texts of this machine replaced, if pictures are to be recorded (`make captures`)."""
+    if "RECORD_CAPTURES" not in os.environ:
+        return
+    page.set_viewport_size({"width": 1280, "height": 760})
+    page.emulate_media(color_scheme=theme)
+    page.locator(f"#tab-{view}").click()
+    expect(page.locator(f"#view-{view} svg, #view-{view} .bars").first).to_be_visible()
+    page.evaluate(REPLACED, dict(replaced))
+    page.screenshot(path=DOCS / f"{name}.png")
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+REPLACED = """replaced => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    for (const [from, to] of Object.entries(replaced)) {
+      if (text.data.includes(from)) text.data = text.data.replaceAll(from, to);
+    }
+  }
+}"""

@@ -2,10 +2,15 @@
 
 import json
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
+
+from app_server.inspector.store import EntryStore
 from protocol.structs import Json
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT
@@ -78,3 +83,25 @@ def inspected(folder: Path, *server: str) -> Iterator[Inspected]:
     finally:
         running.process.kill()
         running.process.wait()
+
+
+@contextmanager
+def served(store: EntryStore, url_file: Path) -> Iterator[str]:
+    """The page of a session, served by a thread of this process."""
+    from app_server.inspector import serving, shown_sessions  # noqa: PLC0415  an extra
+
+    known, over = threading.Event(), threading.Event()
+
+    async def until() -> None:
+        known.set()
+        await anyio.to_thread.run_sync(over.wait)
+
+    sessions = shown_sessions.ShownSessions(store, (), None)
+    thread = threading.Thread(target=anyio.run, args=(serving.serve_page, sessions, str(url_file), until))
+    thread.start()
+    try:
+        assert known.wait(PATIENCE)
+        yield url_file.read_text().strip()
+    finally:
+        over.set()
+        thread.join(PATIENCE)

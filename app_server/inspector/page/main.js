@@ -232,6 +232,7 @@ $("follow").addEventListener("click", () => list.follow());
 $("theme").addEventListener("click", nextTheme);
 $("wrong-count").addEventListener("click", () => attempt(() => nextViolation(false)));
 $("questions").addEventListener("click", () => attempt(nextQuestion));
+$("list").addEventListener("click", () => $("message").scrollIntoView({ block: "nearest" })); // it is below in a narrow window
 splitPanes(() => list.draw());
 keptTheme();
 

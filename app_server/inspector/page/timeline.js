@@ -71,7 +71,7 @@ function grouped(questions) {
 
 function placed(className, turn, start, end) {
   const mark = element("i", { className });
-  mark.style.left = `${(start / turn.length) * 100}%`;
+  mark.style.left = `min(${(start / turn.length) * 100}%, 100% - 3px)`;
   mark.style.width = `max(3px, ${((end - start) / turn.length) * 100}%)`;
   return mark;
 }

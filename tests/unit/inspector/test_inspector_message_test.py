@@ -41,7 +41,7 @@ def test_what_differs_from_run_to_run_is_left_open() -> None:
             "threadId": "<thread1>",
             "thread": {"id": "<thread1>", "createdAt": "<any time>", "path": "<any path>", "preview": "kept"},
             "turnId": "<turn1>",
-            "items": [{"id": "<items1>", "durationMs": "<any time>", "text": "kept"}],
+            "items": [{"id": "<item1>", "durationMs": "<any time>", "text": "kept"}],
         },
     }
 
