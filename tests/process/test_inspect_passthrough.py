@@ -169,10 +169,12 @@ def test_a_replay_says_where_to_look(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_signals_reach_the_server(tmp_path: Path, number: signal.Signals) -> None:
     code = (
-        "import os, signal, sys\n"
-        f"signal.signal({int(number)}, lambda *_: (os.write(1, b'caught'), os._exit(3)))\n"
+        "import os, signal\n"
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, {{{int(number)}}})\n"  # whenever it comes, it is waited for
         "os.write(1, b'ready\\n')\n"
-        "while True: signal.pause()\n"
+        f"signal.sigwait({{{int(number)}}})\n"
+        "os.write(1, b'caught')\n"
+        "os._exit(3)\n"
     )
     process = subprocess.Popen(
         inspected(tmp_path / "record", sys.executable, "-c", code),
