@@ -37,6 +37,7 @@ from app_server.client.failures import AppServerError, RequestRefused, ServerEnd
 from app_server.client.options import TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
+from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import GitError
 from app_server.headless.exec_report import JsonReport
 from app_server.headless.output_schema import OutputSchema
@@ -130,8 +131,24 @@ class Attempts:
             ending="interrupted" if attempt.stopped == "interrupted" else attempt.ending,
             patch=masked_bytes(attempt.patch.content, self._secrets),
             events=masked_bytes(attempt.events, self._secrets),
-            rollout=None if self._setup.shared else _rollout(attempt.thread),
+            rollout=self._masked_rollout(attempt.thread),
         )
+
+    def _masked_rollout(self, thread: ThreadHandle | None) -> tuple[str, bytes] | None:
+        """Take the secrets out of the file of a thread that has ended, too; return it, by its place in its home, where
+        the coordinator does not see that home.
+        """
+        path = Path("" if thread is None else thread.opened.thread.path or "")
+        try:
+            content = path.read_bytes()
+        except (FileNotFoundError, IsADirectoryError):
+            return None  # nothing was said in it
+        masked = masked_bytes(content, self._secrets)
+        if not self._setup.shared:
+            return f"sessions/{path.as_posix().rpartition('/sessions/')[2]}", masked
+        if masked != content:
+            write_file_atomically(path, masked, 0o600)
+        return None
 
     async def _in_place(self, attempt: Attempt) -> None:
         outcome, began = attempt.outcome, self._clock()
@@ -290,10 +307,3 @@ def _what(request: asked.ApprovalRequest) -> str:
             return f"MCP server: {request.message}"
         case _:
             return type(request).__name__.removesuffix("Request")
-
-
-def _rollout(thread: ThreadHandle | None) -> tuple[str, bytes] | None:
-    """Return the file of a thread, by its place in its home."""
-    path = "" if thread is None else thread.opened.thread.path or ""
-    place = path.rpartition("/sessions/")[2]
-    return (f"sessions/{place}", Path(path).read_bytes()) if path else None

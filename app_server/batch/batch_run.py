@@ -36,6 +36,8 @@ from app_server.startup.launch import server_home
 from protocol.structs import replace
 
 MOST_WORKERS: Final = 4
+WORKER_BYTES: Final = 256 << 20
+"""Memory for a worker with some commands of its tasks."""
 TASKS_A_WORKER: Final = 4
 """Running at once, where `--jobs` does not say."""
 
@@ -114,8 +116,19 @@ def _workers(plan: BatchPlan) -> Workers:
                 "--ray needs ray: pip install '.[ray]' in a clone of the repository"
             ) from None
         return ray_workers(plan.args.ray)
+    count = min(_fitting(Path("/proc/meminfo")), MOST_WORKERS, plan.args.jobs or MOST_WORKERS)
+    return local_workers(count, plan.environment)
+
+
+def _fitting(memory: Path) -> int:
+    """Return how many workers fit into the processors, and into what is free of the memory, by Linux' file of that."""
     usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return local_workers(min(usable, MOST_WORKERS, plan.args.jobs or MOST_WORKERS), plan.environment)
+    try:
+        facts = dict(line.split(":", 1) for line in memory.read_text().splitlines())
+        free = int(facts["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError):
+        return usable
+    return max(1, min(usable, free // WORKER_BYTES))
 
 
 async def _run(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import struct
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -132,7 +133,7 @@ class Checkouts:
             self._kept.mkdir(parents=True, exist_ok=True)
             kept = self._kept / place.folder.name
             await remove(kept)
-            _move(place, kept)
+            await run_in_thread(_move, place, kept)
             place.own = False
 
     async def _checked_out(self, repo: str, commit: str, own: Path) -> TaskPlace:
@@ -264,8 +265,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _move(place: TaskPlace, to: Path) -> None:
-    """Move a worktree, or another folder."""
-    os.rename(place.folder, to)
+    """Move a worktree, or another folder, also to another disk."""
+    shutil.move(place.folder, to)
     place.folder = to
     if place.repository is not None and place.status:
         _write(place.repository.git_dir / "gitdir", f"{to / '.git'}\n")

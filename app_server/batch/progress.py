@@ -48,11 +48,18 @@ class Progress:
     def note(self, text: str) -> None:
         """Say something that is not asked for at any other time."""
         self._tell("notice", {"message": text})
-        print(f"app-server batch: {printable(text)}", file=self._stderr)
+        line = f"app-server batch: {printable(text)}"
+        if self._live is not None and self._live.is_started:
+            self._live.console.print(
+                line, markup=False, highlight=False, soft_wrap=True
+            )  # above what changes
+        else:
+            print(line, file=self._stderr)
 
     def show(self, running: int, now: float) -> None:
         """Show how it stands, if it is time for that."""
         if self._live is not None:
+            self._live.start()
             self._live.update(self._line(running, now), refresh=True)
         elif now - self._told_at >= LINE_EVERY:
             self._told_at = now
@@ -89,7 +96,14 @@ def _load_live() -> Callable[[TextIO], Live | None]:
         from rich.live import Live  # noqa: PLC0415  the same
     except ImportError:
         return lambda file: None  # lines, then
-    return lambda file: Live(console=Console(file=file), auto_refresh=False)
+
+    def live(file: TextIO) -> Live | None:
+        console = Console(file=file, highlight=False, markup=False)
+        if console.is_dumb_terminal:
+            return None
+        return Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+
+    return live
 
 
 _LIVE = Lazy(_load_live)

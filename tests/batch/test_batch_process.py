@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 LONG = os.environ.get("FAULTS") == "long"
 KILLS = 50 if LONG else 4
-TASKS = 1000 if LONG else 16
+TASKS = 1000 if LONG else 12
 """So many that a batch does not end before it was killed so often."""
 
 
@@ -86,20 +86,17 @@ async def test_a_batch_that_is_killed_again_and_again_gives_each_task_one_result
             done_before = set(lines(batch))
             asked_before = len(batch.requests)
             async with started(batch, "--jobs", "4", "--retries", "1000") as process:
-                with anyio.move_on_after(chance.uniform(0.2, 2.5 if LONG else 4.0)):
+                with anyio.move_on_after(chance.uniform(0.2, 2.5)):
                     await process.wait()
-                    break
-                whose = chance.choice(["coordinator", "coordinator", "worker", "launcher"])
-                if whose == "coordinator":
-                    process.kill()
-                elif children := sorted(descendants(process.pid)):
+                whose = chance.choice([b"", b"app_server.batch.worker", b"launcher"])
+                if whose and (children := [pid for pid in descendants(process.pid) if runs(pid, whose)]):
                     os.kill(chance.choice(children), signal.SIGKILL)
                     with anyio.move_on_after(1):
                         await process.wait()
-                        break
+                if process.returncode is None:
                     process.kill()
-                await process.wait()
-            kills += 1
+                    kills += 1
+                assert await process.wait() in (0, -signal.SIGKILL), said(batch)
             texts = [request.texts()[-1] for request in batch.requests[asked_before:] if request.texts()]
             asked_with_result += sum(
                 text.removeprefix("Do ").removesuffix(".") in done_before for text in texts
@@ -147,11 +144,40 @@ async def test_ctrl_c_lets_what_runs_come_to_its_end_and_the_second_one_interrup
         stored = [path.read_text() for path in batch.out.glob("homes/*/sessions/**/*.jsonl")]
         assert sum("turn_aborted" in text for text in stored) == 2
         gate.touch()
-        async with started(batch, "--jobs", "2") as process:
-            assert await process.wait() == 0
+        assert (await batch.command()).status == 0
     results = [json.loads(line) for line in (batch.out / "results.jsonl").read_text().splitlines()]
     assert sorted(Counter(line["attempts"] for line in results).items()) == [(1, 4), (2, 2)]
     await nothing_is_left(batch)
+
+
+def runs(pid: int, what: bytes) -> bool:
+    try:
+        return what in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+async def test_the_third_ctrl_c_ends_at_once(batch: BatchWorld) -> None:
+    """Its worker hangs, so that what runs cannot be interrupted."""
+    batch.author = lambda request: reply(script("sleep 1000"))
+    batch.write({"id": "a"})
+    async with batch.serving(), started(batch, "--jobs", "1") as process:
+        await begun(batch, 1)
+        workers = [pid for pid in descendants(process.pid) if runs(pid, b"app_server.batch.worker")]
+        try:
+            for pid in workers:
+                os.kill(pid, signal.SIGSTOP)
+            for words in ("nothing new is started", "what runs is interrupted"):
+                process.send_signal(signal.SIGINT)
+                await until(lambda words=words: words in said(batch))  # type: ignore[misc]
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 130
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGCONT)
+    assert len(workers) == 1
+    assert "are left" not in said(batch), "it has ended nothing in good order"
+    await until(lambda: not marked(f"{MARK}={batch.root}"), "all processes have ended")
 
 
 async def test_a_new_run_may_start_at_once_after_a_kill(batch: BatchWorld) -> None:
