@@ -16,7 +16,7 @@ from app_server.commands.parsing import parse
 from protocol.structs import Json
 from tests.support.batches import Author, BatchWorld
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.anyio
 
@@ -289,30 +289,6 @@ def test_a_wrong_command_line_is_2_and_says_what_was_expected(
     assert status == 2
     assert capsys.readouterr().err.strip()
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.process
-def test_the_first_batch_of_a_new_user(tmp_path: Path) -> None:
-    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": str(tmp_path)}
-    command = (SCRIPT, "batch", "--demo", "-o", "out")
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "all 10 tasks completed" in done.stderr
-    results = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
-    assert len({result["id"] for result in results}) == 10
-    repaired = [result for result in results if result["check"] is not None]
-    assert [result["check"]["exitCode"] for result in repaired] == [0] * 5
-    assert "$1!" in (tmp_path / "out" / repaired[0]["patch"]).read_text()
-    shown = subprocess.run(
-        (SCRIPT, "batch", "status", "out"),
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert shown.stdout.startswith("10 tasks, 0 left")
-    assert not list(tmp_path.glob("app-server-demo-*"))
 
 
 @pytest.mark.process

@@ -3,11 +3,13 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 import pytest
 
+from protocol.structs import Json
 from tests.docs.markdown_blocks import ROOT, Block, blocks
 from tests.support.batches import BatchWorld
 from tests.support.scripted_model import ModelRequest, Reply, patches, reply, says, script
@@ -28,28 +30,39 @@ REPAIR = """\
 *** End Patch"""
 
 
-async def run(batch: BatchWorld, block: Block) -> str:
-    """Run a block of the page as a shell does, in a folder that has the examples; return what it printed."""
+async def run(batch: BatchWorld, block: Block, of: Mapping[str, str] | None = None) -> str:
+    """Run a block of the page as a shell does, in a folder that has the examples; return what it printed. `of` is the
+    environment, in the place of the world's.
+    """
     if not (batch.root / "examples").exists():
         (batch.root / "examples").symlink_to(ROOT / "examples")
     bin = Path(sys.executable).parent
-    environment = {**batch.environment, "PATH": f"{bin}{os.pathsep}{batch.environment['PATH']}"}
+    environment = {**(of or batch.environment), "PATH": f"{bin}{os.pathsep}{batch.environment['PATH']}"}
     command = ("bash", "-euo", "pipefail", "-c", block.text)
     done = await anyio.run_process(command, env=environment, cwd=batch.root, stderr=None, check=False)
     assert done.returncode == 0, str(block)
     return done.stdout.decode()
 
 
-def results(folder: Path) -> dict[str, dict[str, object]]:
+def results(folder: Path) -> dict[str, Json]:
     lines = (folder / "results.jsonl").read_text().splitlines()
     return {result["id"]: result for result in map(json.loads, lines)}
 
 
 async def test_a_first_batch_and_one_with_a_model_of_ones_own(batch: BatchWorld) -> None:
+    home = batch.root / "of a new user"
+    home.mkdir()
+    new = {name: str(home) for name in ("HOME", "TMPDIR")}
     async with batch.serving():
-        assert "10 tasks, 0 left" in await run(batch, FIRST)
+        assert (await run(batch, FIRST, new)).startswith("10 tasks, 0 left, 0 running; done: 10 completed\n")
         await run(batch, OWN)
     assert results(batch.root / "results")["hello"]["finalMessage"] == "done"
+    found = results(batch.root / "out")
+    assert len(found) == 10
+    repaired = [result for result in found.values() if result["check"] is not None]
+    assert [result["check"]["exitCode"] for result in repaired] == [0] * 5
+    assert "$1!" in (batch.root / "out" / repaired[0]["patch"]).read_text()
+    assert not list(home.glob("app-server-demo-*"))
 
 
 async def test_the_review_of_changed_files(batch: BatchWorld) -> None:
