@@ -131,24 +131,8 @@ class Attempts:
             ending="interrupted" if attempt.stopped == "interrupted" else attempt.ending,
             patch=masked_bytes(attempt.patch.content, self._secrets),
             events=masked_bytes(attempt.events, self._secrets),
-            rollout=self._masked_rollout(attempt.thread),
+            rollout=_rollout(attempt.thread, self._secrets, shared=self._setup.shared),
         )
-
-    def _masked_rollout(self, thread: ThreadHandle | None) -> tuple[str, bytes] | None:
-        """Take the secrets out of the file of a thread that has ended, too; return it, by its place in its home, where
-        the coordinator does not see that home.
-        """
-        path = Path("" if thread is None else thread.opened.thread.path or "")
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, IsADirectoryError):
-            return None  # nothing was said in it
-        masked = masked_bytes(content, self._secrets)
-        if not self._setup.shared:
-            return f"sessions/{path.as_posix().rpartition('/sessions/')[2]}", masked
-        if masked != content:
-            write_file_atomically(path, masked, 0o600)
-        return None
 
     async def _in_place(self, attempt: Attempt) -> None:
         outcome, began = attempt.outcome, self._clock()
@@ -307,3 +291,22 @@ def _what(request: asked.ApprovalRequest) -> str:
             return f"MCP server: {request.message}"
         case _:
             return type(request).__name__.removesuffix("Request")
+
+
+def _rollout(
+    thread: ThreadHandle | None, secrets: Mapping[str, str], *, shared: bool
+) -> tuple[str, bytes] | None:
+    """Take secrets out of the file of a thread that has ended, too. Where the coordinator does not see the home of
+    threads, return the file, by its place there.
+    """
+    path = Path("" if thread is None else thread.opened.thread.path or "")
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        return None  # nothing was said in it
+    masked = masked_bytes(content, secrets)
+    if not shared:
+        return f"sessions/{path.as_posix().rpartition('/sessions/')[2]}", masked
+    if masked != content:
+        write_file_atomically(path, masked, 0o600)
+    return None
