@@ -112,6 +112,9 @@ class Joining:
         subscriptions = self._live.subscriptions
         subscriptions.release(self._client, self._make_adapter, lines)
         self._live.questions.joined(self._client, subscriptions.adapter(self._make_adapter, self._client))
+        for warning in self._live.untold:
+            self._live.session.warn(warning)
+        self._live.untold.clear()
 
 
 class LiveConversation:
@@ -137,6 +140,8 @@ class LiveConversation:
         """The API in which it was opened, by its name, where that is known."""
         self.options = WireModel()
         """What its opener asked for there."""
+        self.untold: list[str] = []
+        """Warnings of a time in which nobody followed it, for whoever joins next."""
         self.unloads = False
         """Whether it may be ended once it has been idle for long."""
         self._kept = 0

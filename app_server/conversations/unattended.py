@@ -51,7 +51,7 @@ class Unattended:
             seconds = now - since
             if live.questions.open:
                 if seconds >= self._question_seconds:
-                    live.session.warn(UNANSWERED.format(self._question_seconds / 3600))
+                    live.untold.append(UNANSWERED.format(self._question_seconds / 3600))
                     live.questions.decline_all()
             elif live.status.activity is Activity.ACTIVE and seconds >= self._turn_seconds:
                 log.info("conversation %s: nobody has followed its turn for %d seconds", live.id, seconds)

@@ -10,7 +10,17 @@ import pytest
 from app_server.conversations.unattended import Unattended
 from protocol.structs import Json
 from tests.support.client import Client, Refused
-from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, says, script, word
+from tests.support.scripted_model import (
+    Hold,
+    ScriptedModel,
+    begins_to_say,
+    calls,
+    done,
+    reply,
+    says,
+    script,
+    word,
+)
 from tests.support.thread_client import ended, say, start, turn
 from tests.support.waiting import until
 from tests.support.world import MakeWorld, World
@@ -98,6 +108,24 @@ async def test_keys_come_from_the_environment_of_who_begins_the_turn(world: Make
         done = await ended(other, await turn(other, thread))
         assert done["status"] == "completed"
         assert [request.headers["authorization"] for request in w.model.requests] == ["Bearer of-the-other"]
+
+
+async def test_requests_to_the_model_go_through_the_proxy_of_who_begins_the_turn(world: MakeWorld) -> None:
+    first, second = ScriptedModel([reply(says("a"))]), ScriptedModel([reply(says("b"))])
+    async with world(provider={"base_url": "http://model.test/v1"}) as w, AsyncExitStack() as stack:
+        clients = []
+        for model in (first, second):
+            url = await stack.enter_async_context(model.serving())
+            through = {"HTTP_PROXY": url.removesuffix("/v1")}
+            clients.append(await stack.enter_async_context(w.another(environment=through)))
+        thread = await start(clients[0])
+        await say(clients[0], thread, "by the first")
+        await join(clients[1], thread)
+        await say(clients[1], thread, "by the second")
+    for model, asked_for in ((first, "by the first"), (second, "by the second")):
+        [request] = model.requests
+        assert request.path == "http://model.test/v1/responses"
+        assert request.texts()[-1] == asked_for
 
 
 async def test_opt_outs_and_what_is_experimental_are_a_clients_own(world: MakeWorld) -> None:
@@ -273,6 +301,35 @@ async def test_turns_that_are_begun_at_once_are_one(world: MakeWorld) -> None:
         assert len(heard(w.client, "turn/completed")) == 1
 
 
+TOOL: Json = {"name": "lookup", "description": "Looks up.", "inputSchema": {"type": "object"}}
+TOOL_CALL = "item/tool/call"
+
+
+async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_without_it(
+    world: MakeWorld,
+) -> None:
+    called = reply(calls("lookup", {}, "d1")), reply(says("found"))
+    replies = (*called, reply(calls("lookup", {}, "d2")), reply(says("lost")))
+    replies += (reply(calls("lookup", {}, "d3")), reply(says("gone")))
+    async with world(*replies) as w:
+        async with w.another(capabilities={"experimentalApi": True}) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await join(w.client, thread)
+            begun = await turn(w.client, thread)
+            answer = {"success": True, "contentItems": [{"type": "inputText", "text": "it is there"}]}
+            await owner.answer(await question(owner, TOOL_CALL), answer)
+            await ended(w.client, begun)
+            begun = await turn(w.client, thread)
+            await question(owner, TOOL_CALL)
+        assert (await ended(w.client, begun))["status"] == "completed"  # it left in the middle of the call
+        await ended(w.client, await turn(w.client, thread))
+        assert asked(w.client, TOOL_CALL) == []
+        ends = [each["item"] for each in heard(w.client, "item/completed")]
+        statuses = [each["status"] for each in ends if each["type"] == "dynamicToolCall"]
+        assert statuses == ["completed", "failed", "failed"]
+        assert "it is there" in str(w.model.requests[1].body)
+
+
 async def test_a_turn_goes_on_without_its_client_and_can_be_read_by_others(world: MakeWorld) -> None:
     async with world(reply(runs("sh", "-c", "read line < gate")), reply(says("done"))) as w:
         w.fifo("gate")
@@ -294,7 +351,14 @@ async def test_names_settings_and_archiving_are_told_to_all_who_follow(world: Ma
         await other.call("thread/name/set", {"threadId": thread, "name": "new"})
         assert (await w.client.expect("thread/name/updated"))["params"]["threadName"] == "new"
         await other.call("turn/start", {"threadId": thread, "input": [], "effort": "low"})
+        changed = await w.client.expect("thread/settings/updated")
+        assert changed["params"]["threadSettings"]["effort"] == "low"
         await w.client.expect("turn/completed")
+        await other.call("thread/goal/set", {"threadId": thread, "objective": "rest", "status": "paused"})
+        told = await w.client.expect("thread/goal/updated")
+        assert (told["params"]["goal"]["objective"], told["params"]["turnId"]) == ("rest", None)
+        await other.call("thread/goal/clear", {"threadId": thread})
+        await w.client.expect("thread/goal/cleared")
         await other.call("thread/archive", {"threadId": thread})
         await w.client.expect("thread/archived")
 
@@ -512,6 +576,14 @@ async def test_a_question_that_nobody_answers_for_long_is_a_no_and_the_turn_goes
         [last] = shown["thread"]["turns"]
         assert (last["status"], last["items"][-1]["text"]) == ("completed", "done")
         assert not (w.workspace / "ran").exists()
+        await join(w.client, thread)
+        told = await w.client.expect("warning")
+        assert told["params"]["threadId"] == thread
+        assert told["params"]["message"].startswith("Nobody was there to answer a question for 1 hours")
+        async with w.another() as later:
+            await join(later, thread)
+            await later.call("thread/loaded/list", {})
+            assert heard(later, "warning") == []  # it was told
 
 
 async def test_what_a_client_names_as_it_joins_holds_from_the_next_turn_on_and_is_told_to_all(
