@@ -68,9 +68,7 @@ class LazyEngine:
         self._opened = True
         assembled = self._ready()
         assembled.engine.load_turns()
-        with self._logged():
-            self._runner.warm_up()
-        self._background.start_soon(self._probe_sandbox, name="sandbox probe")
+        await self._probe_sandbox()
         await assembled.models.networks.of(self._environment).warm_up()
 
     async def aclose(self) -> None:

@@ -59,6 +59,7 @@ CORE = (
         "errors",
         "injected_messages",
         "lazy",
+        "own_programs",
         "process_memory",
         "real_path",
         "threads",

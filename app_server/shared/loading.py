@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import protocol as wire
+from app_server.core import own_programs
 from app_server.core.context import instructions
+from app_server.shared.carried_programs import read_programs
 
 PARTS = (
     *("apis", "assembly", "beneath", "connections", "conversations", "core", "identity", "lazy_engine"),
@@ -38,11 +40,14 @@ LIBRARIES = (
 
 
 def load_everything() -> None:
-    """Import all modules of the server and the libraries of all of them, and read the texts for models."""
+    """Import all modules of the server and the libraries of all of them, and read the texts for models and the code of
+    programs of ours that are started later.
+    """
     for name in server_modules():
         __import__(name)
     for name in LIBRARIES:
         __import__(name)
+    own_programs.carry(read_programs())
     for text in Path(instructions.__path__[0]).glob("*.md"):
         instructions.instruction_text(text.stem)
 

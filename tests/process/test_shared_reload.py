@@ -2,33 +2,20 @@
 not.
 """
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 import pytest
 from anyio.abc import TaskGroup
-from websockets.client import ClientProtocol
-from websockets.frames import Frame
-from websockets.protocol import State
-from websockets.uri import parse_uri
 
-import app_server
-import protocol
-from app_server.places.locks import hold as hold_lock
-from app_server.places.startup import READY
 from tests.support.scripted_model import Hold, ScriptedModel, begins_to_say, done, reply, says, word
-from tests.support.shared import SharedHome, read_line, shared_homes
+from tests.support.shared import SharedHome, shared_homes
+from tests.support.socket_clients import Lines, WebSocket, installed
 from tests.support.world import write_config
 
 CLIENTS = 50
@@ -48,78 +35,6 @@ async def shared(short_folder: Path, model: ScriptedModel) -> AsyncIterator[Shar
             write_config(home.home, url, {})
             yield home
             await IN_THREAD(home.run, "daemon", "stop", "--now")
-
-
-class Lines:
-    """A client that says lines on the socket, behind a preface as a proxy sends it."""
-
-    def __init__(self, shared: SharedHome) -> None:
-        self.connection, self._last_id = shared.connect(), 0
-        self.told: list[dict[str, Any]] = []
-        place = {"cwd": str(shared.root), "env": dict(shared.environment), "options": {}}
-        self.connection.sendall(json.dumps({"preface": 1, "api": None, **place}).encode() + b"\n")
-        assert json.loads(read_line(self.connection))["ok"]
-
-    def request(self, method: str, **params: Any) -> bytes:
-        self._last_id += 1
-        return json.dumps({"id": self._last_id, "method": method, "params": params}).encode() + b"\n"
-
-    def answer(self) -> Any:
-        while True:
-            message = self.read()
-            if "id" in message and "method" not in message:
-                assert message["id"] == self._last_id
-                assert "result" in message, message
-                return message["result"]
-            self.told.append(message)
-
-    def read(self) -> Any:
-        return json.loads(read_line(self.connection))
-
-    def call(self, method: str, **params: Any) -> Any:
-        self.connection.sendall(self.request(method, **params))
-        return self.answer()
-
-    def initialize(self) -> None:
-        self.call("initialize", clientInfo={"name": "tests", "version": "1"}, capabilities={})
-
-    def hear(self, method: str) -> Any:
-        while not any(each["method"] == method for each in self.told):
-            self.told.append(self.read())
-        return next(each["params"] for each in self.told if each["method"] == method)
-
-
-class WebSocket(Lines):
-    """A client that says frames, without a preface."""
-
-    def __init__(self, shared: SharedHome) -> None:
-        self.connection, self._last_id = shared.connect(), 0
-        self.told: list[dict[str, Any]] = []
-        self._protocol = ClientProtocol(parse_uri("ws://localhost/"))
-        self._protocol.send_request(self._protocol.connect())
-        self._send()
-        self._messages: list[bytes] = []
-        while not self._protocol.handshake_exc and self._protocol.state is not State.OPEN:
-            self._receive()
-
-    def _send(self) -> None:
-        self.connection.sendall(b"".join(self._protocol.data_to_send()))
-
-    def _receive(self) -> None:
-        data = self.connection.recv(1 << 16)
-        assert data
-        self._protocol.receive_data(data)
-        found = self._protocol.events_received()
-        self._messages += [bytes(each.data) for each in found if isinstance(each, Frame)]
-
-    def request(self, method: str, **params: Any) -> bytes:
-        self._protocol.send_text(super().request(method, **params))
-        return b"".join(self._protocol.data_to_send())
-
-    def read(self) -> Any:
-        while not self._messages:
-            self._receive()
-        return json.loads(self._messages.pop(0))
 
 
 class Asking:
@@ -261,34 +176,6 @@ def in_background(group: TaskGroup, work: Callable[..., T], *arguments: str) -> 
 
     group.start_soon(run)
     return results
-
-
-@contextmanager
-def installed(shared: SharedHome) -> Iterator[Path]:
-    """A copy of the program, of which a server runs that nobody watches."""
-    copy = shared.root / "installed"
-    for package in (app_server, protocol):
-        source = Path(package.__path__[0])
-        shutil.copytree(source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__"))
-    shared.place.make_ready()
-    lock = hold_lock(shared.place.startup_lock)
-    told, tells = os.pipe()
-    with open(shared.place.log, "wb") as log:
-        process = subprocess.Popen(
-            (sys.executable, "-P", "-m", "app_server", "--listen=unix://", "--startup", f"{lock},{tells}"),
-            env={**shared.environment, "PYTHONPATH": str(copy)},
-            pass_fds=(lock, tells),
-            stderr=log,
-        )
-    os.close(tells)
-    os.close(lock)
-    try:
-        assert os.read(told, 16) == READY, shared.log
-        yield copy / "app_server"
-    finally:
-        os.close(told)
-        process.kill()
-        process.wait()
 
 
 BREAKS = {

@@ -308,10 +308,10 @@ TOOL_CALL = "item/tool/call"
 async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_without_it(
     world: MakeWorld,
 ) -> None:
-    called = reply(calls("lookup", {}, "d1")), reply(says("found"))
-    replies = (*called, reply(calls("lookup", {}, "d2")), reply(says("lost")))
-    replies += (reply(calls("lookup", {}, "d3")), reply(says("gone")))
-    async with world(*replies) as w:
+    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
+    left = (reply(calls("lookup", {}, "d2")), reply(says("lost")))
+    later = (reply(calls("lookup", {}, "d3")), reply(says("gone")))
+    async with world(*called, *left, *later) as w:
         async with w.another(capabilities={"experimentalApi": True}) as owner:
             thread = await start(owner, dynamicTools=[TOOL])
             await join(w.client, thread)

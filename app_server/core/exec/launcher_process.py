@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import lru_cache
-from pathlib import Path
 
 import anyio
 from msgspec import Struct
@@ -23,16 +22,11 @@ from app_server.core.errors import SHORTAGES, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec
 from app_server.core.launcher import wire
 from app_server.core.launcher.wire import Value
+from app_server.core.own_programs import launcher_command
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
-
-BOOT = (
-    f"import sys; sys.path.append({str(Path(wire.__file__).parents[3])!r}); "
-    "from app_server.core.launcher.main import main; main()"
-)
-"""What the launcher's interpreter runs, which has no site-packages. A script would be compiled at each start."""
 
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables that the launcher inherits: some interpreters need them to find their own library."""
@@ -70,7 +64,7 @@ class LauncherProcess:
                 opened.enter_context(ours)
                 with theirs:
                     self._process = subprocess.Popen(
-                        [self._python, "-I", "-S", "-c", BOOT, str(theirs.fileno())],
+                        [*launcher_command(self._python), str(theirs.fileno())],
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
                         pass_fds=(theirs.fileno(),),

@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from app_server.core.errors import SHORTAGES
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.patch.patch_plan import program_command
+from app_server.core.own_programs import apply_patch_command
 from protocol.structs import replace
 
 
@@ -121,7 +121,7 @@ def install(home: str, python: str) -> str:
 
 def script(python: str) -> str:
     """Return the text of each program."""
-    return f'#!/bin/sh\nexec {shlex.join(program_command(python))} "$@"\n'
+    return f'#!/bin/sh\nexec {shlex.join(apply_patch_command(python))} "$@"\n'
 
 
 def _runs(place: str) -> bool:

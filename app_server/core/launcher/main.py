@@ -1,4 +1,4 @@
-"""The launcher: a small process that starts every command. `BOOT` of `exec.launcher_process` runs it.
+"""The launcher: a small process that starts every command. `own_programs` says how it is run.
 
 It reads requests from the server's socket and passes each to a waiting supervisor: one of its pool for
 unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It holds the placeholder directories

@@ -7,26 +7,12 @@ The writer receives `document`. Nothing here touches the disk or imports more th
 from __future__ import annotations
 
 import json
-import os.path
 from typing import TYPE_CHECKING
 
 from protocol.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.patch.atomic_writer import EditDocument
-
-_HERE = os.path.dirname(os.path.abspath(__file__))
-WRITER, PROGRAM = os.path.join(_HERE, "atomic_writer.py"), os.path.join(_HERE, "apply_patch.py")
-
-
-def writer_command(python: str) -> tuple[str, ...]:
-    """Return the writer's command line, to run with the rights of the patch; it reads `PatchPlan.document` on stdin."""
-    return (python, "-I", "-S", WRITER)
-
-
-def program_command(python: str) -> tuple[str, ...]:
-    """Return the command line of `apply_patch` without its argument. Texts and names are UTF-8 in every locale."""
-    return (python, "-I", "-S", "-X", "utf8", PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)

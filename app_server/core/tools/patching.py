@@ -24,10 +24,11 @@ from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject,
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.own_programs import writer_command
 from app_server.core.patch.changes import refused_changes, shown_changes, shown_texts
 from app_server.core.patch.disk_files import DiskFiles, git_directories
 from app_server.core.patch.parse import Patch, PatchError, parse_patch
-from app_server.core.patch.patch_plan import PatchPlan, Place, writer_command
+from app_server.core.patch.patch_plan import PatchPlan, Place
 from app_server.core.patch.planner import named_places
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch

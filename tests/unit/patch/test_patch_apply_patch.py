@@ -10,7 +10,7 @@ import pytest
 
 from app_server.core.exec import shell_setup
 from app_server.core.exec.shell_setup import Programs, install
-from app_server.core.patch.patch_plan import program_command
+from app_server.core.own_programs import apply_patch_command
 from tests.support.shortage import open_files
 
 ADD = "*** Begin Patch\n*** Add File: {}\n+{}\n*** End Patch\n"
@@ -109,7 +109,7 @@ def test_leftovers_that_a_command_may_have_forged_are_left_alone(ws: Path) -> No
 
 
 def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
-    *_, path = program_command(sys.executable)
+    *_, path = apply_patch_command(sys.executable)
     code = "import runpy, sys; sys.path.append(sys.argv[1]); runpy.run_path(sys.argv[2]); print(*sys.modules)"
     command = [sys.executable, "-I", "-S", "-c", code, str(Path(path).parents[3]), path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

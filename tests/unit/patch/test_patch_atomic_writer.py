@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from app_server.core.own_programs import writer_command
 from app_server.core.patch import atomic_writer
 from app_server.core.patch.atomic_writer import WriteError, Writer
-from app_server.core.patch.patch_plan import writer_command
 from app_server.core.patch.write_steps import OpenFolders, WriteStep, identity
 from tests.unit.patch.worlds import apply, plan, tree, write
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from app_server.shared.carried_programs import PARTS
 from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, server_modules
 from tests.support.loading import modules_loaded_by
 from tests.test_architecture import imports, inside, modules, reachable
@@ -22,6 +23,12 @@ def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
     others = ("chat", "client", "commands", "demo", "headless", "inspector", "errands", "batch")
     assert {name for name in loaded if any(inside(name, f"app_server.{other}") for other in others)} == set()
     assert {*LIBRARIES, "app_server.core.session.operations", "app_server.apis.acp.routes"} <= loaded
+
+
+def test_programs_are_carried_with_all_that_they_import() -> None:
+    graph = {name: imports(name) & modules().keys() for name in modules()}
+    for program, parts in PARTS.items():
+        assert reachable(graph, program) == set(parts), program
 
 
 EXTRAS = ("ray", "rich", "prompt_toolkit", "starlette", "uvicorn", "opentelemetry", "shtab", "httpx")

@@ -16,7 +16,7 @@ from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.context.text_for_model import shorten
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
-from app_server.core.files import model_reads
+from app_server.core.own_programs import reader_command
 from app_server.core.pictures import ImageUnreadable, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.tools import schemas
@@ -54,7 +54,7 @@ async def _run_reader(
 ) -> ExecResult:
     try:
         spec = CommandSpec(
-            argv=(sys.executable, "-I", "-S", model_reads.__file__, json.dumps({"do": do, **request})),
+            argv=(*reader_command(sys.executable), json.dumps({"do": do, **request})),
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
             timeout_ms=TIMEOUT_MS,

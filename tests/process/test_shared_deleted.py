@@ -1,0 +1,112 @@
+"""A shared server whose installation is deleted while it runs: everything works that worked before."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from protocol.export.guide import EXAMPLES
+from protocol.export.schemas import params_name
+from protocol.structs import Json
+from protocol.table import NoParams
+from protocol.v1.methods import TABLE as CONVERSATIONS
+from protocol.v2.methods import TABLE as THREADS
+from tests.support.pictures import PNG
+from tests.support.published import definitions
+from tests.support.schema_examples import THREAD, examples
+from tests.support.scripted_model import ScriptedModel, calls, patches, reply, runs, says
+from tests.support.shared import SharedHome, shared_homes
+from tests.support.socket_clients import Lines, installed
+from tests.support.world import write_config
+
+INTERNAL_ERROR = -32603
+PATCH = "*** Begin Patch\n*** Add File: made\n+by a patch\n*** End Patch"
+NOT_ASKED = {
+    *("initialize", "account/logout", "logoutChatGpt"),  # done once; what follows needs the login
+    *("loginChatGpt", "account/login/start"),  # take the port of the machine
+    *("account/rateLimits/read", "account/usage/read"),  # ask a server of somebody else
+}
+
+NOT_THERE = {
+    "fs/readFile": "No such file or directory (os error 2)",
+    "fs/copy": "No such file or directory (os error 2)",
+    "fuzzyFileSearch/sessionStart": (
+        "failed to start fuzzy file search session: at least one search directory is required"
+    ),
+    "mcpServer/resource/read": "unknown MCP server '/ü'",
+}
+"""What an example names, and what with this code is answered to that by any server."""
+
+
+@pytest.fixture
+async def model() -> ScriptedModel:
+    return ScriptedModel([])
+
+
+@pytest.fixture
+async def shared(short_folder: Path, model: ScriptedModel) -> AsyncIterator[SharedHome]:
+    with shared_homes(short_folder) as home:
+        async with model.serving() as url:
+            write_config(home.home, url, {"sandbox_mode": "workspace-write"})
+            yield home
+
+
+async def test_every_method_and_every_tool_works_without_the_installation(
+    shared: SharedHome, model: ScriptedModel
+) -> None:
+    (shared.root / "picture.png").write_bytes(PNG)
+    model.replies += [
+        reply(
+            runs("echo", "by a command", call_id="runs"),
+            patches(PATCH, "patches"),
+            calls("view_image", {"path": str(shared.root / "picture.png")}, "views"),
+        ),
+        reply(says("done")),
+    ]
+    model.aside = lambda body: None if len(model.replies) else reply(says("more"))
+    await anyio.to_thread.run_sync(use_without_installation, shared)
+    outputs = model.requests[1].outputs()
+    assert "by a command" in outputs["runs"]
+    assert "made" in outputs["patches"]
+    assert (shared.root / "made").read_text() == "by a patch\n"
+    assert "input_image" in json.dumps(model.requests[1].body["input"])
+
+
+def use_without_installation(shared: SharedHome) -> None:
+    with installed(shared) as package:
+        shutil.rmtree(package.parent)
+        client = Lines(shared)
+        client.call(
+            "initialize",
+            clientInfo={"name": "tests", "version": "1"},
+            capabilities={"experimentalApi": True},
+        )
+        thread = client.call("thread/start", cwd=str(shared.root), approvalPolicy="never")["thread"]["id"]
+        client.call("turn/start", threadId=thread, input=[{"type": "text", "text": "go"}])
+        assert client.hear("turn/completed")["turn"]["status"] == "completed"
+        faults = dict[str, str]()
+        for method, params in requests(thread, str(shared.root)):
+            error = client.ask(method, **params).get("error") or {}
+            if error.get("code") == INTERNAL_ERROR:
+                faults[method] = error["message"]
+        assert faults == NOT_THERE, shared.log
+        assert "Traceback" not in shared.log
+        client.connection.close()
+
+
+def requests(thread: str, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One of each method of both APIs, with what the guide or the schema has as an example."""
+    given: dict[str, Json] = {method: params for method, (params, _) in EXAMPLES["requests"].items()}
+    assert given.keys() == CONVERSATIONS.client_requests.keys()
+    shapes = definitions(THREADS.api)
+    for method, row in THREADS.client_requests.items():
+        given.setdefault(method, {} if row.params is NoParams else examples(params_name(row), shapes)[0])
+    conversation = EXAMPLES["requests"]["getConversationSummary"][0]["conversationId"]
+    for method, params in given.items():
+        if method not in NOT_ASKED:
+            text = json.dumps(params or {}).replace(THREAD, thread).replace(conversation, thread)
+            yield method, json.loads(text.replace("/home/me/project", folder))
