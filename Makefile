@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage site wheel sbom vsix clean
+.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage site wheel fresh sbom vsix clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -72,11 +72,18 @@ site: $(INSTALLED_DEV) ## build the documentation as a site that can be searched
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 wheel: $(INSTALLED_DEV) ## build the wheel and the source archive into dist/
+	@rm -f dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m hatchling build -d dist
 
-sbom: wheel ## list what an installation of the wheel brings, in dist/sbom.json
+# Where nothing of this repository is, a dependency that `pyproject.toml` does not name is missed.
+fresh: wheel ## install the wheel in an environment of its own (dist/.installed), and play turns there
 	@rm -rf dist/.installed && "$(PYTHON)" -m venv dist/.installed
 	@dist/.installed/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@cd dist/.installed && for words in --version 'exec --demo hello' 'demo --yes' 'completion bash'; do \
+		./bin/app-server $$words </dev/null >output 2>&1 || { cat output >&2; exit 1; }; \
+	done
+
+sbom: fresh ## list what an installation of the wheel brings, in dist/sbom.json
 	@$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/cyclonedx-py environment dist/.installed/bin/python --output-format JSON --output-file dist/sbom.json
 	@rm -rf dist/.installed
