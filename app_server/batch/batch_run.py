@@ -104,10 +104,10 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         except OSError as error:
             raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
         ledger = Ledger(limits, anyio.current_time(), results.spent)
-        return await _run(plan, workers or _workers(plan), out, results, ledger, tasks, commits)
+        return await _run(plan, workers or _workers(plan, len(left)), out, results, ledger, tasks, commits)
 
 
-def _workers(plan: BatchPlan) -> Workers:
+def _workers(plan: BatchPlan, tasks: int) -> Workers:
     if plan.args.ray is not None:
         try:
             ray_workers = _RAY.get()
@@ -116,8 +116,8 @@ def _workers(plan: BatchPlan) -> Workers:
                 "--ray needs ray: pip install '.[ray]' in a clone of the repository"
             ) from None
         return ray_workers(plan.args.ray)
-    count = min(_fitting(Path("/proc/meminfo")), MOST_WORKERS, plan.args.jobs or MOST_WORKERS)
-    return local_workers(count, plan.environment)
+    count = min(_fitting(Path("/proc/meminfo")), MOST_WORKERS, plan.args.jobs or MOST_WORKERS, tasks)
+    return local_workers(max(count, 1), plan.environment)
 
 
 def _fitting(memory: Path) -> int:

@@ -13,6 +13,7 @@ import anyio
 
 from app_server.batch.messages import Ask, FromWorker, Over, Pass, TaskUsage
 from app_server.batch.tasks import Task
+from protocol.events.turn import TokenUsage
 
 if TYPE_CHECKING:
     from app_server.core.model.request_gate import GatedRequest
@@ -119,14 +120,13 @@ class WorkerGate:
             self._over(number, running, request)
 
     def _over(self, number: int, running: RunningTask, request: GatedRequest) -> None:
-        usage = TaskUsage(requests=1)
-        if (counted := request.usage) is not None:
-            usage = TaskUsage(
-                input_tokens=counted.input_tokens,
-                cached_input_tokens=counted.cached_input_tokens,
-                output_tokens=counted.output_tokens,
-                requests=1,
-            )
+        counted = request.usage or TokenUsage()
+        usage = TaskUsage(
+            input_tokens=counted.input_tokens,
+            cached_input_tokens=counted.cached_input_tokens,
+            output_tokens=counted.output_tokens,
+            requests=1,
+        )
         running.tokens += usage.total
         running.refused = request.status
         limited, after = request.limited, request.retry_after

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
 import msgspec
@@ -42,8 +41,7 @@ class Progress:
 
     def ended(self, result: Result) -> None:
         """Tell of a result."""
-        if self._events is not None:
-            self._tell("taskEnded", msgspec.to_builtins(result))
+        self._tell("taskEnded", result)
 
     def note(self, text: str) -> None:
         """Say something that is not asked for at any other time."""
@@ -84,9 +82,9 @@ class Progress:
             parts.append(f"about {(self._total - done) * minutes / new:.0f} minutes left")
         return ", ".join(parts)
 
-    def _tell(self, method: str, params: Mapping[str, Json]) -> None:
+    def _tell(self, method: str, params: Json) -> None:
         if self._events is not None:
-            self._events.write(json.dumps({"method": method, "params": params}, separators=(",", ":")) + "\n")
+            self._events.write(msgspec.json.encode({"method": method, "params": params}).decode() + "\n")
             self._events.flush()
 
 

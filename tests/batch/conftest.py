@@ -2,9 +2,16 @@ from pathlib import Path
 
 import pytest
 
+from app_server.batch import scheduler
 from tests.support.batches import BatchWorld
 
 
 @pytest.fixture
 def batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> BatchWorld:
     return BatchWorld(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture(autouse=True)
+def another_attempt_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process; how long one waits for it is tested with a clock that is passed in."""
+    monkeypatch.setattr(scheduler, "FIRST_DELAY", 0.01)

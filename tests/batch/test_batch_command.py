@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from app_server.batch import out_folder
 from app_server.batch.batch_command import run_batch
 from app_server.batch.out_folder import OutFolder
 from app_server.commands.parsing import parse
@@ -137,7 +138,10 @@ async def test_a_folder_of_something_else_is_refused(batch: BatchWorld) -> None:
     assert [path.name for path in batch.out.iterdir()] == ["thesis.txt"]
 
 
-async def test_a_second_batch_is_refused_while_the_first_one_runs_and_only_then(batch: BatchWorld) -> None:
+async def test_a_second_batch_is_refused_while_the_first_one_runs_and_only_then(
+    batch: BatchWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(out_folder, "LOCKED_WITHIN", 0.0)
     batch.write({"id": "a"})
     with OutFolder(batch.out, batch.home):
         done = await batch.run()

@@ -87,6 +87,7 @@ async def test_a_batch_that_is_killed_again_and_again_gives_each_task_one_result
         for kill in range(KILLS):
             done_before = set(lines(batch))
             asked_before = len(batch.requests)
+            # at once after a kill, while its workers die
             async with started(batch, "--jobs", "4", "--retries", "1000") as process:
                 with anyio.move_on_after(chance.uniform(0.2, 2.5 if LONG else 1.5)):
                     await process.wait()
@@ -180,19 +181,6 @@ async def test_the_third_ctrl_c_ends_at_once(batch: BatchWorld) -> None:
     assert len(workers) == 1
     assert "are left" not in said(batch), "it has ended nothing in good order"
     await until(lambda: not marked(f"{MARK}={batch.root}"), "all processes have ended")
-
-
-async def test_a_new_run_may_start_at_once_after_a_kill(batch: BatchWorld) -> None:
-    batch.author = works
-    batch.write(*({"id": f"t{n}"} for n in range(6)))
-    async with batch.serving(), started(batch, "--jobs", "4") as process:
-        await begun(batch, 2)
-        process.kill()
-        await process.wait()
-        async with started(batch, "--jobs", "4") as second:
-            assert await second.wait() == 0, said(batch)
-    assert sorted(lines(batch)) == sorted(f"t{n}" for n in range(6))
-    await nothing_is_left(batch)
 
 
 async def test_a_key_is_in_no_argument_of_a_process(batch: BatchWorld) -> None:
