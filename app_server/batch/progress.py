@@ -58,7 +58,7 @@ class Progress:
         """Show how it stands, if it is time for that."""
         if self._live is not None:
             self._live.start()
-            self._live.update(self._line(running, now), refresh=True)
+            self._live.update(self._line(running, now)[: self._live.console.width], refresh=True)
         elif now - self._told_at >= LINE_EVERY:
             self._told_at = now
             print(self._line(running, now), file=self._stderr)
@@ -79,7 +79,7 @@ class Progress:
         if ledger.limits.prices:
             parts.append(f"cost {ledger.cost:.2f}")
         if (new := done - self._before) and done < self._total:
-            parts.append(f"about {(self._total - done) * minutes / new:.0f} minutes left")
+            parts.append(f"about {max((self._total - done) * minutes / new, 1.0):.0f} min left")
         return ", ".join(parts)
 
     def _tell(self, method: str, params: Json) -> None:
@@ -99,7 +99,13 @@ def _load_live() -> Callable[[TextIO], Live | None]:
         console = Console(file=file, highlight=False, markup=False)
         if console.is_dumb_terminal:
             return None
-        return Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        return Live(
+            console=console,
+            auto_refresh=False,
+            transient=True,  # at the end there is a sentence in its place
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     return live
 
