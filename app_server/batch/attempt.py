@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import anyio
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import asdict, astuple
 
 from app_server.batch.checkout import Checkouts, TaskPatch, TaskPlace
@@ -169,8 +168,7 @@ class Attempts:
 
         async def decline(request: asked.ApprovalRequest) -> asked.ApprovalReply:
             outcome.declined += 1
-            before = outcome.declined_requests
-            outcome.declined_requests = (*(() if before is UNSET else before), _what(request))
+            outcome.declined_requests = (*(outcome.declined_requests or ()), _what(request))
             return request.decline()
 
         attempt.thread = thread = await self._server.start_thread(on_approval=decline, **options)

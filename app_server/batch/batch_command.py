@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import anyio
 
 from app_server.batch.batch_run import BatchPlan, in_shard, run_plan
+from app_server.batch.coordinator import STOPPED
 from app_server.batch.messages import Doing, Status
 from app_server.batch.out_folder import TASKS, BatchFile, OutFolder, read_batch, require_batch, shown_running
 from app_server.batch.results import RESULTS, Result, StoredStatus, read_lines, summary
@@ -60,6 +61,9 @@ def run_batch(args: argparse.Namespace) -> int:
     except InvalidCommandLine as error:
         complain(f"app-server {args.command}", printable(str(error)))
         return USAGE
+    except OSError as error:
+        complain(f"app-server {args.command}", printable(f"a folder cannot be used any more: {error}"))
+        return STOPPED
 
 
 def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPlan:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,6 @@ STAGED = ".staged-"
 """How files begin that a crash left half written."""
 LOCKED_WITHIN: Final = 1.0
 """Seconds in which a lock may be held by who only looks."""
-MOST_BYTES: Final = 1 << 30
 
 
 class BatchFile(Struct, frozen=True, kw_only=True):
@@ -50,10 +50,9 @@ class BatchFile(Struct, frozen=True, kw_only=True):
 def read_batch(out: Path) -> BatchFile | None:
     """Return what the folder is for; None where there is none, or nothing in it. Raises InvalidCommandLine."""
     try:
-        with Beneath.named_by_user(out) as folder:
-            names = folder.list()
-            if BATCH in names:
-                return msgspec.json.decode(folder.read(BATCH, MOST_BYTES), type=BatchFile)
+        names = os.listdir(out)
+        if BATCH in names:
+            return msgspec.json.decode((out / BATCH).read_bytes(), type=BatchFile)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
@@ -147,11 +146,7 @@ class OutFolder:
             if have.get(id, line) != line:
                 raise InvalidCommandLine(f"{shard}: the task {id!r} has another result already")
         for name in (PATCHES, EVENTS, HOMES):
-            for folder, _, files in os.walk(shard / name):
-                for each in files:
-                    place = os.path.relpath(os.path.join(folder, each), shard)
-                    with Beneath.named_by_user(shard) as source:
-                        self.write(place, source.read(place, MOST_BYTES))
+            shutil.copytree(shard / name, self.path / name, symlinks=True, dirs_exist_ok=True)
         append_lines(
             self.path / JOURNAL, [line for line in raw_lines(shard / JOURNAL) if _id(line) not in have]
         )

@@ -2,8 +2,10 @@
 shards, how it stands.
 """
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -200,7 +202,11 @@ async def test_a_secret_setting_is_not_stored_and_a_retry_wants_it_again(batch: 
     assert secret.encode() not in again.files()
 
 
-async def test_shards_are_merged(batch: BatchWorld) -> None:
+def full_disk(*arguments: object, **options: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_shards_are_merged(batch: BatchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = batch.repository()
     batch.author = lambda request: (
         reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt"))
@@ -214,6 +220,11 @@ async def test_shards_are_merged(batch: BatchWorld) -> None:
             json.loads(line)["id"] for line in (batch.root / "1" / "results.jsonl").read_text().splitlines()
         ]
         assert sorted(first) == ["t0", "t2", "t4"]
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "copytree", full_disk)
+            done = await batch.command("merge", str(batch.root / "3"), str(batch.root / "1"))
+        assert (done.status, done.stderr.count("\n")) == (4, 1)
+        assert "cannot be used any more: [Errno 28] No space left on device" in done.stderr
         for _ in range(2):  # again changes nothing
             done = await batch.command("merge", str(batch.out), str(batch.root / "1"), str(batch.root / "2"))
             assert done.status == 0, done.stderr
