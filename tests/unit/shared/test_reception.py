@@ -1,5 +1,6 @@
 """Who is received, how, and who is not. The server behind it is an echo."""
 
+import asyncio
 import errno
 import json
 import os
@@ -168,10 +169,10 @@ async def test_a_long_line_that_has_no_end_holds_up_long_ones_only_and_only_whil
 async def test_a_client_that_drops_leaves_nothing(short_folder: Path) -> None:
     async with receiving(short_folder) as (reception, place):
         await dropped(reception, lambda: dialled(place))
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
         for _ in range(20):
             await dropped(reception, lambda: dialled(place))
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())) == before
         assert reception.visits == {}
 
 
