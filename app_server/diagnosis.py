@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from app_server import __version__
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import Credentials
 from app_server.core.auth.home_login import read_auth
@@ -26,6 +27,7 @@ from app_server.core.config.types import Config, McpHttpTransport, ProviderConfi
 from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
 from app_server.core.diagnostics.settings import Redaction, check_config
+from app_server.core.diagnostics.sharing import check_shared_server
 from app_server.core.errors import AuthError, ConfigError, GitError, SandboxShortage
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import GitProgram, run_git
@@ -34,6 +36,8 @@ from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.identity import own_user_agent
+from app_server.places.looking import look
+from app_server.places.socket_place import place_of_home
 from app_server.server import ServerSettings, auth_manager, command_runner
 from protocol.checks import Check, broken, ok, warning
 
@@ -113,6 +117,7 @@ class _Machine(Struct, frozen=True):
             machine.check_home(home),
             machine.check_credentials_file(home),
             machine.check_locks(home, self.settings.cwd),
+            check_shared_server(place_of_home(str(home)), look, __version__),
         ]
 
     async def _git(self) -> list[Check]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.places.locks import LockHeld, hold
+from app_server.places.looking import is_answered
 from app_server.places.socket_place import (
     SOCKET,
     PlaceRefused,
@@ -81,7 +82,7 @@ class HeldPlace:
     def bind(self, environment: Mapping[str, str]) -> socket.socket:
         """Return a socket that listens under the name of the place. Raises PlaceTaken, PlaceRefused and OSError."""
         path = self.place.socket
-        if (address := self.place.address()) is not None and _is_answered(address):
+        if (address := self.place.address()) is not None and is_answered(address):
             raise PlaceTaken(f"another program listens on {path}")
         if os.path.lexists(path) and not (os.path.islink(path) or stat.S_ISSOCK(os.lstat(path).st_mode)):
             raise PlaceRefused(f"{path} is no socket")
@@ -101,7 +102,7 @@ class HeldPlace:
     def link_reference(self) -> None:
         """Let clients of codex find the socket under the name that they know, unless a server of theirs has it."""
         name = self.place.reference
-        if name is not None and not _is_answered(name):
+        if name is not None and not is_answered(name):
             _link(SOCKET, name)
 
     def unlink(self) -> None:
@@ -188,16 +189,3 @@ def _short_path(path: str, environment: Mapping[str, str]) -> str:
     make_private_folder(folder)
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return os.path.join(folder, f"{name}.sock")
-
-
-def _is_answered(path: str) -> bool:
-    """Tell whether something listens there. A refusal alone would not show that nobody does, but the lock is ours."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return True

@@ -1,0 +1,91 @@
+"""What is found at the place of a shared server, without changing anything there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from app_server.places.locks import is_held
+from app_server.places.socket_place import SocketPlace
+
+
+class Found(NamedTuple):
+    """The state of a place."""
+
+    obstacle: str | None = None
+    """Why no server can be there, in a clause."""
+    is_locked: bool = False
+    """Whether a server holds the place."""
+    is_starting: bool = False
+    is_answered: bool = False
+    """Whether something listens under its name."""
+    is_left: bool = False
+    """Whether the name is there."""
+    is_known_otherwise: bool = False
+    """Whether something else listens under the name for clients of codex."""
+    said: dict[str, Any] = {}  # noqa: RUF012  never changed
+    """What the server has left for people."""
+
+
+def look(place: SocketPlace) -> Found:
+    if (obstacle := _obstacle(place.folder)) is not None:
+        return Found(obstacle)
+    address = place.address()
+    return Found(
+        is_locked=_is_held(place.server_lock),
+        is_starting=_is_held(place.startup_lock),
+        is_answered=address is not None and is_answered(address),
+        is_left=os.path.lexists(place.socket),
+        is_known_otherwise=_is_known_otherwise(place),
+        said=_said(place.info),
+    )
+
+
+def is_answered(path: str) -> bool:
+    """Tell whether something listens at the path of a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def _obstacle(folder: str) -> str | None:
+    try:
+        found = os.lstat(folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{folder} is {'a link' if stat.S_ISLNK(found.st_mode) else 'no folder'}"
+    return None if found.st_uid == os.geteuid() else f"{folder} belongs to another user"
+
+
+def _is_held(lock: str) -> bool:
+    """Tell whether somebody holds a lock, without making its file."""
+    return os.path.exists(lock) and is_held(lock)
+
+
+def _is_known_otherwise(place: SocketPlace) -> bool:
+    name = place.reference
+    if name is None or os.path.realpath(name) == os.path.realpath(place.socket):
+        return False
+    return is_answered(name)
+
+
+def _said(path: str) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        with open(path, encoding="utf-8") as file:
+            said = json.load(file)
+        if isinstance(said, dict):
+            return said
+    return {}
