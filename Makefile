@@ -107,5 +107,6 @@ $(INSTALLED_DEV): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[otel,inspect,chat]' --group dev
 	@$(BIN)/python -m pip install --quiet --no-deps --group clients || echo 'no openai-codex: its tests are skipped'
 	@$(BIN)/python -m pip install --quiet --group browser || echo 'no playwright: tests of the inspector in a browser are skipped'
+	@$(BIN)/python -m pip install --quiet --no-deps --group accessibility || echo 'no axe-core: the accessibility of the inspector is not tested'
 	@$(BIN)/python -m pip install --quiet --group docs || echo 'no mkdocs: the site of the documentation is not built'
 	@touch $@

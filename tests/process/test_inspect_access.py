@@ -33,7 +33,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 def complaints(page: Any) -> list[str]:
     """What axe-core finds on the page as it is now."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-playwright (make venv)")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core (make venv)")
     found = axe.Axe().run(page, options={"resultTypes": ["violations"], "runOnly": RULES})
     return [
         f"{rule['id']} at {' '.join(node['target'])}: {node['failureSummary']}"

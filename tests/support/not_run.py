@@ -16,6 +16,7 @@ WANTS: Final = (
         "conversations from codex and back",
         "REFERENCE_CODEX=/path/to/codex-0.58 make test",
     ),
+    (r"axe-core", "accessibility of the inspector's page", "pip install --no-deps --group accessibility"),
     (r"playwright|Chromium", "the inspector's page", "pip install --group browser, and a Chromium"),
     (r"mkdocs|material", "the site of the documentation", "pip install --group docs"),
     (r"starlette|inspect", "the inspector", "pip install -e '.[inspect]'"),
