@@ -116,8 +116,8 @@ def _workers(plan: BatchPlan, tasks: int) -> Workers:
                 "--ray needs ray: pip install '.[ray]' in a clone of the repository"
             ) from None
         return ray_workers(plan.args.ray)
-    count = min(_fitting(Path("/proc/meminfo")), MOST_WORKERS, plan.args.jobs or MOST_WORKERS, tasks)
-    return local_workers(max(count, 1), plan.environment)
+    useful = min(MOST_WORKERS, plan.args.jobs or MOST_WORKERS, -(-tasks // TASKS_A_WORKER))
+    return local_workers(max(min(useful, _fitting(Path("/proc/meminfo"))), 1), plan.environment)
 
 
 def _fitting(memory: Path) -> int:
@@ -128,7 +128,7 @@ def _fitting(memory: Path) -> int:
         free = int(facts["MemAvailable"].split()[0]) << 10
     except (OSError, KeyError):
         return usable
-    return max(1, min(usable, free // WORKER_BYTES))
+    return min(usable, free // WORKER_BYTES)
 
 
 async def _run(

@@ -409,7 +409,7 @@ async def test_workers_that_share_a_repository_do_not_disturb_each_other(batch: 
     """Worktrees are made, removed and compared all the time, and git reads the settings of all of them."""
     repository = batch.repository()
     place = {"repo": str(repository), "setup": ["touch", "made"]}
-    batch.write(*({"id": f"t{n}", **place} for n in range(24)))
+    batch.write(*({"id": f"t{n}", **place} for n in range(12)))
     async with batch.serving():
         done = await batch.command("--retries", "0", workers=MemoryWorkers(4, batch.environment), jobs=12)
     assert done.status == 0, [line["error"] for line in done.lines if line["error"]]

@@ -95,7 +95,7 @@ def test_events_are_lines_of_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kilobytes", "workers"), [(1, 1), (WORKER_BYTES >> 10, 1), ((WORKER_BYTES >> 10) * 10**6, None)]
+    ("kilobytes", "workers"), [(1, 0), (WORKER_BYTES >> 10, 1), ((WORKER_BYTES >> 10) * 10**6, None)]
 )
 def test_there_are_as_many_workers_as_fit_into_memory(
     kilobytes: int, workers: int | None, tmp_path: Path
@@ -103,4 +103,4 @@ def test_there_are_as_many_workers_as_fit_into_memory(
     usable = _fitting(tmp_path / "missing")
     assert usable >= 1
     (tmp_path / "meminfo").write_text(f"MemTotal: 99 kB\nMemAvailable: {kilobytes} kB\nHugePages_Total: 0\n")
-    assert _fitting(tmp_path / "meminfo") == (workers or usable)
+    assert _fitting(tmp_path / "meminfo") == (usable if workers is None else workers)
