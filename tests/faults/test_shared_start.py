@@ -35,7 +35,7 @@ left = int(sys.argv.pop(1))
 starter = os.getpid()
 
 class Counted:
-    '''`os`, which kills the starter at one of its calls, before it or behind it.'''
+    '''`os`, which kills the starter before one of its calls. Nothing happens between two of them.'''
 
     def __getattr__(self, name):
         value = getattr(os, name)
@@ -43,9 +43,7 @@ class Counted:
             return value
         def call(*arguments, **more):
             count(name)
-            result = value(*arguments, **more)
-            count(name)
-            return result
+            return value(*arguments, **more)
         return call
 
 def count(name):
@@ -133,7 +131,7 @@ def test_a_stop_in_the_middle_of_a_start_leaves_one_server_or_none(shared: Share
         with ThreadPoolExecutor(2) as pool:
             start = pool.submit(shared.daemon, "start")
             try:
-                wait = draw.random() * 2
+                wait = draw.random() * 1.5  # by then it has started, as a rule
                 start.exception(wait)
             except TimeoutError:
                 pass

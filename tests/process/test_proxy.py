@@ -422,13 +422,15 @@ def test_where_no_server_serves_it_the_client_is_served_alone(
                 behaves(accepted[-1])
 
         threading.Thread(target=answer, daemon=True).start()
-        with Piped(home.parent, "proxy", "-c", 'model="mine"') as client:
+        with (
+            proxy(home, "--no-start") as refused,
+            Piped(home.parent, "proxy", "-c", 'model="mine"') as client,
+        ):
             client.initialize()
             assert client.call("newConversation")["model"] == "mine"
             assert client.log.read_text() == f"app-server: this client is served alone: {why}\n"
             client.leave()
             assert client.status() == 0
-        with proxy(home, "--no-start") as refused:
             assert refused.communicate(b"", PATIENCE) == (b"", f"app-server: {why}\n".encode())
             assert refused.returncode == 1
         server.socket.shutdown(socket.SHUT_RDWR)
