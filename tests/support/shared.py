@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -189,6 +189,16 @@ def shared_homes(folder: Path) -> Iterator[SharedHome]:
             os.kill(pid, signal.SIGKILL)
         still = alive(marked(f"{MARK}={folder}"))
         assert not still, f"left: {still}"
+
+
+@asynccontextmanager
+async def shared_by_wish(environment: Mapping[str, str]) -> AsyncIterator[dict[str, str]]:
+    """The environment of clients whose command is a proxy; the server that they start has ended afterwards."""
+    shared = {**environment, "APP_SERVER_SHARED": "1"}
+    yield shared
+    stop = (SCRIPT, "daemon", "stop", "--now")
+    done = await anyio.run_process(stop, env=shared, check=False)
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "stopped"), done.stderr
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +30,7 @@ from tests.support.scripted_model import (
     script,
     word,
 )
+from tests.support.shared import shared_by_wish
 from tests.support.world import SCRIPT, MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
@@ -76,18 +77,23 @@ class Editor:
 
 @asynccontextmanager
 async def connected(
-    tmp_path: Path, editor: Editor, *replies: Reply, settings: str = ""
+    tmp_path: Path, editor: Editor, *replies: Reply, settings: str = "", shared: bool = False
 ) -> AsyncIterator[ClientSideConnection]:
+    """`shared`: the editor's command is the proxy of a server that others may use, too."""
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
-    async with ScriptedModel(list(replies)).serving() as url:
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(ScriptedModel(list(replies)).serving())
         (home / "config.toml").write_text(
             f'model = "scripted"\nmodel_provider = "scripted"\n{settings}\n[model_providers.scripted]\n'
             f'name = "Scripted"\nbase_url = "{url}"\nwire_api = "responses"\nrequest_max_retries = 0\n'
         )
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CODEX_HOME": str(home)}
+        words = ("proxy", "acp") if shared else ("acp",)
+        if shared:
+            environment = await stack.enter_async_context(shared_by_wish(environment))
         async with acp.spawn_agent_process(
-            cast("acp.Client", editor), SCRIPT, "acp", env=environment, cwd=tmp_path
+            cast("acp.Client", editor), SCRIPT, *words, env=environment, cwd=tmp_path
         ) as (
             connection,
             _,
@@ -103,7 +109,8 @@ async def connected(
             yield connection
 
 
-async def test_a_turn_with_commands_patches_and_permission(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_turn_with_commands_patches_and_permission(tmp_path: Path, shared: bool) -> None:
     (tmp_path / "a.txt").write_text("saved\n")
     update = "*** Begin Patch\n*** Update File: a.txt\n@@\n-unsaved\n+patched\n*** End Patch"
     plan: Json = {"plan": [{"step": "one", "status": "in_progress"}]}
@@ -116,7 +123,7 @@ async def test_a_turn_with_commands_patches_and_permission(tmp_path: Path) -> No
         reply(says("done")),
     )
     settings = 'approval_policy = "untrusted"\nsandbox_mode = "read-only"'
-    async with connected(tmp_path, editor, *replies, settings=settings) as connection:
+    async with connected(tmp_path, editor, *replies, settings=settings, shared=shared) as connection:
         session = await connection.new_session(cwd=str(tmp_path), mcp_servers=[])
         done = await connection.prompt(session_id=session.session_id, prompt=[acp.text_block("please")])
         assert done.stop_reason == "end_turn"

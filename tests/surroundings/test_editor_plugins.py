@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.scripted_model import Hold, begins_to_say, failure, patches, reply, says, script, word
+from tests.support.shared import shared_by_wish
 from tests.support.world import SCRIPT, MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
@@ -50,11 +52,12 @@ def run(*command: str, cwd: Path, environment: Mapping[str, str]) -> None:
     assert "traceback" not in done.stderr, done.stderr
 
 
-async def play(w: World, *command: str) -> Json:
-    """What the plugin's own test has seen."""
+async def play(w: World, *command: str, shared: bool = False) -> Json:
+    """What the plugin's own test has seen. `shared`: its command is the proxy of a server that others may use, too."""
     result = w.root / "result.json"
-    environment = {**w.environment, "APP_SERVER": SCRIPT, "RESULT": str(result)}
-    await anyio.to_thread.run_sync(partial(run, *command, cwd=w.workspace, environment=environment))
+    async with shared_by_wish(w.environment) if shared else nullcontext(w.environment) as given:
+        environment = {**given, "APP_SERVER": SCRIPT, "RESULT": str(result)}
+        await anyio.to_thread.run_sync(partial(run, *command, cwd=w.workspace, environment=environment))
     return json.loads(result.read_text())
 
 
@@ -83,20 +86,23 @@ def check(w: World, seen: Json) -> None:
     assert w.model.requests[-1].texts() == ["please begin", "and now?", "once more"]
 
 
-async def test_the_neovim_plugin_holds_a_turn_with_approvals(world: MakeWorld) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_the_neovim_plugin_holds_a_turn_with_approvals(world: MakeWorld, shared: bool) -> None:
     nvim, folder = program("nvim"), EDITORS / "nvim"
     async with world(*replies(), config=ASKS, files={"greet.txt": "hello\n"}) as w:
         runs = (nvim, "--headless", "-u", "NONE", "-i", "NONE", "-n", "--cmd", f"set runtimepath^={folder}")
         plugin, test = folder / "plugin" / "app_server.lua", folder / "test" / "turns.lua"
-        seen = await play(w, *runs, "-c", f"luafile {plugin}", "-c", f"luafile {test}")
+        seen = await play(w, *runs, "-c", f"luafile {plugin}", "-c", f"luafile {test}", shared=shared)
         check(w, seen)
 
 
-async def test_the_emacs_package_holds_a_turn_with_approvals(world: MakeWorld) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_the_emacs_package_holds_a_turn_with_approvals(world: MakeWorld, shared: bool) -> None:
     emacs, folder = program("emacs"), EDITORS / "emacs"
     async with world(*replies(), config=ASKS, files={"greet.txt": "hello\n"}) as w:
         test = folder / "test" / "turns.el"
-        seen = await play(w, emacs, "-Q", "--batch", "-L", str(folder), "-l", "app-server", "-l", str(test))
+        words = ("-Q", "--batch", "-L", str(folder), "-l", "app-server", "-l", str(test))
+        seen = await play(w, emacs, *words, shared=shared)
         check(w, seen)
 
 
@@ -117,13 +123,14 @@ def extension(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Con
     return node, folder
 
 
+@pytest.mark.parametrize("shared", [False, True])
 async def test_the_vscode_extension_holds_a_turn_with_approvals(
-    world: MakeWorld, extension: tuple[str, Path]
+    world: MakeWorld, extension: tuple[str, Path], shared: bool
 ) -> None:
     """VS Code itself is not there: the module `vscode` is a stand-in."""
     node, folder = extension
     async with world(*replies(), config=ASKS, files={"greet.txt": "hello\n"}) as w:
-        check(w, await play(w, node, str(folder / "test" / "turns.js"), str(folder / "out")))
+        check(w, await play(w, node, str(folder / "test" / "turns.js"), str(folder / "out"), shared=shared))
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.scripted_model import Hold, begins_to_say, calls, reply, says, script, word
+from tests.support.shared import shared_by_wish
 from tests.support.world import SCRIPT, MakeWorld, World
 
 sdk: Any = pytest.importorskip("openai_codex")
@@ -22,9 +23,9 @@ T = TypeVar("T")
 PATIENCE = 60.0
 
 
-def started(w: World) -> AbstractContextManager[Any]:
-    """The SDK with a server of its own over the home of this world."""
-    config = sdk.CodexConfig(codex_bin=SCRIPT, cwd=str(w.workspace), env=dict(w.environment))
+def started(w: World, program: str = SCRIPT) -> AbstractContextManager[Any]:
+    """The SDK with a server of its own over the home of this world, or with what the program finds there."""
+    config = sdk.CodexConfig(codex_bin=program, cwd=str(w.workspace), env=dict(w.environment))
     context: AbstractContextManager[Any] = sdk.Codex(config)
     return context
 
@@ -50,6 +51,24 @@ async def test_a_turn_is_run_to_its_result(world: MakeWorld) -> None:
         assert "commandExecution" in [item.root.type for item in result.items]
         assert (w.workspace / "made").read_text() == "hi\n"
         assert [path.name.endswith(f"{thread_id}.jsonl") for path in w.rollouts()] == [True]
+
+
+async def test_a_turn_over_a_shared_server_is_run_to_its_result(world: MakeWorld) -> None:
+    async with (
+        world(reply(script("echo hi > made")), reply(says("It is made."))) as w,
+        shared_by_wish(w.environment),
+    ):
+        proxy = w.root / "proxy"
+        proxy.write_text(f"#!/bin/sh\nexec {SCRIPT} proxy\n")  # the SDK names its address, which would win
+        proxy.chmod(0o755)
+
+        def work() -> Any:
+            with started(w, str(proxy)) as codex:
+                return codex.thread_start(sandbox=sdk.Sandbox.workspace_write).run("Make it.")
+
+        result = await blocking(work)
+        assert (result.final_response, result.status.value) == ("It is made.", "completed")
+        assert (w.workspace / "made").read_text() == "hi\n"
 
 
 async def test_a_turn_is_streamed(world: MakeWorld) -> None:
