@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 LIST = "files.md"
+NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -68,7 +69,7 @@ def _file(path: Path, config: MkDocsConfig) -> File:
     if path.exists():
         return File.generated(config, _place(path), abs_src_path=str(path))
     names = (f"- [{each.name}]({each.name})" for each in _files_of(path.parent))
-    text = "\n".join((f"# {path.parent.relative_to(ROOT)}", "", *names, ""))
+    text = NOT_SEARCHED + "\n".join((f"# {path.parent.relative_to(ROOT)}", "", *names, ""))
     return File.generated(config, _place(path), content=text)
 
 

@@ -59,3 +59,4 @@ def test_the_site_is_built_without_a_warning_and_can_be_searched(tmp_path: Path)
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
     own = {page for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"}
     assert {f"{page.stem}/" for page in own} | {"", "CONTRIBUTING/", "SECURITY/"} <= found
+    assert not any(location.startswith("schema/") for location in found)  # lists of files
