@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import anyio
 import pytest
 
 from protocol.structs import Json
 from tests.support.client import Client, Refused
-from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, script, word
+from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, reply, says, script, word
 from tests.support.thread_client import ended, say, start, turn
 from tests.support.waiting import until
 from tests.support.world import MakeWorld, World
@@ -140,6 +141,52 @@ async def test_a_question_is_put_to_all_in_their_words_and_the_first_answer_coun
             taken = await t.editor.expect("$/cancel_request")
             assert taken["params"]["requestId"] == editors["id"]
             await t.editor.write({"id": editors["id"], "error": {"code": -32800, "message": "cancelled"}})
+
+
+async def test_words_during_a_turn_of_another_join_it_over_every_api(world: MakeWorld) -> None:
+    hold = Hold()
+    replies = (reply(begins_to_say(), word("a"), hold, says("a")), reply(says("b")))
+    async with three(world, *replies) as t:
+        await t.old_joins()
+        await t.editor_joins()
+        begun = await turn(t.threads, t.thread, "go")
+        await hold.reached.wait()
+        item: Json = {"type": "text", "data": {"text": "from the old one"}}
+        await t.old.call("sendUserMessage", {"conversationId": t.thread, "items": [item]})
+        prompt = await t.prompt("from the editor")
+        await anyio.wait_all_tasks_blocked()
+        hold.release()
+        assert (await ended(t.threads, begun))["status"] == "completed"
+        assert (await t.editor.answer_to(prompt))["result"]["stopReason"] == "end_turn"
+        await t.old.expect("task_complete")
+        assert t.world.model.requests[-1].texts()[-3:] == ["go", "from the old one", "from the editor"]
+        for method in ("turn/started", "turn/completed"):  # that of `zero`, and this one
+            assert len([m for m in t.threads.received() if m.get("method") == method]) == 2
+        assert len(t.old.events("task_complete")) == 1
+
+
+async def test_a_question_of_the_model_is_put_to_who_can_show_it(world: MakeWorld) -> None:
+    asks: Json = {
+        "id": "colour",
+        "header": "Colour",
+        "question": "Which?",
+        "options": [{"label": "Red", "description": "a"}, {"label": "Blue", "description": "b"}],
+    }
+    call = calls("request_user_input", {"questions": [asks]}, "q")
+    async with three(world, reply(call), reply(says("done"))) as t:
+        async with t.world.another(capabilities={"experimentalApi": True}) as planner:
+            await t.old_joins()
+            await t.editor_joins()
+            await planner.call("thread/resume", {"threadId": t.thread})
+            mode: Json = {"mode": "plan", "settings": {"model": "scripted"}}
+            given: Json = {"threadId": t.thread, "input": [{"type": "text", "text": "plan"}]}
+            await planner.call("turn/start", {**given, "collaborationMode": mode})
+            asked = await planner.expect("item/tool/requestUserInput")
+            await planner.answer(asked, {"answers": {"colour": {"answers": ["Red"]}}})
+            await planner.expect("turn/completed")
+            await t.old.expect("task_complete")
+        assert "Red" in str(t.world.model.requests[-1].body)
+        assert [m for m in t.old.received() if "method" in m and "id" in m] == []
 
 
 async def test_settings_of_one_show_in_the_editor(world: MakeWorld) -> None:
