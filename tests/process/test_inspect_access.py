@@ -157,6 +157,7 @@ def test_a_session_is_read_with_the_keyboard_alone(page: Any, url: str) -> None:
     press("p")
     expect(chosen).to_contain_text("clientInfo")
     expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("#view-timeline .bar.gap")).to_have_count(1)
     page.locator("#tab-timeline").focus()
     press("ArrowRight")
     expect(page.locator("#tab-waiting")).to_be_focused()
@@ -175,3 +176,25 @@ def test_a_session_is_read_with_the_keyboard_alone(page: Any, url: str) -> None:
     expect(page.locator("#keys")).to_be_visible()
     press("Escape")
     expect(page.locator("#keys")).to_be_hidden()
+
+
+def test_what_is_chosen_while_a_list_is_opened_stays_chosen(page: Any, url: str) -> None:
+    """The page asks meanwhile where the message is that was chosen before."""
+    chosen = page.locator("#list .line[aria-selected=true]")
+    page.goto(url)
+    line(page, QUESTION).click()
+    expect(page.locator("#facts")).to_contain_text("not answered yet")
+    held: list[Any] = []
+    page.route("**/place?*", lambda route: held.append(route))
+    with page.expect_request("**/place?*"):
+        page.locator("#text").fill("useragent")
+    expect(page.locator("#list .line")).to_have_count(1)
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(chosen).to_contain_text("userAgent")
+    with page.expect_response("**/place?*"):
+        held[0].continue_()
+    page.evaluate(
+        "new Promise((drawn) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(drawn))))"
+    )
+    expect(chosen).to_contain_text("userAgent")

@@ -32,7 +32,7 @@ export class List {
     this.refresh();
     if (this.selected < 0) return;
     const index = await lines.view.placeOf(this.selected).catch(() => -1);
-    if (this.lines !== lines) return;
+    if (this.lines !== lines || this.index >= 0) return; // something else was chosen meanwhile
     this.index = index;
     if (index >= 0 && !this.following) this.reveal(index);
     this.draw();
