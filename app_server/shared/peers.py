@@ -6,6 +6,7 @@ server has started, because a command that a model runs is not to answer for the
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import socket
@@ -24,6 +25,11 @@ SO_PEERPIDFD = 77
 MAC_CREDENTIALS = struct.Struct("2I")
 """Version and user, which LOCAL_PEERCRED begins with."""
 SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
+
+MAC_PROCESS = struct.Struct("2I56x")
+"""Process and parent, which PROC_PIDT_SHORTBSDINFO begins with. It is told of processes of other users, too."""
+PROC_PIDT_SHORTBSDINFO = 13
+MAC_PROCESSES = "/usr/lib/libproc.dylib"
 
 MOST_ANCESTORS = 10_000
 
@@ -54,9 +60,9 @@ def is_own_work(connection: socket.socket, pid: int) -> bool:
     """Tell whether the peer descends from this process: a command, an MCP server, or what one of them has started. One
     that is not there any more does, for nobody can tell.
     """
-    if sys.platform != "linux" or pid in (0, os.getpid()):
+    if sys.platform not in ("linux", "darwin") or pid in (0, os.getpid()):
         return False
-    descends = descends_from(os.getpid(), pid, parent_of)
+    descends = descends_from(os.getpid(), pid, parent_of if sys.platform == "linux" else mac_parent_of)
     return True if descends is None else descends or _has_ended(connection)
 
 
@@ -88,6 +94,19 @@ def parent_of(pid: int) -> int | None:
         os.close(fd)
     fields = rest.split()
     return int(fields[1]) if len(fields) > 1 else None
+
+
+def mac_parent_of(pid: int) -> int | None:
+    """Return the parent of a process of macOS; None where it has ended."""
+    told = ctypes.create_string_buffer(MAC_PROCESS.size)
+    processes = ctypes.CDLL(MAC_PROCESSES)
+    size = processes.proc_pidinfo(pid, PROC_PIDT_SHORTBSDINFO, ctypes.c_uint64(0), told, len(told))
+    return mac_parent(told.raw[:size])
+
+
+def mac_parent(told: bytes) -> int | None:
+    """Return the parent in what is told of a process; None where nothing is."""
+    return int(MAC_PROCESS.unpack(told)[1]) if len(told) == MAC_PROCESS.size else None
 
 
 def _has_ended(connection: socket.socket) -> bool:

@@ -1,5 +1,6 @@
 """Who is at the other end of a socket."""
 
+import ctypes
 import os
 import socket
 import struct
@@ -9,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.peers import Peer, descends_from, is_own_work, mac_user, parent_of, peer_of
+from app_server.shared.peers import (
+    Peer,
+    descends_from,
+    is_own_work,
+    mac_parent,
+    mac_parent_of,
+    mac_user,
+    parent_of,
+    peer_of,
+)
 from tests.support.pipes import PATIENCE
 
 FAMILY = {30: 20, 20: 10, 10: 1, 40: 1, 50: 51, 51: 50}
@@ -56,3 +66,29 @@ def test_a_child_and_what_has_ended_are_found(tmp_path: Path, short_folder: Path
 
 def test_what_macos_says_is_read() -> None:
     assert mac_user(struct.pack("=2IH16I", 0, 501, 1, *([20] * 16))) == 501
+
+
+def test_the_parent_that_macos_says_is_read() -> None:
+    told = struct.pack("=4I16s8I", 77, 42, 77, 2, b"zsh", 0, *([501] * 6), 0)
+    assert mac_parent(told) == 42
+    assert mac_parent(told[:-1]) is None  # what it says of no process
+    assert mac_parent(b"") is None
+
+
+def test_macos_is_asked_for_each_ancestor(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = {9: 8, 8: 7, 7: 1}
+
+    class Processes:
+        def proc_pidinfo(
+            self, pid: int, kind: int, _: object, told: ctypes.Array[ctypes.c_char], size: int
+        ) -> int:
+            assert (kind, size) == (13, 64)
+            if pid not in parents:
+                return 0
+            told.raw = struct.pack("=2I56x", pid, parents[pid])
+            return size
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: Processes() if "libproc" in path else None)
+    assert descends_from(7, 9, mac_parent_of)
+    assert not descends_from(5, 9, mac_parent_of)
+    assert descends_from(5, 6, mac_parent_of) is None
