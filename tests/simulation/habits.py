@@ -82,6 +82,8 @@ class Habits:
     call_ids_repeat: bool
     """The ids of calls count from one in each reply."""
     reasoning: float
+    pieces: tuple[int, ...]
+    """In how many deltas a message comes."""
     tokens: tuple[int, ...]
     network_delays: tuple[float, ...]
     chunk_sizes: tuple[int, ...]
@@ -102,6 +104,10 @@ class Habits:
     """The step before which the process is killed; a second server goes on with what is on the disk."""
     crash_sign: tuple[str, int] | None
     """The same as people are shown something for the so manieth time."""
+    crash_later: float
+    """So many seconds behind that."""
+    crash_write: int | None
+    """The same right behind the so manieth write of a stored file."""
     power_cut: bool
     """With the process, what was not synced is lost."""
     clock_jumps: tuple[tuple[int, float], ...]
@@ -158,6 +164,8 @@ def draw_habits(draws: Draws) -> Habits:
     both_apis = not goals and draws.chance("both APIs", 0.2)
     deeds = draws.pick("number of deeds", (1, 0, 3, 7))
     crashes = draws.pick("crash", (None, "at a step", "at a sign"), (0.75, 0.1, 0.15))
+    if crashes is None:
+        crashes = draws.pick("another crash", (None, "in a text", "behind a write"), (0.86, 0.07, 0.07))
     mcp = draws.chance("MCP", 0.2)
     terminals = draws.chance("terminals", 0.25)
     return Habits(
@@ -205,9 +213,16 @@ def draw_habits(draws: Draws) -> Habits:
         repeats=draws.pick("repeats", (0.0, 0.0, 0.3)),
         call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.3),
         reasoning=draws.pick("reasoning", (0.0, 0.3)),
+        pieces=(12,)
+        if crashes == "in a text"
+        else draws.pick("pieces of messages", ((1, 0, 3), (1, 0, 3), (12, 3))),
         tokens=draws.pick("tokens of replies", ((10,), (10, 900), (2000,))),
-        network_delays=draws.pick("network", ((0.0,), (0.01,), (0.0, 0.5), (0.0, 3.0))),
-        chunk_sizes=draws.pick("chunk sizes", ((1 << 20,), (400,), (97, 1000), (37, 1 << 20))),
+        network_delays=draws.pick("slow network", ((0.5,), (0.0, 0.5), (0.0, 3.0)))
+        if crashes == "in a text"
+        else draws.pick("network", ((0.0,), (0.01,), (0.0, 0.5), (0.0, 3.0))),
+        chunk_sizes=draws.pick("small chunks", ((400,), (97, 1000)))
+        if crashes == "in a text"
+        else draws.pick("chunk sizes", ((1 << 20,), (400,), (97, 1000), (37, 1 << 20))),
         request_faults=_some(draws, "request fault", "none", REQUEST_FAULTS),
         stream_faults=_some(draws, "stream fault", "none", STREAM_FAULTS),
         retries=draws.pick("retries", (0, 1, 3)),
@@ -236,7 +251,15 @@ def draw_habits(draws: Draws) -> Habits:
             1 + draws.below("signs before the crash", 6),
         )
         if crashes == "at a sign"
+        else ("text", 1 + draws.below("texts before the crash", 8))
+        if crashes == "in a text"
         else None,
+        crash_later=draws.pick("later than the text", (0.3, 1.0, 3.0)) if crashes == "in a text" else 0.0,
+        crash_write=(
+            1 + draws.below("writes before the crash", draws.pick("last write of a crash", (60, 20)))
+            if crashes == "behind a write"
+            else None
+        ),
         power_cut=draws.chance("power cut", 0.3),
         clock_jumps=tuple(
             (50 + draws.below("step of a clock jump", 2000), draws.pick("clock jump", (3600.0, -600.0, 90.0)))

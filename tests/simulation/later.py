@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app_server.core.rollout.rollout_names import conversation_of
 from tests.simulation.people import APIS, Person
+from tests.simulation.streamed_text import lost_text, unsent_text
 from tests.support.thread_invariants import is_reverted, stored_items
 
 if TYPE_CHECKING:
@@ -31,9 +32,12 @@ async def second_server(world: "SimWorld") -> None:
 
 
 async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list[str]:
+    opened = len(person.log)
     told = await person.history(thread)
     if told is None:
         return [f"thread {thread} cannot be resumed"]
+    if lost := list(lost_text(world, person, thread, opened)):
+        return lost
     word = world.record.new_word()
     turn = await person.say(thread, f"{word} again")
     if turn is None:
@@ -47,6 +51,8 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
     if b'"type":"compacted"' in path.read_bytes() or world.loses_lines:
         return []  # what the model is told is a summary, or some of what was said could not be stored
     asked = [request for request in world.model.requests if word in _words(request.texts())]
+    if asked and (unsent := list(unsent_text(world, thread, asked[0].input))):
+        return unsent
     heard = _words(asked[0].texts()) if asked else []
     shown = [*(each for each in told if each.startswith("w")), word]
     heard = [each for each in heard if each in shown or each not in world.record.said_in_old_words]

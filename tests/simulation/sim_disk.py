@@ -85,6 +85,10 @@ class Machinery(Protocol):
         """Let time pass, for everybody."""
         ...
 
+    def written(self) -> None:
+        """Take note of a write that has worked."""
+        ...
+
 
 def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls:
     """Return calls that fail as often as the habits of the world say, until its faults stop."""
@@ -129,6 +133,7 @@ def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls
         written = os.write(fd, part)
         writer.writes(fd)
         stamp(fd)
+        machinery.written()
         return written
 
     def ftruncate(fd: int, size: int) -> None:

@@ -160,7 +160,7 @@ class SimModel:
         id = f"msg-{self._marks}"
         item = {"type": "message", "role": "assistant", "id": id}
         events: list[Json] = []
-        pieces = self.draws.pick("pieces of a message", (1, 0, 3))
+        pieces = self.draws.pick("pieces of a message", self.habits.pieces)
         if pieces:
             empty = {**item, "content": [{"type": "output_text", "text": ""}]}
             events.append({"type": "response.output_item.added", "item": empty})

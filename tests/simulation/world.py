@@ -42,6 +42,7 @@ from tests.simulation.people import ConversationPerson, EditorPerson, Person, Re
 from tests.simulation.sim_commands import Commands, runner_of
 from tests.simulation.sim_disk import Writers, reading_fails, sim_disk
 from tests.simulation.sim_model import SimHttp, SimModel
+from tests.simulation.streamed_text import note_what_streams
 from tests.simulation.visits import come_back, visit
 from tests.support.client import MemoryWire
 
@@ -84,10 +85,14 @@ class SimWorld:
     """Clients beside the first, with servers of their own."""
     guest_left: anyio.Event = field(default_factory=anyio.Event)
     came_back: int = 0
+    streamed: dict[str, set[str]] = field(default_factory=dict)
+    """By thread: text that streamed when the server was killed and that has to be there later."""
     wall_clock_off: float = 0.0
     """Seconds by which the wall clock was set."""
     signs: Counter[str] = field(default_factory=Counter)
     """What people were shown, how often."""
+    writes: int = 0
+    """Of stored files."""
     tasks: TaskGroup | None = None
     """Of the first part."""
     writers: Writers = field(default_factory=Writers)
@@ -115,7 +120,19 @@ class SimWorld:
     def shown(self, sign: str) -> None:
         """Kill the process where that is to happen as people are shown something."""
         self.signs[sign] += 1
-        if (sign, self.signs[sign]) == self.habits.crash_sign and not self.calm.is_set():
+        if (sign, self.signs[sign]) == self.habits.crash_sign:
+            if self.habits.crash_later:
+                self.loop.call_later(self.habits.crash_later, self._crash)
+            else:
+                self._crash()
+
+    def written(self) -> None:
+        self.writes += 1
+        if self.writes == self.habits.crash_write:
+            self._crash()
+
+    def _crash(self) -> None:
+        if not (self.calm.is_set() or self.killed.is_set()):
             _kill(self)
 
     def thread_begins(self) -> None:
@@ -354,6 +371,7 @@ def _kill(world: SimWorld) -> None:
     for person in world.people:
         person.dead = person.left_early = True
     world.killed.set()
+    note_what_streams(world)
 
 
 async def _die(world: SimWorld, tasks: TaskGroup) -> None:
