@@ -107,6 +107,8 @@ async def test_keys_come_from_the_environment_of_who_begins_the_turn(world: Make
         await join(other, thread)
         done = await ended(other, await turn(other, thread))
         assert done["status"] == "completed"
+        again = await ended(w.client, await turn(w.client, thread))
+        assert "MODEL_KEY" in again["error"]["message"]  # that of the other one is not left behind
         assert [request.headers["authorization"] for request in w.model.requests] == ["Bearer of-the-other"]
 
 

@@ -110,7 +110,7 @@ def installed(shared: SharedHome) -> Iterator[Path]:
     copy = shared.root / "installed"
     for package in (app_server, protocol):
         source = Path(package.__path__[0])
-        shutil.copytree(source, copy / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, copy / source.name)  # compiled, where it is here
     shared.place.make_ready()
     lock = hold_lock(shared.place.startup_lock)
     told, tells = os.pipe()
