@@ -154,17 +154,24 @@ async def test_the_next_client_waits_for_no_turn_of_the_old_server(place: Place)
 
 async def test_a_command_of_a_turn_cannot_come_in_and_serves_itself(place: Place) -> None:
     """What a model runs is not to answer for the user, also where nothing confines it."""
-    inside = f"{SCRIPT} proxy --no-start </dev/null 2>err; echo $? >status; {SCRIPT} proxy </dev/null 2>alone"
+    inside = (
+        f"{SCRIPT} proxy --no-start </dev/null 2>err; echo $? >status; {SCRIPT} proxy </dev/null 2>alone; "
+        f"APP_SERVER_SHARED=1 {SCRIPT} exec hi </dev/null >said"
+    )
     place.model.replies[:] = [
         reply(calls("shell", {"command": ["sh", "-c", inside], "timeout_ms": 60_000})),
+        reply(says("from inside")),
         reply(says("done")),
     ]
     async with running_server(place) as server, place.server(command=PROXY) as one:
-        _, turn_id = await begin(place, one.client)
+        thread, turn_id = await begin(place, one.client)
         await ended(one.client, turn_id)
+        loaded = await one.client.call("thread/loaded/list", {})
+        assert loaded["data"] == [thread]  # that of `exec` is not here
         server.send_signal(signal.SIGTERM)
         assert (await left(one), await gone(server)) == (0, 0)
     closes = "the server there closes the connection"
     assert (place.workspace / "err").read_text() == f"app-server: {closes}\n"
     assert (place.workspace / "status").read_text() == "1\n"
     assert (place.workspace / "alone").read_text() == f"app-server: this client is served alone: {closes}\n"
+    assert (place.workspace / "said").read_text() == "from inside\n"
