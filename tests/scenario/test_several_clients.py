@@ -232,6 +232,23 @@ async def test_what_is_no_answer_takes_a_question_back_from_one_client_and_is_a_
         assert not (w.workspace / "two").exists()
 
 
+async def test_a_copy_that_was_taken_back_answers_nothing_any_more(world: MakeWorld) -> None:
+    replies = (reply(runs("touch", "ran")), reply(says("done")))
+    async with world(*replies) as w, w.another() as other:
+        thread = await start(w.client, **ASKS)
+        await join(other, thread)
+        begun = await turn(w.client, thread)
+        copy = await question(w.client)
+        await w.client.answer(copy, {"decision": "perhaps"})
+        await w.client.expect("serverRequest/resolved")
+        await w.client.write({"id": copy["id"], "result": {"decision": "accept"}})
+        await w.client.call("thread/loaded/list", {})
+        assert heard(other, "serverRequest/resolved") == []
+        await other.answer(await question(other), {"decision": "decline"})
+        await ended(w.client, begun)
+        assert not (w.workspace / "ran").exists()
+
+
 async def test_a_question_outlives_who_was_asked_and_is_put_to_who_joins(world: MakeWorld) -> None:
     replies = (reply(runs("touch", "ran")), reply(says("done")))
     async with world(*replies) as w:
