@@ -119,6 +119,8 @@ class Habits:
     """There is an MCP server."""
     mcp_starts: tuple[str, ...]
     mcp_calls: tuple[str, ...]
+    reflex: str | None
+    """The sign at which people do something else at once, time and again."""
     comes_back: bool
     """Who leaves connects again, to a new server."""
     visitor: bool
@@ -166,6 +168,7 @@ def draw_habits(draws: Draws) -> Habits:
     crashes = draws.pick("crash", (None, "at a step", "at a sign"), (0.75, 0.1, 0.15))
     if crashes is None:
         crashes = draws.pick("another crash", (None, "in a text", "behind a write"), (0.86, 0.07, 0.07))
+    reflex = draws.pick("reflex", (None, "compaction", *ALL_SIGNS), (12, 1, *(0.2 for _ in ALL_SIGNS)))
     mcp = draws.chance("MCP", 0.2)
     terminals = draws.chance("terminals", 0.25)
     return Habits(
@@ -216,9 +219,11 @@ def draw_habits(draws: Draws) -> Habits:
         pieces=(12,)
         if crashes == "in a text"
         else draws.pick("pieces of messages", ((1, 0, 3), (1, 0, 3), (12, 3))),
-        tokens=draws.pick("tokens of replies", ((10,), (10, 900), (2000,))),
+        tokens=(10, 2000)
+        if reflex == "compaction"
+        else draws.pick("tokens of replies", ((10,), (10, 900), (2000,))),
         network_delays=draws.pick("slow network", ((0.5,), (0.0, 0.5), (0.0, 3.0)))
-        if crashes == "in a text"
+        if crashes == "in a text" or reflex
         else draws.pick("network", ((0.0,), (0.01,), (0.0, 0.5), (0.0, 3.0))),
         chunk_sizes=draws.pick("small chunks", ((400,), (97, 1000)))
         if crashes == "in a text"
@@ -266,7 +271,7 @@ def draw_habits(draws: Draws) -> Habits:
             for _ in range(draws.pick("clock jumps", (0, 1, 3), (0.85, 0.1, 0.05)))
         ),
         terminals=terminals,
-        context_window=draws.pick("window", (None, None, None, 1500)),
+        context_window=1500 if reflex == "compaction" else draws.pick("window", (None, None, None, 1500)),
         mcp=mcp,
         mcp_starts=draws.pick(
             "MCP starts", (("fine",), ("fine",), ("fine", "slow", "dies"), ("mute",), ("refused",))
@@ -281,6 +286,7 @@ def draw_habits(draws: Draws) -> Habits:
                 ("asks and dies", "asks"),
             ),
         ),
+        reflex=reflex,
         comes_back=draws.chance("comes back", 0.5),
         visitor=draws.chance("visitor", 0.15),
         both_apis=both_apis,

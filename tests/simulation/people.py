@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from app_server.transport.framing import TransportClosed
 from protocol.structs import Json
+from tests.simulation.habits import TURNS_OWN
 from tests.simulation.moments import sign_of
 from tests.simulation.sim_commands import OWN_COMMAND, TOUCHED
 from tests.simulation.sim_model import SimModel
@@ -54,6 +55,10 @@ DECISIONS = {
     "no": "decline",
     "abort": "cancel",
 }
+
+
+MOST_REFLEXES = 6
+"""Some of what people do by reflex shows them the same sign again."""
 
 
 class Gone(Exception):
@@ -196,6 +201,7 @@ class Person:
         """What this person noticed that cannot be."""
         self._paths: dict[str, Path | None] = {}
         self._signs: Counter[str] = Counter()
+        self._reflexes = 0
 
     # --- the wire
     async def read(self) -> None:
@@ -223,6 +229,8 @@ class Person:
         self.wake()
         if (sign := sign_of(message)) is not None:
             self.notice(sign)
+            if sign == self.habits.reflex and self._reflexes < MOST_REFLEXES:
+                self._react(message["params"])
 
     def note_message(self, message: Json, *, sent: bool) -> None:
         self.log.append(Logged(sent, message))
@@ -233,6 +241,14 @@ class Person:
         self._signs[sign] += 1
         self.wake()
         self.world.shown(sign)
+
+    def _react(self, params: Json) -> None:
+        """Do something else while that goes on which is told of."""
+        thread = next((params[name] for name in THREAD_NAMES if name in params), None)
+        if thread is not None and self.draws.chance("a reflex", 0.7):
+            self._reflexes += 1
+            deed = self.draws.pick("deed of a reflex", TURNS_OWN)
+            self.tasks.start_soon(self._try, thread, deed, params.get("turnId"), name="a reflex")
 
     def wake(self) -> None:
         self._changed.set()
