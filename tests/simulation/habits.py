@@ -125,6 +125,10 @@ class Habits:
     """Who leaves connects again, to a new server."""
     visitor: bool
     """Another server runs on the same home."""
+    company: tuple[str, ...]
+    """The APIs of further clients of the same server, which outlives each of them."""
+    unattended: tuple[float, float]
+    """The seconds that such a server lets a turn run, and a question wait, without anybody."""
     both_apis: bool
     """A client of threads also listens and speaks as one of the conversation API does."""
     wishes: float
@@ -159,6 +163,18 @@ def _moments(draws: Draws) -> tuple[Moment, ...]:
             return edges(draws.pick("edge", ALL_SIGNS))
 
 
+def _company(draws: Draws) -> tuple[str, ...]:
+    """Draw who uses the first server beside the first client: nobody, as a rule."""
+    others = draws.pick("company", (0, 1, 2, 3), (0.8, 0.1, 0.07, 0.03))
+    return tuple(draws.pick("api of company", ("v2", "v2", "v1", "acp")) for _ in range(others))
+
+
+def _clock_jump(draws: Draws, company: tuple[str, ...]) -> float:
+    """Draw by how much a clock jumps: who shares a server is cut off when it seems to have read nothing for long."""
+    seconds = draws.pick("clock jump", (3600.0, -600.0, 90.0))
+    return min(seconds, 90.0) if company else seconds
+
+
 def draw_habits(draws: Draws) -> Habits:
     """Draw a world's habits."""
     client_tools = draws.chance("tools of clients", 0.15)
@@ -171,6 +187,7 @@ def draw_habits(draws: Draws) -> Habits:
     reflex = draws.pick("reflex", (None, "compaction", *ALL_SIGNS), (12, 1, *(0.2 for _ in ALL_SIGNS)))
     mcp = draws.chance("MCP", 0.2)
     terminals = draws.chance("terminals", 0.25)
+    company = _company(draws)
     return Habits(
         api=draws.pick("api", ("v2", "v1", "acp", "library"), (5, 3, 2, 2)),
         threads=draws.pick("threads", (1, 1, 2, 3)),
@@ -214,7 +231,7 @@ def draw_habits(draws: Draws) -> Habits:
             *(("goal",) if goals else ()),
         ),
         repeats=draws.pick("repeats", (0.0, 0.0, 0.3)),
-        call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.3),
+        call_ids_repeat=not terminals and not company and draws.chance("call ids repeat", 0.3),
         reasoning=draws.pick("reasoning", (0.0, 0.3)),
         pieces=(12,)
         if crashes == "in a text"
@@ -267,7 +284,7 @@ def draw_habits(draws: Draws) -> Habits:
         ),
         power_cut=draws.chance("power cut", 0.3),
         clock_jumps=tuple(
-            (50 + draws.below("step of a clock jump", 2000), draws.pick("clock jump", (3600.0, -600.0, 90.0)))
+            (50 + draws.below("step of a clock jump", 2000), _clock_jump(draws, company))
             for _ in range(draws.pick("clock jumps", (0, 1, 3), (0.85, 0.1, 0.05)))
         ),
         terminals=terminals,
@@ -289,8 +306,14 @@ def draw_habits(draws: Draws) -> Habits:
         reflex=reflex,
         comes_back=draws.chance("comes back", 0.5),
         visitor=draws.chance("visitor", 0.15),
+        company=company,
+        unattended=(
+            draws.seconds("turn without anybody", 3600.0, 40.0, 0.0),
+            draws.seconds("question without anybody", 86400.0, 100.0, 0.0),
+        ),
         both_apis=both_apis,
         wishes=draws.pick("wishes", (0.0, 0.0, 0.4)),
         client_tools=client_tools,
-        read_faults=draws.pick("read faults", (0.0, 0.0, 0.0, 0.0, 0.05)),
+        # A revert that cannot be read closes its thread, and who listens over the old API is not told.
+        read_faults=0.0 if company else draws.pick("read faults", (0.0, 0.0, 0.0, 0.0, 0.05)),
     )

@@ -89,6 +89,7 @@ class LibraryPerson(ThreadPerson):
 
     async def leave(self) -> None:
         self.leaving = True
+        self.left_at = anyio.current_time() if self.left_at is None else self.left_at
         self.world.model.note("somebody left")
         self._leaves.set()
         await self.until_closed()

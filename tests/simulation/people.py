@@ -20,15 +20,13 @@ from app_server.transport.framing import TransportClosed
 from protocol.structs import Json
 from tests.simulation.habits import TURNS_OWN
 from tests.simulation.moments import sign_of
+from tests.simulation.rounds import REPEATED, Rounds
 from tests.simulation.sim_commands import OWN_COMMAND, TOUCHED
 from tests.simulation.sim_model import SimModel
 from tests.support.client import Logged, MemoryWire
 
 MARK = re.compile(r"\bm\d+\b")
 SAYING = re.compile(r"[ws]\d+\b")
-
-REPEATED = re.compile(r"^(call-\d+)-\d+$")
-"""The id of a call whose own id another call had before."""
 
 THREAD_NAMES = ("threadId", "conversationId", "sessionId")
 
@@ -59,6 +57,16 @@ DECISIONS = {
 
 MOST_REFLEXES = 6
 """Some of what people do by reflex shows them the same sign again."""
+
+WITHDRAWALS = ("serverRequest/resolved", "$/cancel_request")
+"""How a client is told that a question is over."""
+
+YES: Json = {
+    "decision": "accept",
+    "outcome": {"outcome": "selected", "optionId": "approved"},
+}
+ON_THE_WAY = 30
+"""So many messages may be under way while somebody answers what it is about to be asked."""
 
 
 class Gone(Exception):
@@ -107,6 +115,7 @@ class Record:
     """How many requests the model had got when a turn had ended, by the words."""
     yes: Counter[str] = field(default_factory=Counter)
     """How often the marks of what was asked about were allowed."""
+    rounds: Rounds = field(default_factory=Rounds)
     session_yes: set[str] = field(default_factory=set)
     """What was allowed for the rest of a session."""
     own_commands: set[str] = field(default_factory=set)
@@ -150,6 +159,7 @@ class World(Protocol):
     model: SimModel
     record: Record
     calm: anyio.Event
+    people: "list[Person]"
 
     @property
     def workspace(self) -> str: ...
@@ -186,8 +196,18 @@ class Person:
         self.log: list[Logged] = []
         self.garbage: list[bytes] = []
         self.left_early = self.leaving = self.closed = False
+        self.left_at: float | None = None
+        """In virtual seconds."""
         self.dead = False
         """The server was killed: nothing that comes now was sent."""
+        self.server = self.name
+        """Whose client it is: the name of who is asked beside it, where a server has several clients."""
+        self.followed: set[str] = set()
+        """Threads of others that it joined."""
+        self.withdrawn: set[Json] = set()
+        """The ids of questions that it was told are over."""
+        self._guesses: dict[Json, int] = {}
+        """Ids that it answered without having been asked, and how long its log was then."""
         self._next_id = 0
         self._answers: dict[int, Json] = {}
         self._changed = anyio.Event()
@@ -221,8 +241,12 @@ class Person:
             return
         self.note_message(message, sent=False)
         if "method" in message and "id" in message:
+            self.record.rounds.asked(self.server, self.name, message)
+            self._allow_guess(message)
             self.asked(message)
         elif "method" in message:
+            if message["method"] in WITHDRAWALS:
+                self._is_over(message["params"]["requestId"])
             self.told(message)
         else:
             self._answers[message.get("id")] = message
@@ -248,7 +272,7 @@ class Person:
         if thread is not None and self.draws.chance("a reflex", 0.7):
             self._reflexes += 1
             deed = self.draws.pick("deed of a reflex", TURNS_OWN)
-            self.tasks.start_soon(self._try, thread, deed, params.get("turnId"), name="a reflex")
+            self.tasks.start_soon(self.try_deed, thread, deed, params.get("turnId"), name="a reflex")
 
     def wake(self) -> None:
         self._changed.set()
@@ -296,6 +320,7 @@ class Person:
     async def leave(self) -> None:
         """Close the connection and wait for the server's end of it."""
         self.leaving = True
+        self.left_at = anyio.current_time() if self.left_at is None else self.left_at
         self.world.model.note("somebody left")
         await self.wire.close()
         await self.until_closed()
@@ -330,6 +355,28 @@ class Person:
         self.open_questions.append(question)
         self.tasks.start_soon(self._answer, question, name="an answer")
 
+    def _is_over(self, id: Json) -> None:
+        """Take note that a question is over, unless it is for who answered it with nothing."""
+        if id not in self.withdrawn:
+            self.withdrawn.add(id)
+            if any(each["id"] == id for each in self.open_questions):
+                self.record.rounds.is_over(self.name, id)
+
+    def _allow_guess(self, question: Json) -> None:
+        """Take an answer to this question for a yes that was on its way as it was asked."""
+        if len(self.log) - self._guesses.pop(question["id"], -ON_THE_WAY) < ON_THE_WAY:
+            self.record.yes.update(self._shown_marks(question))
+
+    async def guess(self) -> None:
+        """Answer yes under the id of a question that others were asked, or that is over, or under any."""
+        mine = [each["id"] for each in self.open_questions]
+        of_others = [each["id"] for person in self.world.people for each in person.open_questions]
+        ids = [each for each in (*of_others, *sorted(self.withdrawn), *range(4)) if each not in mine]
+        id = self.draws.pick("guessed id", ids)
+        self._guesses[id] = len(self.log)
+        with suppress(Gone):
+            await self.write(self._message({"id": id, "result": YES}))
+
     async def decide(self, question: Json) -> str:
         """Think about a question; return the kind of its answer."""
         marks = self._shown_marks(question)
@@ -345,13 +392,17 @@ class Person:
             if kind == "interrupt":
                 params = question["params"]
                 thread = next(params[name] for name in THREAD_NAMES if name in params)
-                await self._try(thread, "interrupt", params.get("turnId"))
+                await self.try_deed(thread, "interrupt", params.get("turnId"))
                 await self._pause("late answer", self.habits.thinking)
                 kind = "yes"
         finally:
             self.open_questions.remove(question)
-        if kind in ("yes", "session", "twice"):
-            self.record.yes.update(marks)
+        if kind not in ("malformed", "error"):
+            self.record.rounds.answered(self.name, question["id"])
+        too_late = question["id"] in self.withdrawn
+        if kind in ("yes", "session", "twice") and not too_late:
+            first = self.record.rounds.says_yes(self.name, question["id"])
+            self.record.yes.update(marks if first else ())
             self.record.session_yes |= marks if kind == "session" else set()
             if not self.busy():
                 self.world.model.note("a yes after its turn")
@@ -386,6 +437,14 @@ class Person:
     def busy(self) -> bool:
         """Tell whether a turn runs that the client was told of."""
         raise NotImplementedError
+
+    def running_in(self, thread: str) -> str | None:
+        """Return the turn that runs in a thread, where the API gives turns names."""
+
+    async def follow(self, thread: str) -> None:
+        """Join a thread that others may have opened."""
+        if await self.history(thread) is not None:
+            self.followed.add(thread)
 
     def settle(self) -> None:
         """Find out at last which words were in turns that were completed, where the API did not tell before."""
@@ -455,16 +514,16 @@ class Person:
         for deed in self.habits.deeds:
             if self.draws.chance("deed now", self.habits.eagerness):
                 if not self.draws.chance("at once", self.habits.bursts):
-                    await self._moment()
+                    await self.moment()
                 await self._does(thread, deed, turn)
         if not self.draws.chance("does not wait", 0.15):
             await waits.wait()
 
     async def _does(self, thread: str, deed: str, turn: str | None) -> None:
         if self.habits.impatient:
-            self.tasks.start_soon(self._try, thread, deed, turn, name="a deed")
+            self.tasks.start_soon(self.try_deed, thread, deed, turn, name="a deed")
         else:
-            await self._try(thread, deed, turn)
+            await self.try_deed(thread, deed, turn)
 
     async def _says(self, thread: str, word: str) -> str | None:
         self.record.words[word] = "gone"
@@ -485,10 +544,10 @@ class Person:
             ended.set()
 
     async def _later(self, thread: str, deed: str, turn: str) -> None:
-        await self._moment()
-        await self._try(thread, deed, turn)
+        await self.moment()
+        await self.try_deed(thread, deed, turn)
 
-    async def _moment(self) -> None:
+    async def moment(self) -> None:
         """Wait for some time, for so many messages, or for a sign."""
         wait = self.draws.pick("moment of a deed", self.habits.moments)
         with anyio.move_on_after(wait.seconds), suppress(Gone):
@@ -503,7 +562,7 @@ class Person:
         if wait.later:
             await self._pause("behind a sign", (wait.later,))
 
-    async def _try(self, thread: str, deed: str, turn: str | None) -> None:
+    async def try_deed(self, thread: str, deed: str, turn: str | None) -> None:
         if self.world.calm.is_set():
             return
         try:
@@ -520,9 +579,9 @@ class Person:
 
     async def _change_mind(self, thread: str, turn: str | None) -> None:
         """Say something right behind an interrupt; sometimes take that back, too."""
-        await self._try(thread, "second turn", turn)
+        await self.try_deed(thread, "second turn", turn)
         if self.draws.chance("no mind", 0.3):
-            await self._try(thread, "interrupt", turn)
+            await self.try_deed(thread, "interrupt", turn)
 
     async def _pause(self, kind: str, seconds: Sequence[float] = ()) -> None:
         with anyio.move_on_after(self.draws.pick(kind, seconds or self.habits.gaps)):
@@ -543,7 +602,8 @@ class ThreadPerson(Person):
         self._ends: dict[str, str] = {}
         self._completed: dict[str, list[str]] = {}
         """The items of each turn."""
-        self._running: set[str] = set()
+        self._running: dict[str, str] = {}
+        """Turns, and their threads."""
         self._latest: dict[str, str | None] = {}
         """The turn of each thread that was asked for beside another."""
 
@@ -551,10 +611,10 @@ class ThreadPerson(Person):
         if message["method"] == "thread/tokenUsage/updated":
             self._read_reply(message["params"]["tokenUsage"]["last"]["reasoningOutputTokens"])
         elif message["method"] == "turn/started":
-            self._running.add(message["params"]["turn"]["id"])
+            self._running[message["params"]["turn"]["id"]] = message["params"]["threadId"]
         elif message["method"] == "turn/completed":
             turn = message["params"]["turn"]
-            self._running.discard(turn["id"])
+            self._running.pop(turn["id"], None)
             self._ends[turn["id"]] = turn["status"]
             if self.home == self.world.home:
                 self.record.turn_ends[message["params"]["threadId"], turn["id"]] = turn["status"]
@@ -580,6 +640,9 @@ class ThreadPerson(Person):
 
     def busy(self) -> bool:
         return bool(self._running)
+
+    def running_in(self, thread: str) -> str | None:
+        return next((turn for turn, of in self._running.items() if of == thread), None)
 
     def decision(self, question: Json, kind: str) -> Json:
         if question["method"] == "item/tool/call":

@@ -28,7 +28,7 @@ writes for itself, and is answered with an error.
 def storage_rules(world: "SimWorld") -> Iterator[str]:
     """Yield what is wrong in a world whose writes fail, and whose threads stay open until they work again."""
     habits = world.habits
-    comes_and_goes = habits.visitor or habits.comes_back or RESTLESS & set(habits.deeds)
+    comes_and_goes = habits.visitor or habits.comes_back or habits.company or RESTLESS & set(habits.deeds)
     if not habits.disk_faults or comes_and_goes or world.killed.is_set():
         return
     paths = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))

@@ -20,6 +20,8 @@ def note_what_streams(world: "SimWorld") -> None:
     that jumps), nothing is written either.
     """
     habits = world.habits
+    if habits.company and habits.api == "acp":
+        return  # the first load of a session shows what was stored, and not yet what its journal gives back
     if not (world.loses_lines or habits.clock_jumps or any(habits.slow_disk)):
         for thread, text in _open_text(world.model.journal.entries, world.loop.time() - KEPT_WITHIN):
             world.model.note("killed while text streams")

@@ -1,6 +1,7 @@
 """Worlds that the suite plays: those that failed once, fresh ones, and some twice."""
 
 import gc
+import itertools
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from tests.simulation.coverage import SITUATIONS
 from tests.simulation.draws import Choices, Draws, fresh_seed
+from tests.simulation.habits import draw_habits
 from tests.simulation.shrink import shrink
 from tests.simulation.world import Outcome, play
 
@@ -35,6 +37,14 @@ def test_a_world_that_failed_once(path: Path) -> None:
 def test_worlds(block: int) -> None:
     first = fresh_seed() + block * BLOCK
     for seed in range(first, first + BLOCK):
+        outcome = play(seed)
+        assert not outcome.problems, outcome.report
+
+
+@pytest.mark.skipif(not LONG, reason="a fifth of the fresh worlds are such; FAULTS=long plays 1,000 of them")
+def test_worlds_of_several_clients() -> None:
+    seeds = (seed for seed in itertools.count(fresh_seed()) if draw_habits(Draws(seed)).company)
+    for seed in itertools.islice(seeds, 1000):
         outcome = play(seed)
         assert not outcome.problems, outcome.report
 

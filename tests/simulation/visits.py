@@ -21,7 +21,7 @@ VISITORS_DEEDS = ("read", "name", "fork", "archive", "rollback", "settings")
 
 
 @contextmanager
-def _counted(world: "SimWorld") -> Iterator[None]:
+def counted(world: "SimWorld") -> Iterator[None]:
     world.guests += 1
     try:
         yield
@@ -34,8 +34,8 @@ def _counted(world: "SimWorld") -> Iterator[None]:
 
 async def come_back(world: "SimWorld") -> None:
     """Connect again to a new server and go on with every thread."""
-    with _counted(world):
-        async with world.server(world.habits.api) as person:
+    with counted(world):
+        async with world.again(world.habits.api) as person:
             await person.begin()
             for thread in _threads(world):
                 if await person.history(thread) is not None:
@@ -52,7 +52,7 @@ async def visit(world: "SimWorld") -> None:
     this is refused.
     """
     draws = world.draws
-    with _counted(world):
+    with counted(world):
         async with world.server(draws.pick("api of a visitor", APIS)) as person:
             await person.begin()
             for _ in range(draws.pick("visits", (1, 2, 5))):

@@ -10,6 +10,7 @@ import gc
 import hashlib
 import json
 import logging
+import math
 import os
 import random
 import re
@@ -18,18 +19,20 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
 
 from app_server.machine import Machine
-from app_server.server import ServerSettings, serve
-from app_server.transport.memory import memory_pair
+from app_server.server import ClientPlace, Server, ServerSettings, UnattendedLimits, open_server, serve
+from app_server.transport.memory import MemoryTransport, memory_pair
+from tests.simulation.company import keep_company
 from tests.simulation.coverage import situations_of
 from tests.simulation.draws import Choices, Draws
 from tests.simulation.habits import Habits, draw_habits
@@ -66,6 +69,15 @@ LAST_PART = 4000.0
 """Virtual seconds in which every turn has to end when the faults have stopped: more than all retries take."""
 
 
+class Surroundings(TypedDict):
+    """What every client of a world brings."""
+
+    home: Path
+    cwd: Path
+    environment: Mapping[str, str]
+    acp: bool
+
+
 @dataclass(slots=True)
 class SimWorld:
     """A world while it is played."""
@@ -87,6 +99,12 @@ class SimWorld:
     came_back: int = 0
     streamed: dict[str, set[str]] = field(default_factory=dict)
     """By thread: text that streamed when the server was killed and that has to be there later."""
+    shared: Server | None = None
+    """The first server, where several clients share it."""
+    over: anyio.Event = field(default_factory=anyio.Event)
+    """Nobody connects to it any more."""
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    """It has ended."""
     wall_clock_off: float = 0.0
     """Seconds by which the wall clock was set."""
     signs: Counter[str] = field(default_factory=Counter)
@@ -163,6 +181,34 @@ class SimWorld:
         while self.guests:
             self.guest_left = anyio.Event()
             await self.guest_left.wait()
+
+    @asynccontextmanager
+    async def connection(self, api: str) -> AsyncIterator[Person]:
+        """Connect one more client to the first server. It leaves in the end, or dies where it is `dead`."""
+        assert self.shared is not None
+        assert self.tasks is not None
+        async with anyio.create_task_group() as tasks:
+            server_end, client_end = memory_pair(buffered=self.draws.pick("unread lines", (math.inf, 1)))
+            place = ClientPlace(**_surroundings(self, api, self.home), shared=True, hears_all=False)
+            self.tasks.start_soon(_serve_one, self.shared, server_end, place, name="a connection")
+            person = PEOPLE[api](self, MemoryWire(client_end), tasks, self.home)
+            person.server = self.people[0].name
+            self.people.append(person)
+            tasks.start_soon(person.read, name="a client")
+            try:
+                yield person
+                if not person.dead:
+                    person.left_early |= person.busy() or person.asking > 0
+                    await person.leave()
+                    person.left_early |= person.busy()
+            finally:
+                person.left_early |= person.dead or self.killed.is_set()
+                client_end.close()
+            tasks.cancel_scope.cancel()
+
+    def again(self, api: str) -> AbstractAsyncContextManager[Person]:
+        """Connect somebody who was here before: to the server that is there, or to a new one."""
+        return self.server(api) if self.shared is None else self.connection(api)
 
     @asynccontextmanager
     async def server(self, api: str, home: Path | None = None) -> AsyncIterator[Person]:
@@ -292,6 +338,8 @@ async def _both_parts(world: SimWorld) -> None:
             world.tasks = tasks
             if world.habits.visitor:
                 tasks.start_soon(visit, world, name="a visitor")
+            for api in world.habits.company:
+                tasks.start_soon(keep_company, world, api, name="somebody beside the first")
             tasks.start_soon(_die, world, tasks, name="the end of the process")
             with anyio.move_on_after(FIRST_PART):
                 await person.live()
@@ -318,27 +366,39 @@ async def _both_parts(world: SimWorld) -> None:
 def _arrive(world: SimWorld, tasks: TaskGroup, api: str, home: Path) -> Person:
     """Start a server with one client."""
     server_end, client_end = memory_pair()
+    shared = bool(world.habits.company) and not world.people
     settings = ServerSettings(
-        home=home,
-        cwd=Path(world.workspace),
-        environment={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(world.root / "user"),
-            "CODEX_HOME": str(home),
-        },
-        acp=api == "acp",
+        **_surroundings(world, api, home),
         machine=_machine(world, home),
+        shared=shared,
+        unattended=UnattendedLimits(*world.habits.unattended) if shared else None,
     )
 
     async def run() -> None:
-        await serve(server_end, settings)
-        server_end.close()
+        if not shared:
+            await serve(server_end, settings)
+            server_end.close()
+            return
+        async with open_server(settings) as world.shared:
+            await _serve_one(world.shared, server_end, settings)
+            await world.over.wait()
+        world.ended.set()
 
     person = PEOPLE[api](world, MemoryWire(client_end), tasks, home)
     world.people.append(person)
     tasks.start_soon(run, name="the server")
     tasks.start_soon(person.read, name="the client")
     return person
+
+
+def _surroundings(world: SimWorld, api: str, home: Path) -> "Surroundings":
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(world.root / "user"), "CODEX_HOME": str(home)}
+    return {"home": home, "cwd": Path(world.workspace), "environment": environment, "acp": api == "acp"}
+
+
+async def _serve_one(server: Server, end: MemoryTransport, place: ClientPlace) -> None:
+    await server.serve(end, place)
+    end.close()
 
 
 def _jump(world: SimWorld, seconds: float) -> None:
@@ -400,6 +460,10 @@ async def _calm_down(world: SimWorld, person: Person) -> None:
     person.settle()
     if not person.closed:
         await person.leave()
+    if world.shared is not None:
+        world.over.set()
+        await world.ended.wait()
+        world.shared = None
 
 
 def _machine(world: SimWorld, home: Path) -> Machine:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from app_server.apis.v1.outbound import TAKEN_BACK
 from protocol.structs import Json
 from tests.support.client import ENDS, Client, Logged
 from tests.support.published import departures
@@ -106,9 +107,11 @@ def events_of(received: Sequence[Json], conversation: str) -> Iterator[tuple[str
 
 
 def resumes(message: Json, conversation: str) -> bool:
-    return bool(
-        message.get("method") == "sessionConfigured" and message["params"]["sessionId"] == conversation
-    )
+    """Tell whether the operations of a conversation count from zero again: it was opened again, or taken back."""
+    params = message.get("params") or {}
+    if is_event(message) and params["msg"].get("message") == TAKEN_BACK:
+        return bool(params["conversationId"] == conversation)
+    return bool(message.get("method") == "sessionConfigured" and params["sessionId"] == conversation)
 
 
 def _operation(id: str, resumed: int) -> str:
@@ -147,9 +150,11 @@ def too_early(log: Sequence[Logged]) -> list[str]:
         message = entry.message
         if entry.sent:
             continue
-        if message.get("method") == "sessionConfigured":
-            resumed[message["params"]["sessionId"]] += 1
-        elif is_event(message):
+        params = message.get("params") or {}
+        name = params.get("conversationId") or params.get("sessionId")
+        if name is not None:
+            resumed[name] += resumes(message, name)
+        if is_event(message):
             conversation = message["params"]["conversationId"]
             id = _operation(message["params"]["id"], resumed[conversation])
             kind = message["params"]["msg"]["type"]

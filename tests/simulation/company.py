@@ -1,0 +1,80 @@
+"""Who uses the first server beside its first client: people who come at any moment, follow the threads that are there,
+do what people do, leave or die in the middle of it, and come again.
+"""
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from tests.simulation.people import Gone, Person
+from tests.simulation.visits import counted
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimWorld
+
+BETWEEN = (0.4, 0.0, 0.02, 3.0, 20.0)
+"""Seconds between two things that somebody does, if it is not at a sign."""
+
+DEEDS = ("interrupt", "steer", "second turn", "settings", "read", "resume", "name", "turn", "turn", "guess")
+"""What they do beside what is done in this world; the last: answer under an id that they were not asked under."""
+
+
+async def keep_company(world: "SimWorld", api: str) -> None:
+    """Be a client of the first server, once or several times."""
+    draws = world.draws
+    with counted(world):
+        for _ in range(draws.pick("stays", (1, 1, 2, 3))):
+            await _some_moment(world, world.people[0])
+            if world.calm.is_set():
+                return
+            async with world.connection(api) as person:
+                try:
+                    await _stay(world, person)
+                except Gone:
+                    person.left_early = True
+
+
+async def _stay(world: "SimWorld", person: Person) -> None:
+    draws = world.draws
+    await person.begin()
+    world.model.note("somebody joined")
+    for _ in range(draws.pick("things in company", (2, 4, 8))):
+        threads = [each for each in dict.fromkeys(world.record.threads) if each not in world.record.gone]
+        for thread in threads:
+            if thread not in person.followed and draws.chance("follows", 0.8):
+                await person.follow(thread)
+        if world.calm.is_set():
+            break
+        if person.followed:
+            thread = draws.pick("thread in company", sorted(person.followed))
+            await _do(world, person, thread)
+        await _some_moment(world, person)
+    match draws.pick("end of a stay", ("stays", "leaves", "dies")):
+        case "stays":
+            await world.calm.wait()
+            await world.all_quiet()
+        case "leaves":
+            person.left_early = True
+        case "dies":
+            person.dead, person.left_at = True, anyio.current_time()
+
+
+async def _do(world: "SimWorld", person: Person, thread: str) -> None:
+    draws = world.draws
+    deed = draws.pick("deed in company", (*DEEDS, *world.habits.deeds))
+    if deed == "turn":
+        await person.turn(thread)
+    elif deed == "guess":
+        await person.guess()
+    elif deed != "leave" and not (deed == "resume" and person.api == "acp"):
+        # A session that is loaded again while a call runs may not be told of its end.
+        await person.try_deed(thread, deed, person.running_in(thread))
+
+
+async def _some_moment(world: "SimWorld", person: Person) -> None:
+    """Wait until something that this person is shown, or for some time."""
+    if world.draws.chance("company at a sign", 0.6):
+        await person.moment()
+    else:
+        with anyio.move_on_after(world.draws.pick("between company", BETWEEN)):
+            await world.calm.wait()

@@ -1,0 +1,400 @@
+"""What must be true of people who share a server: what one of them is told of a thread, all are told who follow it, in
+one order; a question is put to all of them, and is over for all of them for a reason; tools stay with who brought them.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from protocol.structs import Json
+from tests.simulation.rounds import REPEATED
+
+if TYPE_CHECKING:
+    from tests.simulation.people import Person
+    from tests.simulation.world import SimWorld
+
+FOREIGN_TURNS = (
+    "session_06",
+    "task_started",
+    "rule_01_the_answer_comes_first: turn/start",
+    "rule_07_usage_follows_what_it_paid_for",
+)
+"""How problems begin that are none where others begin turns, too: a client did not ask for all that it is told of, and
+is told in the middle of a message what was used before.
+"""
+
+WITHOUT_ITS_EVENT = "Approval for"
+"""Who joins is asked what is open without the event that came before the question."""
+
+OPENS = ("thread/start", "thread/resume", "thread/fork")
+ENDS_QUESTIONS = (
+    "turn/interrupt",
+    "review/start",
+    "thread/compact/start",
+    "thread/archive",
+    "thread/revert",
+    "interruptConversation",
+    "archiveConversation",
+    "resumeConversation",
+    "submit",
+    "session/cancel",
+)
+"""What a person may do that ends the turn of a question."""
+TOLD_TO_ALL = ("thread/settings/updated", "thread/name/updated", "thread/archived", "thread/reverted")
+SOON = 8.0
+"""Virtual seconds within which all are told: more than the disk and the threads of a world take."""
+
+
+def with_foreign_turns(problems: Iterable[str]) -> list[str]:
+    """Return the problems that are some where other clients begin turns of the same thread."""
+    return [
+        each
+        for each in problems
+        if not each.startswith(FOREIGN_TURNS)
+        and WITHOUT_ITS_EVENT not in each
+        # A prompt that is cancelled before its words have joined another's turn ends before that turn.
+        and not (each.startswith("session_05") and "cancelled" in each)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message of somebody's connection, in the order of the whole world."""
+
+    position: int
+    seconds: float
+    sent: bool
+    message: Json
+
+    @property
+    def method(self) -> str:
+        return str(self.message.get("method", ""))
+
+    @property
+    def params(self) -> Json:
+        return self.message.get("params") or {}
+
+    @property
+    def is_question(self) -> bool:
+        return not self.sent and "method" in self.message and "id" in self.message
+
+
+@dataclass(slots=True)
+class Follower:
+    """Somebody with what was said on the connection."""
+
+    person: "Person"
+    heard: list[Heard]
+    since: dict[str, Heard] = field(default_factory=dict)
+    """When a thread was opened or joined over the thread API, by the answer."""
+    brought: set[str] = field(default_factory=set)
+    """Threads that were begun there, with the tools of this client."""
+
+    def stays(self, thread: str, begin: Heard) -> bool:
+        """Tell whether the thread is followed from before that message until some time behind it."""
+        joined = self.since.get(thread)
+        return joined is not None and joined.seconds < begin.seconds and self.is_there(begin)
+
+    def is_there(self, begin: Heard) -> bool:
+        """Tell whether this person does not leave soon behind that message."""
+        left = self.person.left_at
+        return left is None or left > begin.seconds + SOON
+
+    def near(self, begin: Heard) -> Iterator[Heard]:
+        """Yield what was heard at about the time of that message."""
+        return (each for each in self.heard if not each.sent and abs(each.seconds - begin.seconds) <= SOON)
+
+
+def company_rules(world: "SimWorld") -> Iterator[str]:
+    """Yield what is wrong between the clients of the first server."""
+    all_of_them = _followers(world)
+    lasts = not world.killed.is_set() and not world.habits.clock_jumps
+    for one in all_of_them:
+        yield from _text_not_whole(one)
+    yield from _chunks_not_whole(all_of_them)
+    yield from _in_another_order(all_of_them)
+    of_threads = [each for each in all_of_them if each.person.api == "v2"]
+    if lasts:
+        yield from _told_to_some(of_threads)
+        yield from _asked_of_some(of_threads)
+    yield from _over_without_cause(of_threads, all_of_them, world)
+    yield from _tools_elsewhere(of_threads, world.record.reverted)
+
+
+def _followers(world: "SimWorld") -> list[Follower]:
+    first = world.people[0].name
+    found = {each.name: Follower(each, []) for each in world.people if each.server == first}
+    for position, entry in enumerate(world.model.journal.entries):
+        if entry.who in found:
+            found[entry.who].heard.append(Heard(position, entry.seconds, entry.sent, entry.message))
+    for each in found.values():
+        asked: dict[Json, str] = {}
+        for heard in each.heard:
+            if heard.sent and heard.method in OPENS:
+                asked[heard.message["id"]] = heard.method
+            elif not heard.sent and "result" in heard.message and heard.message.get("id") in asked:
+                method, thread = asked[heard.message["id"]], heard.message["result"]["thread"]["id"]
+                each.since.setdefault(thread, heard)
+                if method == "thread/start":
+                    each.brought.add(thread)
+    return list(found.values())
+
+
+# --- texts
+def _text_of(item: Json) -> str | None:
+    """Return the text of a message or of a thought, in the words of either API that has items."""
+    match item:
+        case {"type": "agentMessage", "text": text}:
+            return str(text)
+        case {"type": "reasoning", "summary": [*parts]}:
+            return "".join(parts)
+        case {"AgentMessage": {"content": [{"Text": {"text": text}}]}}:
+            return str(text)
+        case _:
+            return None
+
+
+def _pieces(heard: Iterable[Heard]) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield begins, pieces and ends of texts, with the names of thread, turn and item."""
+    for each in heard:
+        if each.sent:
+            continue
+        params, msg = each.params, each.params.get("msg") or {}
+        match each.method:
+            case "item/started" | "item/completed" if (text := _text_of(params["item"])) is not None:
+                kind = "begin" if each.method == "item/started" else "end"
+                yield kind, (params["threadId"], params["turnId"], params["item"]["id"]), text
+            case "item/agentMessage/delta" | "item/reasoning/summaryTextDelta":
+                yield "piece", (params["threadId"], params["turnId"], params["itemId"]), params["delta"]
+            case "codex/event/item_started" | "codex/event/item_completed" if (
+                text := _text_of(msg["item"])
+            ) is not None:
+                kind = "begin" if msg["type"] == "item_started" else "end"
+                yield (
+                    kind,
+                    (params["conversationId"], msg["turn_id"], msg["item"]["AgentMessage"]["id"]),
+                    text,
+                )
+            case "codex/event/agent_message_content_delta":
+                yield "piece", (params["conversationId"], msg["turn_id"], msg["item_id"]), msg["delta"]
+
+
+def _text_not_whole(one: Follower) -> Iterator[str]:
+    """Yield texts whose begin and pieces are not what they were at their end."""
+    so_far: dict[tuple[str, ...], str] = {}
+    for kind, name, text in _pieces(one.heard):
+        if kind == "begin":
+            so_far[name] = text
+        elif kind == "piece" and name in so_far:
+            so_far[name] += text
+        elif kind == "end" and name in so_far:
+            shown = so_far.pop(name)
+            if shown not in ("", text):  # a text without pieces comes whole at its end
+                yield f"{one.person.name} was shown {shown[:80]!r} of {name[2]}, which is {text[:80]!r}"
+
+
+def _chunks_not_whole(all_of_them: Sequence[Follower]) -> Iterator[str]:
+    """Yield messages that a session was shown otherwise than clients with items were."""
+    whole: dict[tuple[str, str], set[str]] = {}
+    for one in all_of_them:
+        for kind, (thread, _, item), text in _pieces(one.heard):
+            if kind == "end":
+                whole.setdefault((thread, item), set()).add(text)
+    for one in all_of_them:
+        if one.person.api != "acp" or one.person.left_early:
+            continue
+        shown: dict[tuple[str, str], str] = {}
+        for each in one.heard:
+            update = each.params.get("update") or {}
+            if each.sent and each.method == "session/load":
+                session = each.params["sessionId"]
+                shown = {name: text for name, text in shown.items() if name[0] != session}
+            elif update.get("sessionUpdate") == "agent_message_chunk":
+                name = each.params["sessionId"], update["messageId"]
+                shown[name] = shown.get(name, "") + update["content"]["text"]
+        for name, text in shown.items():
+            if text not in whole.get(name, {text}):
+                yield f"{one.person.name} was shown {text[:80]!r} of {name[1]}, which is {whole[name]}"
+
+
+# --- order
+def _ends(one: Follower) -> dict[str, list[tuple[str, str]]]:
+    """Return, by thread, the names of what has ended, with all that was said of it."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for each in one.heard:
+        if each.sent:
+            continue
+        params, msg = each.params, each.params.get("msg") or {}
+        said = json.dumps(each.params, sort_keys=True)
+        if each.method == "item/completed":
+            found.setdefault(params["threadId"], []).append(
+                (f"{params['turnId']} {params['item']['id']}", said)
+            )
+        elif each.method == "turn/completed":
+            found.setdefault(params["threadId"], []).append((params["turn"]["id"], said))
+        elif msg.get("type") in ("exec_command_end", "patch_apply_end"):
+            found.setdefault(f"{params['conversationId']} in old words", []).append(
+                (f"v1 {params['id']} {msg['call_id']}", said)
+            )
+    return found
+
+
+def _in_another_order(all_of_them: Sequence[Follower]) -> Iterator[str]:
+    """Yield threads of which two people over one API were told other ends, or in another order: who came later or left
+    earlier has missed the others' begin or end, and nothing between.
+    """
+    ends = [(one, _ends(one)) for one in all_of_them]
+    for n, (one, mine) in enumerate(ends):
+        for other, theirs in ends[n + 1 :]:
+            if one.person.api != other.person.api:
+                continue
+            for thread in mine.keys() & theirs.keys():
+                if not _fit(mine[thread], theirs[thread]):
+                    names = [[name for name, _ in each[thread]] for each in (mine, theirs)]
+                    yield f"{one.person.name} and {other.person.name} were told otherwise of {thread}: {names}"
+
+
+def _fit(mine: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> bool:
+    names = Counter(name for name, _ in mine) | Counter(name for name, _ in theirs)
+    if not names or max(names.values()) > 1:
+        return True  # operations count from zero again
+    here, there = [name for name, _ in mine], [name for name, _ in theirs]
+    first = next((name for name in here if name in there), None)
+    if first is None:
+        return True
+    i, j = here.index(first), there.index(first)
+    return min(i, j) == 0 and all(a == b for a, b in zip(mine[i:], theirs[j:], strict=False))
+
+
+# --- what all are told and asked
+def _told_to_some(people: Sequence[Follower]) -> Iterator[str]:
+    for one in people:
+        for told in one.heard:
+            thread = str(told.params.get("threadId"))
+            if told.sent or told.method not in TOLD_TO_ALL or thread not in one.since:
+                continue
+            for other in people:
+                if other.stays(thread, told) and not any(
+                    each.method == told.method and each.params == told.params for each in other.near(told)
+                ):
+                    yield f"{other.person.name} was not told of {told.method} as {one.person.name} was"
+
+
+def _call(question: Heard) -> tuple[str, str]:
+    """Return the thread and the call that are asked about, in any API."""
+    params = question.params
+    names = ("threadId", "conversationId", "sessionId")
+    thread = next((params[name] for name in names if name in params), "")
+    call = params.get("itemId") or params.get("callId") or params.get("toolCall", {}).get("toolCallId") or ""
+    return str(thread), REPEATED.sub(r"\1", call)
+
+
+def _asked_of_some(people: Sequence[Follower]) -> Iterator[str]:
+    """Yield questions that were put to one follower and not to another, though they were open for some time."""
+    for one in people:
+        for question in one.heard:
+            if not question.is_question or not question.method.endswith("/requestApproval"):
+                continue
+            over = next((each for each in one.heard if _resolves(each, question)), None)
+            if over is None or over.seconds <= question.seconds:
+                continue
+            thread, call = _call(question)
+            for other in people:
+                joined = other.since.get(thread)
+                begin = question
+                if joined is not None and question.position < joined.position < over.position:
+                    begin = joined
+                follows = other.stays(thread, begin) or (begin is joined and other.is_there(joined))
+                if not follows or over.seconds <= begin.seconds:
+                    continue
+                by_then = (each for each in other.heard if each.seconds <= begin.seconds + SOON)
+                if not any(each.is_question and _call(each) == (thread, call) for each in by_then):
+                    yield f"{other.person.name} was not asked what {one.person.name} was: {call} of {thread}"
+
+
+def _resolves(heard: Heard, question: Heard) -> bool:
+    return (
+        not heard.sent
+        and heard.position > question.position
+        and heard.method == "serverRequest/resolved"
+        and heard.params["requestId"] == question.message["id"]
+    )
+
+
+def _over_without_cause(
+    people: Sequence[Follower], all_of_them: Sequence[Follower], world: "SimWorld"
+) -> Iterator[str]:
+    """Yield approvals that were over for somebody who did not answer, though nobody had answered them, and nobody ended
+    their turn.
+    """
+    if world.killed.is_set() or world.habits.clock_jumps:
+        return
+    answers = [
+        (each, _asked_under(one, each))
+        for one in all_of_them
+        for each in one.heard
+        if each.sent and "method" not in each.message
+    ]
+    said = [(call, each) for each, call in answers if call is not None and _is_answer(each.message)]
+    ended = [
+        (
+            str(
+                each.params.get("threadId")
+                or each.params.get("conversationId")
+                or each.params.get("sessionId")
+            ),
+            each,
+        )
+        for one in all_of_them
+        for each in one.heard
+        if each.sent and each.method in ENDS_QUESTIONS
+    ]
+    for one in people:
+        for question in one.heard:
+            if not question.is_question or not question.method.endswith("/requestApproval"):
+                continue
+            over = next((each for each in one.heard if _resolves(each, question)), None)
+            if over is None:
+                continue
+            mine = any(
+                each.sent
+                and each.message.get("id") == question.message["id"]
+                and "method" not in each.message
+                for each in one.heard
+                if question.position < each.position < over.position
+            )
+            thread, call = _call(question)
+            by_others = any(about == (thread, call) and each.position < over.position for about, each in said)
+            by_end = any(of == thread and each.position < over.position for of, each in ended)
+            if not (mine or by_others or by_end):
+                yield f"{question.method} for {call} was over for {one.person.name}, and nobody had answered"
+
+
+def _asked_under(one: Follower, answer: Heard) -> tuple[str, str] | None:
+    asked = [
+        each
+        for each in one.heard
+        if each.is_question
+        and each.message["id"] == answer.message.get("id")
+        and each.position < answer.position
+    ]
+    return _call(asked[-1]) if asked else None
+
+
+def _is_answer(message: Json) -> bool:
+    return "result" in message and message["result"] != {"decision": 5}
+
+
+def _tools_elsewhere(people: Sequence[Follower], reverted: set[str]) -> Iterator[str]:
+    """Yield calls of tools on another connection than the one that brought them. Who takes a thread back opens it anew,
+    and has its tools.
+    """
+    brought = {thread for one in people for thread in one.brought} - reverted
+    for one in people:
+        for each in one.heard:
+            if each.is_question and each.method == "item/tool/call":
+                thread = each.params["threadId"]
+                if thread in brought - one.brought:
+                    yield f"{one.person.name} was to run a tool of another client in {thread}"
