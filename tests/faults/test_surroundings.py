@@ -203,21 +203,28 @@ STEPS = (0, -3600, -50 * 365 * 86_400, 86_400 * 365, 0)
 """Seconds: an hour back, long before anybody wrote anything, a year ahead."""
 
 
+def set_clock(clock: Path, seconds: float) -> None:
+    """In one step: the server reads it at any moment."""
+    staged = clock.with_name("staged")
+    staged.write_text(str(seconds))
+    staged.replace(clock)
+
+
 async def test_a_clock_that_steps(tmp_path: Path) -> None:
     """Order comes from positions in the file, and names stay unique, whatever the clock says."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(CLOCK)
     clock = tmp_path / "offset"
-    clock.write_text("0")
+    set_clock(clock, 0)
     place = Place(tmp_path, environment={"PYTHONPATH": str(tmp_path / "site"), "CLOCK_OFFSET": str(clock)})
     model = ScriptedModel([reply(says("done"))] * 2 * len(STEPS))
     async with conversing(place, model) as server:
         first = await server.open()
         for n, step in enumerate(STEPS):
-            clock.write_text(str(step))
+            set_clock(clock, step)
             await server.client.turn(first, f"turn {n}")
             await works(server)
-        clock.write_text("0")
+        set_clock(clock, 0)
         listed = (await server.client.call("listConversations", {"pageSize": 100}))["items"]
         assert len({item["conversationId"] for item in listed}) == 1 + len(STEPS)
         resumed = await server.client.call("resumeConversation", {"conversationId": first})

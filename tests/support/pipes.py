@@ -196,8 +196,8 @@ def descendants(pid: int) -> set[int]:
 
 
 def alive(pids: Sequence[int] | set[int]) -> list[int]:
-    """Those that still run, after a moment for what was killed to be gone."""
-    end = time.monotonic() + 3
+    """Those that still run, after time for what was killed, and for helpers of low priority, to be gone."""
+    end = time.monotonic() + PATIENCE
     while True:
         left = [pid for pid in pids if _runs(pid)]
         if not left or time.monotonic() > end:

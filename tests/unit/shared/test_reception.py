@@ -169,11 +169,15 @@ async def test_a_long_line_that_has_no_end_holds_up_long_ones_only_and_only_whil
 async def test_a_client_that_drops_leaves_nothing(short_folder: Path) -> None:
     async with receiving(short_folder) as (reception, place):
         await dropped(reception, lambda: dialled(place))
-        before = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+        before = descriptors_and_tasks()
         for _ in range(20):
             await dropped(reception, lambda: dialled(place))
-        assert (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())) == before
+        await until(lambda: descriptors_and_tasks() == before)
         assert reception.visits == {}
+
+
+def descriptors_and_tasks() -> tuple[int, int]:
+    return len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
 
 
 async def dropped(reception: Reception, dial: Callable[[], socket.socket]) -> None:
