@@ -349,6 +349,21 @@ async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_with
         assert "it is there" in str(w.model.requests[1].body)
 
 
+async def test_a_tool_stays_its_owners_when_another_client_takes_the_thread_back(world: MakeWorld) -> None:
+    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
+    async with world(reply(says("a")), reply(says("b")), *called) as w:
+        async with w.another(capabilities={"experimentalApi": True}) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await join(w.client, thread)
+            await say(w.client, thread)
+            taken_back = await say(w.client, thread)
+            await w.client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
+            begun = await turn(w.client, thread)
+            await owner.answer(await question(owner, TOOL_CALL), {"success": True, "contentItems": []})
+            await ended(w.client, begun)
+        assert asked(w.client, TOOL_CALL) == []
+
+
 async def test_a_turn_goes_on_without_its_client_and_can_be_read_by_others(world: MakeWorld) -> None:
     async with world(reply(runs("sh", "-c", "read line < gate")), reply(says("done"))) as w:
         w.fifo("gate")

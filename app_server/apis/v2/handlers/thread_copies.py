@@ -73,7 +73,8 @@ async def thread_revert(
     _notify_status(heard, before.id, ConversationStatus(Activity.NOT_LOADED))
     facts = before.session.facts
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
-    live, _ = await context.conversations.open(context.client, facts.config, origin)
+    # It is opened for who opened it before: tools stay with the client that brought them.
+    live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
     async with live.opened():
         live.unloads = True
         live.opened_with(threads.API, before.options)
