@@ -98,8 +98,8 @@ class ApiAdapter(Protocol):
         """Tell clients of a status, whether they are subscribed or not."""
         ...
 
-    def continues_elsewhere(self) -> None:
-        """Note that the conversation goes on in another session here: the end of this one is not its end."""
+    def continue_elsewhere(self, *, continues: bool) -> None:
+        """Note whether the conversation goes on in another session here: then the end of this one is not its end."""
         ...
 
     def taken_back(self) -> Sequence[ClientLine] | None:

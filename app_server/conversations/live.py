@@ -25,6 +25,7 @@ from app_server.core.errors import CoreError
 from app_server.core.session.commands import Close, Interrupt
 from protocol.base import WireModel
 from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from protocol.events.notices import ShutdownCompleteEvent
 from protocol.structs import replace
 
 if TYPE_CHECKING:
@@ -278,7 +279,18 @@ class LiveConversation:
         for client, adapter in self.subscriptions.take_seats(before.subscriptions):
             self.questions.joined(client, adapter)
 
+    @asynccontextmanager
+    async def replaced(self) -> AsyncIterator[None]:
+        """End it because it goes on in another session. Where that one fails, tell who followed this one of its end."""
+        await self.hand_over()
+        try:
+            yield
+        except Exception:
+            self.subscriptions.continue_elsewhere(continues=False)
+            self.subscriptions.send(SessionEvent("", None, ShutdownCompleteEvent()))
+            raise
+
     async def hand_over(self) -> None:
         """End it because it goes on in another session. Subscribers receive the end of its turn."""
-        self.subscriptions.continues_elsewhere()
+        self.subscriptions.continue_elsewhere(continues=True)
         await self.shut_down()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 
 import anyio
@@ -57,12 +58,12 @@ class ConversationManager:
             raise overloaded(f"{len(self._live)} conversations are open; archive some first")
         if self.wait_for_room is not None:
             await self.wait_for_room()
-        if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
-            if before.shared_with_others(client):
-                raise invalid_request(f"conversation {before.id} is open for another client", "busy")
-            # Its file has one writer; the new session takes over where the old one ends.
-            await before.hand_over()
-        opened = await self._open(config, origin, client.caller)
+        before = self._of_rollout(origin.path) if isinstance(origin, StoredRollout) else None
+        if before is not None and before.shared_with_others(client):
+            raise invalid_request(f"conversation {before.id} is open for another client", "busy")
+        # Its file has one writer; the new session takes over where the old one ends.
+        async with nullcontext() if before is None else before.replaced():
+            opened = await self._open(config, origin, client.caller)
         id = opened.session.id
         live = self._live[id] = LiveConversation(
             id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from

@@ -334,11 +334,11 @@ class Subscriptions:
         """Wait while everybody who is subscribed is behind; where nobody is, return at once."""
         await self._followers.wait_for_capacity()
 
-    def continues_elsewhere(self) -> None:
-        """Let every adapter know that the end of the session is not the conversation's."""
-        self._elsewhere = True
+    def continue_elsewhere(self, *, continues: bool) -> None:
+        """Let every adapter know whether the end of the session is not the conversation's."""
+        self._elsewhere = continues
         for api in self._apis.values():
-            api.adapter.continues_elsewhere()
+            api.adapter.continue_elsewhere(continues=continues)
 
     # --- who is asked
     def prefer(self, client: Client, make_adapter: AdapterFactory) -> None:
@@ -364,7 +364,7 @@ class Subscriptions:
         if api is None:
             api = self._apis[make_adapter] = FollowedApi(make_adapter(self._id))
             if self._elsewhere:
-                api.adapter.continues_elsewhere()
+                api.adapter.continue_elsewhere(continues=True)
             if api.adapter.needs_identity:
                 self._session.store_identity()
             api.prime(self.so_far)

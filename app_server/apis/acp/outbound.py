@@ -82,7 +82,7 @@ class SessionAdapter:
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         return ()
 
-    def continues_elsewhere(self) -> None:
+    def continue_elsewhere(self, *, continues: bool) -> None:
         """Do nothing: the end of a session is not shown."""
 
     def taken_back(self) -> None:

@@ -101,8 +101,8 @@ class ConversationAdapter:
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         return ()
 
-    def continues_elsewhere(self) -> None:
-        self._hides_shutdown = True
+    def continue_elsewhere(self, *, continues: bool) -> None:
+        self._hides_shutdown = continues
 
     def taken_back(self) -> Sequence[ClientLine]:
         return [ClientLine(self._line("", notices.BackgroundEventEvent(message=TAKEN_BACK)))]

@@ -126,7 +126,7 @@ class ThreadAdapter:
         self._lines.add_state(THREAD_STATUS_CHANGED, None, thread_id=self._thread_id, status=shown)
         return self._lines.take()
 
-    def continues_elsewhere(self) -> None:
+    def continue_elsewhere(self, *, continues: bool) -> None:
         """Do nothing: this API does not show the end of a session."""
 
     def taken_back(self) -> Sequence[ClientLine]:

@@ -114,8 +114,8 @@ class Words:
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
         return ()
 
-    def continues_elsewhere(self) -> None:
-        self.elsewhere = True
+    def continue_elsewhere(self, *, continues: bool) -> None:
+        self.elsewhere = continues
 
     def taken_back(self) -> None:
         pass

@@ -69,25 +69,25 @@ async def thread_revert(
     if before.session.running and before.shared_with_others(context.client):
         raise invalid_request("turn in progress", "turn_in_progress")
     heard = context.to_audience(before.id)
-    await before.hand_over()
-    _notify_status(heard, before.id, ConversationStatus(Activity.NOT_LOADED))
-    facts = before.session.facts
-    origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
-    # It is opened for who opened it before: tools stay with the client that brought them.
-    live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
-    async with live.opened():
-        live.unloads = True
-        live.opened_with(threads.API, before.options)
-        await context.seeds.follow(live, context.make_adapter, context.client)
-        _notify_status(heard, live.id, live.status)
-        turns, items = await _last(context, live)
-        yield ThreadRevertResponse(
-            thread=await threads.shown_thread(context, live),
-            turns_backwards_cursor=turns,
-            items_backwards_cursor=items,
-        )
-        heard.notify(wire.THREAD_REVERTED, thread_id=live.id)
-        live.goes_on_from(before)
+    async with before.replaced():
+        _notify_status(heard, before.id, ConversationStatus(Activity.NOT_LOADED))
+        facts = before.session.facts
+        origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
+        # It is opened for who opened it before: tools stay with the client that brought them.
+        live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
+        async with live.opened():
+            live.unloads = True
+            live.opened_with(threads.API, before.options)
+            await context.seeds.follow(live, context.make_adapter, context.client)
+            _notify_status(heard, live.id, live.status)
+            turns, items = await _last(context, live)
+            yield ThreadRevertResponse(
+                thread=await threads.shown_thread(context, live),
+                turns_backwards_cursor=turns,
+                items_backwards_cursor=items,
+            )
+            heard.notify(wire.THREAD_REVERTED, thread_id=live.id)
+            live.goes_on_from(before)
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
