@@ -15,23 +15,16 @@ from typing import Any
 import anyio
 import msgspec
 from msgspec import Struct
+from pydantic import TypeAdapter
 
 from app_server.apis.services import Keeper, KeptConversation, Served
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import RpcError
 from protocol.engine.settings import ModeSettings, Settings, SettingsChange
+from protocol.fields import SandboxPolicy
 from protocol.jsonrpc import Request
-from protocol.policy import (
-    AskForApproval,
-    DangerFullAccess,
-    QuestionKinds,
-    ReadOnly,
-    ReasoningSummary,
-    SandboxPolicy,
-    WorkspaceWrite,
-)
-from protocol.reading import read
+from protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +136,7 @@ async def _rejoin(served: Served, kept: KeptConversation) -> None:
     try:
         await _keeper(served, kept.api).rejoin(kept, json.loads(kept.options) if kept.options else {})
         if not was_open and (live := conversations.find(kept.id)) is not None:
-            change = _all_of(settings_of(json.loads(kept.settings)))
+            change = _all_of(kept_settings(json.loads(kept.settings)))
             live.session.do(ChangeSettings(live.session.facts.permitted(change)))
     except (CoreError, RpcError, OSError) as error:
         log.error("conversation %s goes on in its file only: %s", kept.id, error)
@@ -162,21 +155,13 @@ def _keeper(served: Served, api: str) -> Keeper:
     return served.shared.keepers[api]
 
 
-POLICIES: Mapping[str, type[SandboxPolicy]] = {
-    "danger-full-access": DangerFullAccess,
-    "read-only": ReadOnly,
-    "workspace-write": WorkspaceWrite,
-}
-
-
-def settings_of(raw: dict[str, Any]) -> Settings:
+def kept_settings(raw: dict[str, Any]) -> Settings:
     """Read settings as `keep` writes them."""
-    granular, policy = raw["granular"], raw["sandbox_policy"]
-    found: SandboxPolicy = read(POLICIES[policy["mode"]], policy)
+    granular = raw["granular"]
     return Settings(
         cwd=raw["cwd"],
         approval_policy=AskForApproval(raw["approval_policy"]),
-        sandbox_policy=found,
+        sandbox_policy=TypeAdapter(SandboxPolicy).validate_python(raw["sandbox_policy"]),
         model=raw["model"],
         effort=raw["effort"],
         summary=ReasoningSummary(raw["summary"]),

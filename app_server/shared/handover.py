@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.apis.keeping import KeptClient
+from app_server.core.launcher.wire import receive_exactly
 from app_server.shared.binding import KeptPlace
 
 FORMAT = 1
@@ -67,14 +68,14 @@ def receive(channel: socket.socket) -> tuple[HandedOver, list[int]] | None:
     """Wait for it; return None where nothing is handed over, because the old server has ended or goes on. Raises
     OSError and msgspec.DecodeError.
     """
-    head = _exactly(channel, SIZE.size)
-    if head is None:
+    size = _number(channel)
+    if size is None:
         return None
-    data, count = _exactly(channel, SIZE.unpack(head)[0]), _exactly(channel, SIZE.size)
-    if data is None or count is None:
+    data, count = receive_exactly(channel, size), _number(channel)
+    if count is None:
         return None
     descriptors: list[int] = []
-    while len(descriptors) < SIZE.unpack(count)[0]:
+    while len(descriptors) < count:
         some, received, _, _ = socket.recv_fds(channel, 1, AT_ONCE)
         if not some:
             return None
@@ -82,11 +83,6 @@ def receive(channel: socket.socket) -> tuple[HandedOver, list[int]] | None:
     return msgspec.msgpack.decode(data, type=HandedOver), descriptors
 
 
-def _exactly(channel: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        some = channel.recv(min(size - len(data), 1 << 20))
-        if not some:
-            return None
-        data += some
-    return bytes(data)
+def _number(channel: socket.socket) -> int | None:
+    data = receive_exactly(channel, SIZE.size)
+    return int(SIZE.unpack(data)[0]) if len(data) == SIZE.size else None

@@ -19,9 +19,8 @@ from tests.support.pictures import PNG
 from tests.support.published import definitions
 from tests.support.schema_examples import THREAD, examples
 from tests.support.scripted_model import ScriptedModel, calls, patches, reply, runs, says
-from tests.support.shared import SharedHome, shared_homes
+from tests.support.shared import SharedHome, shared_home
 from tests.support.socket_clients import Lines, installed
-from tests.support.world import write_config
 
 INTERNAL_ERROR = -32603
 PATCH = "*** Begin Patch\n*** Add File: made\n+by a patch\n*** End Patch"
@@ -49,10 +48,8 @@ async def model() -> ScriptedModel:
 
 @pytest.fixture
 async def shared(short_folder: Path, model: ScriptedModel) -> AsyncIterator[SharedHome]:
-    with shared_homes(short_folder) as home:
-        async with model.serving() as url:
-            write_config(home.home, url, {"sandbox_mode": "workspace-write"})
-            yield home
+    async with shared_home(short_folder, model, {"sandbox_mode": "workspace-write"}) as home:
+        yield home
 
 
 async def test_every_method_and_every_tool_works_without_the_installation(

@@ -12,10 +12,9 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.scripted_model import ScriptedModel, reply, says, script
-from tests.support.shared import INITIALIZE, SharedHome, answer_of, is_closed, read_line, shared_homes
+from tests.support.shared import INITIALIZE, SharedHome, answer_of, is_closed, read_line, shared_home
 from tests.support.socket_clients import Lines
 from tests.support.waiting import wait_until
-from tests.support.world import write_config
 
 IN_THREAD = anyio.to_thread.run_sync
 CANARY = "canary-0123456789abcdef"
@@ -28,10 +27,8 @@ async def model() -> ScriptedModel:
 
 @pytest.fixture
 async def shared(short_folder: Path, model: ScriptedModel) -> AsyncIterator[SharedHome]:
-    with shared_homes(short_folder) as home:
-        async with model.serving() as url:
-            write_config(home.home, url, {"sandbox_mode": "danger-full-access"})
-            yield home
+    async with shared_home(short_folder, model, {"sandbox_mode": "danger-full-access"}) as home:
+        yield home
 
 
 def begin(client: Lines, shared: SharedHome) -> str:

@@ -14,8 +14,8 @@ from app_server.inspector.session_records import read_session
 from protocol.v2.item_events import ItemCompletedNotification
 from tests.support.inspected import INITIALIZE, Inspected
 from tests.support.scripted_model import Reply, ScriptedModel, reply, runs, says
-from tests.support.shared import SharedHome, shared_homes
-from tests.support.world import SCRIPT, write_config
+from tests.support.shared import SharedHome, shared_home
+from tests.support.world import SCRIPT
 
 ASKS = "item/commandExecution/requestApproval"
 
@@ -29,11 +29,9 @@ async def model() -> ScriptedModel:
 
 @pytest.fixture
 async def shared(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[SharedHome]:
-    with shared_homes(tmp_path) as home:
-        async with model.serving() as url:
-            write_config(home.home, url, {})
-            yield home
-            await anyio.to_thread.run_sync(home.run, "daemon", "stop", "--now")
+    async with shared_home(tmp_path, model, {}) as home:
+        yield home
+        await anyio.to_thread.run_sync(home.run, "daemon", "stop", "--now")
 
 
 def script(model: ScriptedModel, *replies: Reply) -> None:

@@ -14,9 +14,8 @@ import pytest
 from anyio.abc import TaskGroup
 
 from tests.support.scripted_model import Hold, ScriptedModel, begins_to_say, done, reply, says, word
-from tests.support.shared import SharedHome, shared_homes
+from tests.support.shared import SharedHome, shared_home
 from tests.support.socket_clients import Lines, WebSocket, installed
-from tests.support.world import write_config
 
 CLIENTS = 50
 IN_THREAD = anyio.to_thread.run_sync
@@ -30,11 +29,9 @@ async def model() -> ScriptedModel:
 
 @pytest.fixture
 async def shared(short_folder: Path, model: ScriptedModel) -> AsyncIterator[SharedHome]:
-    with shared_homes(short_folder) as home:
-        async with model.serving() as url:
-            write_config(home.home, url, {})
-            yield home
-            await IN_THREAD(home.run, "daemon", "stop", "--now")
+    async with shared_home(short_folder, model, {}) as home:
+        yield home
+        await IN_THREAD(home.run, "daemon", "stop", "--now")
 
 
 class Asking:

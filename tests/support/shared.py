@@ -19,10 +19,12 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from app_server.places.socket_place import SocketPlace, place_of_home
+from protocol.structs import Json
 from tests.support.leftovers import marked
 from tests.support.pipes import PATIENCE, Piped, alive
 from tests.support.places import Place, nothing_left
-from tests.support.world import PATH, SCRIPT
+from tests.support.scripted_model import ScriptedModel
+from tests.support.world import PATH, SCRIPT, write_config
 
 MARK = "APP_SERVER_TEST"
 """A variable that a server takes over from who starts it."""
@@ -189,6 +191,17 @@ def shared_homes(folder: Path) -> Iterator[SharedHome]:
             os.kill(pid, signal.SIGKILL)
         still = alive(marked(f"{MARK}={folder}"))
         assert not still, f"left: {still}"
+
+
+@asynccontextmanager
+async def shared_home(
+    folder: Path, model: ScriptedModel, settings: Mapping[str, Json]
+) -> AsyncIterator[SharedHome]:
+    """A home whose servers ask this model."""
+    with shared_homes(folder) as home:
+        async with model.serving() as url:
+            write_config(home.home, url, settings)
+            yield home
 
 
 @asynccontextmanager

@@ -64,11 +64,11 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     if not RECEIVE_FLAGS:
         for number in descriptors:
             os.set_inheritable(number, False)
-    head += _exactly(sock, LENGTH - len(head)) if head else b""
+    head += receive_exactly(sock, LENGTH - len(head)) if head else b""
     if len(head) < LENGTH:
         return None
     size = int.from_bytes(head, "big")
-    body = _exactly(sock, size)
+    body = receive_exactly(sock, size)
     if len(body) < size:
         return None
     if flags & socket.MSG_CTRUNC:
@@ -76,7 +76,8 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     return marshal.loads(body), descriptors
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes:
+def receive_exactly(sock: socket.socket, size: int) -> bytes:
+    """Receive so many bytes from a blocking socket; fewer at its end."""
     parts: list[bytes] = []
     while size:
         part = sock.recv(min(size, 1 << 20))

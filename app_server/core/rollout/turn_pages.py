@@ -20,7 +20,7 @@ from app_server.core.rollout.disk import opened
 from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import ItemRow, Page, PageRequest, choose, with_rows
-from app_server.core.rollout.record import MARK, RawLine, TakenBack, lines_behind, read_record
+from app_server.core.rollout.record import MARK, RawLine, TakenBack, read_record
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
@@ -60,18 +60,18 @@ class TurnHistory:
         """Read from the begin to the end, where an index would take another pass; None for files that need one."""
         if self._fd is None:
             return None
-        turns, count, size = StoredTurns(self._conversation_id), 0, 0
+        turns, count = StoredTurns(self._conversation_id), 0
         with without_collector():
             for raw in raw_lines(self._fd):
                 if MARK in raw.data:
                     return None  # a line may take others back
-                count, size = raw.number + 1, raw.end
+                count = raw.number + 1
                 record = read_record(raw.data)
                 if record is not None:
                     turns.take(raw.number, record)
-            for raw in lines_behind(count, size, self._leftover):
-                if (record := read_record(raw.data)) is not None:
-                    turns.take(raw.number, record)
+            for number, line in enumerate(self._leftover, count):
+                if (record := read_record(line)) is not None:
+                    turns.take(number, record)
             return turns.finish()
 
     @cached_property
