@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app_server.logs import set_up_logging
+from app_server.proxy.words import quick_options
 from app_server.standard_streams import ended_in_order, prepare_for_text, replace_closed
 
 FOR_PEOPLE = """\
@@ -21,16 +22,12 @@ To talk to it yourself, end it with Ctrl-D and type: app-server chat (or app-ser
 def main(argv: Sequence[str] | None = None) -> int:
     replace_closed()
     words = list(sys.argv[1:] if argv is None else argv)
-    if (named := _names_of_servers(words)) in ([], ["acp"]):  # as editors start it: nothing to parse
+    options = quick_options(words)
+    if options is not None and options["command"] is None:  # as editors and starters of shared servers say it
         set_up_logging(os.environ)
-        return _serve({"command": "acp"} if named else {})
+        return _serve({**options, "command": options["api"]})
     prepare_for_text()
     return ended_in_order("app-server", lambda: _run(words))
-
-
-def _names_of_servers(words: Sequence[str]) -> list[str]:
-    """Leave out `app-server`, which clients pass once or twice: serving is what no command means."""
-    return [word for word in words if word != "app-server"]
 
 
 def _run(words: Sequence[str]) -> int:

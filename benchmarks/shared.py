@@ -38,6 +38,7 @@ FIGURES = (
     ("thread", "… until the first `thread/start` is answered", Unit.SECONDS),
     ("turn", "… until the first turn has ended", Unit.SECONDS),
     ("cold", "the same turn with no server running", Unit.SECONDS),
+    ("own", "the same turn of a server of its own, without a proxy", Unit.SECONDS),
     ("proxy_rss", "memory of the proxy then", Unit.MEBIBYTES),
     ("proxy_pss", "… each page shared among its processes", Unit.MEBIBYTES),
     ("proxy_threads", "threads of the proxy", Unit.COUNT),
@@ -107,14 +108,14 @@ class WebSocket:
 
 
 class Client:
-    """One client, from the spawning of its proxy on."""
+    """One client, from the spawning of its proxy or its server on."""
 
     def __init__(
         self, command: Sequence[str], place: Place, wire: Callable[[subprocess.Popen[bytes]], Wire]
     ) -> None:
         self._begin = time.perf_counter()
         self.process = subprocess.Popen(
-            (*command, "proxy"),
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -184,9 +185,18 @@ def listening(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen
     ) as process:
         try:
             until(lambda: (folder / "app-server-control.sock").exists())
+            until(lambda: is_loaded(command, place))
             yield process
         finally:
             process.kill()
+
+
+def is_loaded(command: Sequence[str], place: Place) -> bool:
+    """Tell whether a server has loaded all that it does not need at once; the reference's always has."""
+    asked = subprocess.run(
+        (*command, "daemon", "status", "--json"), env=place.environment, capture_output=True
+    )
+    return asked.returncode != 0 or bool(json.loads(asked.stdout).get("loaded", True))
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -204,7 +214,7 @@ def measure(side: str, command: Sequence[str], url: str, rounds: int) -> Iterato
         place.configure(url, "danger-full-access")
         with listening(command, place) as server:
             for number in range(rounds + 1):
-                found = one_client(command, place, wire)
+                found = one_client((*command, "proxy"), place, wire)
                 if number:  # the first one warms it up
                     found["server_pss"] = footprint(server.pid).tree
                     yield found
@@ -234,9 +244,16 @@ def cold(command: Sequence[str], url: str) -> float:
     """Return the seconds until the first turn of a client has ended whose proxy starts the server."""
     with temporary_place() as place:
         place.configure(url, "danger-full-access")
-        seconds = one_client(command, place, Lines)["turn"]
+        seconds = one_client((*command, "proxy"), place, Lines)["turn"]
         stop(command, place)
     return seconds
+
+
+def own(command: Sequence[str], url: str) -> float:
+    """Return the seconds until the first turn of a client has ended whose server is its own."""
+    with temporary_place() as place:
+        place.configure(url, "danger-full-access")
+        return one_client(command, place, Lines)["turn"]
 
 
 def stop(command: Sequence[str], place: Place) -> None:
@@ -284,7 +301,7 @@ def at_once(command: Sequence[str], url: str) -> float:
     with temporary_place() as place:
         place.configure(url, "danger-full-access")
         begin = time.perf_counter()
-        clients = [Client(command, place, Lines) for _ in range(AT_ONCE)]
+        clients = [Client((*command, "proxy"), place, Lines) for _ in range(AT_ONCE)]
         for client in clients:
             client.initialize()
         seconds = time.perf_counter() - begin
@@ -305,7 +322,8 @@ def tables(rounds: int, say: Say) -> tuple[Table, str]:
                 say(f"shared {side} {number + 1}")
                 for name, value in next(run).items():
                     samples.setdefault(name, {}).setdefault(side, []).append(value)
-            samples.setdefault("cold", {}).setdefault(OURS, []).append(cold(both[OURS], url))
+            for name, first in (("cold", cold), ("own", own)):
+                samples.setdefault(name, {}).setdefault(OURS, []).append(first(both[OURS], url))
         for run in runs.values():
             next(run, None)
         hundred = statistics.median(at_once(both[OURS], url) for _ in range(3))

@@ -1,4 +1,4 @@
-"""The words of a command line, for the two commands that are not to wait for argparse: the proxy and a plain server.
+"""The words of a command line, for the two commands that are not to wait for argparse: the proxy and a server.
 
 Reads only what is beyond doubt. Everything else, help and mistakes too, is left to `commands`, which knows the same
 options.
@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 ALIAS = "app-server"
 """Clients pass it once or twice. It means the same as no command."""
 
-VALUES = {"--profile": "profile", "-p": "profile", "--model": "model", "-m": "model", "--sock": "sock"}
-LISTS = {"--config": "config", "-c": "config", "--enable": "enable", "--disable": "disable"}
+VALUES = {"--profile": "profile", "-p": "profile", "--model": "model", "-m": "model"}
+VALUES |= {"--sock": "sock", "--startup": "startup"}
+LISTS = {
+    "--config": "config",
+    "-c": "config",
+    "--enable": "enable",
+    "--disable": "disable",
+    "--listen": "listen",
+}
 FLAGS = {"--no-start": "no_start", "--all-threads": "all_threads"}
 OF_PROXY = frozenset(("sock", "no_start", "all_threads"))
+OF_LISTENERS = frozenset(("listen", "startup"))
 
 FORMS: tuple[list[str], ...] = ([], ["acp"], ["proxy"], ["proxy", "acp"])
 """Commands, by the words that are no options."""
@@ -33,9 +41,9 @@ def proxy_options(argv: Sequence[str], environment: Mapping[str, str]) -> Option
     where another command has to run.
     """
     options = quick_options(argv)
-    if options is None or (
-        options["command"] is None and not is_sharing_wanted(environment, home_folder(environment))
-    ):
+    if options is None or options.keys() & OF_LISTENERS:
+        return None
+    if options["command"] is None and not is_sharing_wanted(environment, home_folder(environment)):
         return None
     return options
 
@@ -72,9 +80,10 @@ def quick_options(argv: Sequence[str]) -> Options | None:
     if bare not in FORMS:
         return None
     proxy = bare[:1] == ["proxy"]
-    if not proxy and found.keys() & OF_PROXY:
+    found |= lists
+    if found.keys() & (OF_LISTENERS if proxy else OF_PROXY):
         return None
-    return {"command": "proxy" if proxy else None, "api": "acp" if "acp" in bare else None, **found, **lists}
+    return {"command": "proxy" if proxy else None, "api": "acp" if "acp" in bare else None, **found}
 
 
 def _is_setting(text: str) -> bool:

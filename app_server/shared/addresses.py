@@ -12,12 +12,14 @@ from msgspec import Struct
 
 from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at
 from app_server.shared.loopback import AddressRefused, LoopbackAddress, parse_loopback
-from app_server.shared.units import SOCKETS
 
 STDIO = ("stdio", "stdio://")
 OFF = "off"
 UNIX = "unix://"
 WEBSOCKET = "ws://"
+
+SOCKETS = "Listeners"
+"""The name of the sockets in the unit of launchd, by which the server asks for them."""
 
 FIRST_PASSED = 3
 """The first descriptor that a service manager passes on."""

@@ -14,6 +14,7 @@ import msgspec
 from anyio.abc import ByteStream
 from msgspec import Struct
 
+from app_server.core.lazy import Lazy
 from app_server.shared.first_bytes import Speech
 from app_server.shared.peers import is_own_work, peer_of
 from app_server.transport.framing import Transport
@@ -54,7 +55,8 @@ class Doorway(Struct, eq=False):
     socket: socket.socket
     address: str
     """As users write it."""
-    http: OpensWebSockets
+    http: Lazy[OpensWebSockets]
+    """Loaded with the first client that speaks it."""
     of_this_user: bool = True
     """Whether the system says who connects; else clients bring a token."""
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)

@@ -26,11 +26,12 @@ class Control:
         work: Callable[[], Work],
         reload: Reload,
         *,
+        is_loaded: Callable[[], bool],
         started: float,
         log: str | None,
     ) -> None:
         self._reception, self._lifetime, self._work, self._reload = reception, lifetime, work, reload
-        self._started, self._log = started, log
+        self._is_loaded, self._started, self._log = is_loaded, started, log
 
     async def answer(self, question: Question, arrival: Arrival) -> None:
         if question.ask == STATUS:
@@ -75,6 +76,7 @@ class Control:
             "turnsRunning": work.turns,
             "questionsOpen": work.questions,
             "commandsRunning": work.commands,
+            "loaded": self._is_loaded(),
             "memoryBytes": _memory(),
             "log": self._log,
             "reloadWaitsFor": self._reload.waits_for,

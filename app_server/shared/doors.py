@@ -14,11 +14,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from app_server import __version__
+from app_server.core.lazy import Lazy
 from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at, place_of_home
 from app_server.shared.addresses import Addresses, BadAddress
-from app_server.shared.arrivals import Doorway
+from app_server.shared.arrivals import Doorway, OpensWebSockets
 from app_server.shared.binding import HeldPlace, KeptPlace, PlaceTaken, hold_place
-from app_server.shared.http_door import HttpDoor
 from app_server.shared.lifetime import ListeningPlace
 from app_server.shared.loopback import AddressRefused, LoopbackAddress, listen_on
 from app_server.shared.ws_token import TokenRefused, token_digest
@@ -71,12 +71,28 @@ class Doors:
         self._held.append((held, listening))
 
     def open(
-        self, environment: Mapping[str, str], line_limit: int, why_full: Callable[[], str | None]
+        self,
+        environment: Mapping[str, str],
+        line_limit: int,
+        *,
+        why_full: Callable[[], str | None],
+        is_loaded: Callable[[], bool],
     ) -> tuple[list[ListeningPlace], list[Doorway]]:
         """Listen everywhere; return the doors at places, and the others. Raises CannotListen."""
 
-        def http(port: int | None, digest: bytes | None) -> HttpDoor:
-            return HttpDoor(port=port, token_sha256=digest, line_limit=line_limit, unavailable=why_full)
+        def http(port: int | None, digest: bytes | None) -> Lazy[OpensWebSockets]:
+            def load() -> OpensWebSockets:
+                from app_server.shared.http_door import HttpDoor  # noqa: PLC0415 - proxies do without it
+
+                return HttpDoor(
+                    port=port,
+                    token_sha256=digest,
+                    line_limit=line_limit,
+                    unavailable=why_full,
+                    is_ready=is_loaded,
+                )
+
+            return Lazy(load)
 
         places, others = [], []
         with _told_to_users():

@@ -56,12 +56,14 @@ class HttpDoor:
         token_sha256: bytes | None,
         line_limit: int,
         unavailable: Callable[[], str | None] = lambda: None,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
         """`port` is that of a TCP address. A unix socket has none, and a tunnel that leads to it may have any. Where
-        there is no token, whoever reaches the address may enter. `unavailable` returns why nobody can enter now.
+        there is no token, whoever reaches the address may enter. `unavailable` returns why nobody can enter now; a
+        server that serves but is not `is_ready` is not told to be ready.
         """
         self._port, self._token_sha256, self._line_limit = port, token_sha256, line_limit
-        self._unavailable = unavailable
+        self._unavailable, self._is_ready = unavailable, is_ready
         self._wrong_tokens: deque[float] = deque(maxlen=WRONG_TOKENS)
         """When the last ones came."""
 
@@ -110,6 +112,7 @@ class HttpDoor:
             return HTTPStatus.OK, "ok"
         why_not = self._unavailable()
         if path == READY:
+            why_not = why_not or (None if self._is_ready() else "loading")
             return (HTTPStatus.SERVICE_UNAVAILABLE, why_not) if why_not else (HTTPStatus.OK, "ready")
         if path not in PATHS:
             return HTTPStatus.NOT_FOUND, f"expected one of the paths {' '.join((*PATHS, READY, HEALTHY))}"

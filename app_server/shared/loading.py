@@ -1,13 +1,18 @@
-"""Loads everything that a server may ever need. One that lives for weeks would else read a module late, of a version
-that was installed meanwhile.
+"""Loads everything that a server may ever need: one that lives for weeks would else read a module late, of a version
+that was installed meanwhile. Its first client does not wait for that.
 """
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
+
+import anyio
+import anyio.lowlevel
 
 import protocol as wire
 from app_server.core import own_programs
@@ -39,17 +44,65 @@ LIBRARIES = (
 """What is imported inside of functions, here and in libraries."""
 
 
+QUIET_SECONDS = 0.3
+"""So long nothing goes on before something is loaded: a client that has just been answered asks again at once."""
+LOOK_SECONDS = 0.05
+LOADED_WITHIN = 10
+"""Seconds after which a server that is never quiet loads all the same, a module at a time."""
+
+
+class InstallationChanged(Exception):
+    """A part was loaded of another version, or is not there any more."""
+
+
 def load_everything() -> None:
+    """Load all of it at once."""
+    for _ in _steps():
+        pass
+
+
+async def load_in_quiet_moments(is_quiet: Callable[[], bool]) -> None:
+    """Load all of it while clients are served, whenever `is_quiet`. Raises InstallationChanged."""
+    deadline = anyio.current_time() + LOADED_WITHIN
+    await _quiet_moment(is_quiet, deadline)
+    try:
+        for _ in _steps():
+            await anyio.lowlevel.checkpoint()
+            if not is_quiet():
+                await _quiet_moment(is_quiet, deadline)
+    except (ImportError, OSError) as error:
+        raise InstallationChanged from error
+    if _installation() != _BEGAN_WITH:
+        raise InstallationChanged
+
+
+async def _quiet_moment(is_quiet: Callable[[], bool], deadline: float) -> None:
+    since = anyio.current_time()
+    while since < deadline and anyio.current_time() - since < QUIET_SECONDS:
+        await anyio.sleep(LOOK_SECONDS)
+        if not is_quiet():
+            since = anyio.current_time()
+
+
+def _steps() -> Iterator[None]:
     """Import all modules of the server and the libraries of all of them, and read the texts for models and the code of
     programs of ours that are started later.
     """
-    for name in server_modules():
+    for name in chain(server_modules(), LIBRARIES):
         __import__(name)
-    for name in LIBRARIES:
-        __import__(name)
+        yield
     own_programs.carry(read_programs())
     for text in Path(instructions.__path__[0]).glob("*.md"):
         instructions.instruction_text(text.stem)
+
+
+def _installation() -> tuple[int, int]:
+    """Return what changes when this package is installed anew."""
+    file = os.stat(f"{own_programs.INSTALLED}/app_server/__init__.py")
+    return file.st_ino, file.st_mtime_ns
+
+
+_BEGAN_WITH = _installation()
 
 
 def server_modules() -> Iterator[str]:

@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 import anyio
@@ -75,17 +75,18 @@ class Reception:
     def is_empty(self) -> bool:
         return not self.visits and not self._arriving
 
-    @property
-    def beginning(self) -> int:
-        """Return the number of connections of which it is not known yet who is to be served."""
-        served = sum(each.arrival is not None for each in self.visits.values())
-        return self._arriving - self._asking - served
-
     def why_full(self) -> str | None:
         """Return why nobody can be served more; None where somebody can."""
         if len(self.visits) >= self._most:
             return f"Server overloaded: {len(self.visits)} clients are connected; try again"
         return None
+
+    def going_on(self) -> Iterator[str]:
+        """Yield what could not go on in another process."""
+        served = sum(each.arrival is not None for each in self.visits.values())
+        if beginning := self._arriving - self._asking - served:
+            yield f"connections that begin: {beginning}"
+        yield from self.clients.going_on()
 
     # --- listening
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -105,12 +106,14 @@ class Reception:
         self._tasks.start_soon(self._accept, door, name=f"accept {door.address}")
 
     def pause(self) -> None:
-        """Accept nobody; who connects waits in the system."""
+        """Accept nobody and read nothing; both wait in the system."""
         for door in self.doors:
             door.scope.cancel()
+        self.clients.pause()
 
     def resume(self) -> None:
         assert self._tasks is not None
+        self.clients.resume()
         for door in self.doors:
             door.scope = anyio.CancelScope()
             self._tasks.start_soon(self._accept, door, name=f"accept {door.address}")

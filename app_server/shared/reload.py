@@ -22,7 +22,6 @@ from app_server.core.threads import run_in_thread
 from app_server.server import Server
 from app_server.shared.handover import LOADED, TOOK, HandedOver, KeptConnection, send
 from app_server.shared.lifetime import ListeningPlace
-from app_server.shared.moving import all_written, going_on, pause, resume
 from app_server.shared.reception import Reception
 
 log = logging.getLogger(__name__)
@@ -145,7 +144,7 @@ class Reload:
         yield from (
             f"{each.id}, which is in no file" for each in live if each.ephemeral and each.subscriptions.any
         )
-        yield from going_on(self._reception)
+        yield from self._reception.going_on()
 
     # --- how it goes
     async def run(self) -> None:
@@ -178,10 +177,10 @@ class Reload:
     async def _try(self, successor: Successor) -> None:
         """Hand everything over and leave; return where something has begun meanwhile. Raises NotReplaced."""
         reception = self._reception
-        pause(reception)
+        reception.pause()
         try:
             with anyio.move_on_after(SETTLES_WITHIN):
-                await _until(lambda: not any(going_on(reception)))
+                await _until(lambda: not any(reception.going_on()))
             if any(self._going_on()):
                 return
             connections = [visit.keep() for visit in reception.visits.values()]
@@ -192,14 +191,14 @@ class Reload:
                 await self._go_on(connections)
                 raise
         finally:
-            resume(reception)
+            reception.resume()
         log.info("replaced")
         os._exit(0)  # an end in order would end the connections, which are the new server's
 
     async def _end_conversations(self) -> None:
         with anyio.move_on_after(ENDS_WITHIN):
             await self._server.conversations.hand_over_all()
-            await _until(lambda: all_written(self._reception))
+            await _until(lambda: self._reception.clients.all_written)
             return
         raise NotReplaced("conversations cannot be stored")
 

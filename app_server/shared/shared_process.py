@@ -1,4 +1,4 @@
-"""A server that several clients share, as a process: everything is loaded, then it listens, then it is ready.
+"""A server that several clients share, as a process: it listens and serves, and loads the rest in quiet moments.
 
 `lifetime` says when it ends. Nothing here is loaded by a server of one client.
 """
@@ -12,24 +12,24 @@ import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from app_server.core.config.settings import load_config
 from app_server.core.config.sharing import SharingSettings
 from app_server.core.errors import ConfigError
+from app_server.core.lazy import Lazy
 from app_server.logs import set_up_logging
 from app_server.places.startup import Startup
-from app_server.server import ServerSettings, UnattendedLimits, open_server
+from app_server.server import Server, ServerSettings, UnattendedLimits, open_server
 from app_server.shared.addresses import Addresses, BadAddress, parse_addresses, passed_sockets
 from app_server.shared.control import Control
 from app_server.shared.doors import CannotListen, Doors, TokenOptions
 from app_server.shared.handover import HandedOver
 from app_server.shared.lifetime import Lifetime, ListeningPlace
-from app_server.shared.loading import load_everything
+from app_server.shared.loading import InstallationChanged, load_everything, load_in_quiet_moments
 from app_server.shared.log_file import LogFile
-from app_server.shared.predecessor import Predecessor
 from app_server.shared.reception import Reception
 from app_server.shared.reload import Reload
 from app_server.standard_streams import complain
@@ -40,6 +40,9 @@ from app_server.transport.claim import claim_stdout
 from app_server.transport.stdio import StdioTransport
 from protocol.structs import replace
 
+if TYPE_CHECKING:
+    from app_server.shared.predecessor import Predecessor
+
 log = logging.getLogger(__name__)
 
 
@@ -47,8 +50,14 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     """Serve at the addresses of `--listen` until stopped; return the exit status. `options` are those of the command
     line, by their names.
     """
-    successor = options.get("successor")
+    successor: Any = options.get("successor")
     is_watched = successor is None and (startup is None or startup.is_watched)
+
+    def load_predecessor() -> Predecessor:
+        from app_server.shared.predecessor import Predecessor  # noqa: PLC0415 - one of many replaces another
+
+        return Predecessor(successor)
+
     try:
         launch = parse_launch(options, os.environ)
         addresses = parse_addresses(options["listen"], str(launch.home))
@@ -65,10 +74,11 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
         doors = Doors(addresses, str(launch.home), token)
         if successor is None:
             doors.hold(passed)
-        load_everything()
+        else:
+            load_everything()
         end_loading()
         wait_for_children_without_threads()
-        before = None if successor is None else Predecessor(successor)
+        before = None if successor is None else Lazy(load_predecessor)
         process = SharedProcess(launch, addresses, doors, startup, before, is_watched=is_watched)
         failure = anyio.run(process.run)
     except BadAddress as error:
@@ -94,7 +104,7 @@ class SharedProcess:
         addresses: Addresses,
         doors: Doors,
         startup: Startup | None,
-        before: Predecessor | None,
+        before: Lazy[Predecessor] | None,
         *,
         is_watched: bool,
     ) -> None:
@@ -103,6 +113,7 @@ class SharedProcess:
         """
         self._launch, self._addresses, self._doors, self._startup = launch, addresses, doors, startup
         self._before, self._is_watched = before, is_watched
+        self._is_loaded = False
         self._sharing = _sharing(launch)
 
     async def run(self) -> str | None:
@@ -110,8 +121,6 @@ class SharedProcess:
         wire = claim_stdout()
         settings = self._settings()
         async with open_server(settings) as server:
-            await server.engine.prepare()
-            raise_descriptor_limit()  # behind the launcher, whose commands keep the usual one
             reception = Reception(
                 server,
                 settings,
@@ -123,14 +132,18 @@ class SharedProcess:
             state: HandedOver | None = None
             descriptors: Iterator[int] = iter(())
             if self._before is not None:
-                taken = await self._before.take()
+                await self._end_loading(server)
+                taken = await self._before.get().take()
                 if taken is None:
                     return None  # it goes on
                 state, descriptors = taken[0], iter(taken[1])
                 self._doors.inherit(state.places, descriptors)
             try:
                 places, others = self._doors.open(
-                    settings.environment, settings.limits.line_bytes, reception.why_full
+                    settings.environment,
+                    settings.limits.line_bytes,
+                    why_full=reception.why_full,
+                    is_loaded=lambda: self._is_loaded,
                 )
             except CannotListen as error:
                 return str(error)
@@ -141,18 +154,43 @@ class SharedProcess:
             reload = Reload(server, reception, places, settings.environment, started=started, refused=refused)
             lifetime.reload = reload.begin
             control = Control(
-                reception, lifetime, lambda: server.work, reload, started=started, log=self._log_path()
+                reception,
+                lifetime,
+                lambda: server.work,
+                reload,
+                is_loaded=lambda: self._is_loaded,
+                started=started,
+                log=self._log_path(),
             )
             async with anyio.create_task_group() as tasks:
                 await tasks.start(reception.run, name="reception")
                 if state is not None and self._before is not None:
-                    await self._before.go_on(server, reception, state, descriptors)
+                    await self._before.get().go_on(server, reception, state, descriptors)
                 tasks.start_soon(reload.run, name="reload")
+                if not self._is_loaded:
+                    tasks.start_soon(self._load, server, reception, reload, name="loading")
                 if self._addresses.stdio:
                     tasks.start_soon(self._host_stdio, wire, reception, lifetime, name="stdio")
                 await lifetime.run(lambda: self._announce(places, control))
                 tasks.cancel_scope.cancel()
         return None
+
+    async def _load(self, server: Server, reception: Reception, reload: Reload) -> None:
+        """Load, while clients are served, what they have not needed yet."""
+        try:
+            await load_in_quiet_moments(lambda: not server.work.any and not any(reception.going_on()))
+        except InstallationChanged:
+            log.warning("another version was installed while this one was loaded")
+            reload.begin()
+            return
+        end_loading()
+        await self._end_loading(server)
+
+    async def _end_loading(self, server: Server) -> None:
+        """Do what begins with the first turn or command otherwise. Everything is in memory by now."""
+        await server.engine.prepare()
+        raise_descriptor_limit()  # behind the launcher, whose commands keep the usual one
+        self._is_loaded = True
 
     def _settings(self) -> ServerSettings:
         """Return the settings of the server, which are those of clients without a preface, too."""

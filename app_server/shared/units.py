@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
+from app_server.shared.addresses import SOCKETS
+
 LABEL = "app-server"
-SOCKETS = "Listeners"
-"""The name of the sockets in the unit of launchd, by which the server asks for them."""
 
 SYSTEMD = """\
 # ~/.config/systemd/user/{label}.socket

@@ -5,7 +5,7 @@ where another process goes on with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -23,7 +23,6 @@ from app_server.shared.handover import KeptConnection
 from app_server.transport.framing import Transport
 from app_server.transport.long_messages import LongMessages, Room
 from app_server.transport.sockets import StreamTransport
-from app_server.transport.websocket import WebSocketTransport
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +49,8 @@ class Visit(Struct, eq=False):
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     room: Room = msgspec.field(default_factory=Room)
     """For a long message whose end has not come."""
+    websocket: bool = False
+    """Whether it speaks that; else lines."""
     heard: bool = False
     """Whether it has said anything behind its preface."""
     served: Served | None = None
@@ -82,7 +83,7 @@ class Visit(Struct, eq=False):
             since=self.since,
             door=arrival.door.address,
             preface=self.preface,
-            websocket=isinstance(transport, WebSocketTransport),
+            websocket=self.websocket,
             unread=begun,
             client=client,
         )
@@ -96,6 +97,30 @@ class Visits:
         self._served, self.line_limit = served, line_limit
         self._long_messages = LongMessages(line_limit)
         self.present: dict[int, Visit] = {}
+
+    def going_on(self) -> Iterator[str]:
+        """Yield what could not go on in another process."""
+        for visit in self.present.values():
+            if not visit.at_rest:
+                yield f"client {visit.number}: a request, a login, or what it has not read"
+
+    @property
+    def all_written(self) -> bool:
+        """Whether every client has been written all that it was told."""
+        clients = (visit.client for visit in self.present.values())
+        return all(client is None or client.outgoing.unread == 0 for client in clients)
+
+    def pause(self) -> None:
+        """Read nothing; it waits in the system."""
+        for arrival in self._arrivals():
+            arrival.stream.pause()
+
+    def resume(self) -> None:
+        for arrival in self._arrivals():
+            arrival.stream.resume()
+
+    def _arrivals(self) -> Iterator[Arrival]:
+        return (visit.arrival for visit in self.present.values() if visit.arrival is not None)
 
     @asynccontextmanager
     async def counted(self, visit: Visit) -> AsyncIterator[None]:
@@ -121,10 +146,10 @@ class Visits:
         arrival = visit.arrival
         assert arrival is not None
         speech = speech or await arrival.hear(speech_after_preface)
-        visit.heard, said = True, arrival.take_all()
+        visit.heard, visit.websocket, said = True, speech is Speech.HTTP, arrival.take_all()
         transport: ClosingTransport | None = None
-        if speech is Speech.HTTP:
-            transport = await arrival.door.http.enter(arrival.stream, said, visit.room)
+        if visit.websocket:
+            transport = await arrival.door.http.get().enter(arrival.stream, said, visit.room)
         elif speech is not None:
             transport = StreamTransport(arrival.stream, self.line_limit, unread=said, room=visit.room)
         if transport is not None:

@@ -75,6 +75,7 @@ async def test_every_method_and_every_tool_works_without_the_installation(
 
 def use_without_installation(shared: SharedHome) -> None:
     with installed(shared) as package:
+        shared.wait_until_loaded()
         shutil.rmtree(package.parent)
         client = Lines(shared)
         client.call(

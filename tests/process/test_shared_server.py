@@ -206,6 +206,7 @@ def test_several_addresses_each_with_a_client(shared: SharedHome) -> None:
             assert "result" in answer_of(a)
             assert "result" in answer_of(b)
         port = int(third.rpartition(":")[2])
+        shared.wait_until_loaded()
         with socket.create_connection(("127.0.0.1", port)) as web:
             web.sendall(f"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
             assert web.recv(1 << 16).startswith(b"HTTP/1.1 200 ")

@@ -10,6 +10,7 @@ import anyio
 
 from app_server.apis.services import Served
 from app_server.core.config.sharing import SharingSettings
+from app_server.core.lazy import Lazy
 from app_server.places.socket_place import SocketPlace, named_place
 from app_server.server import ClientPlace, Work
 from app_server.shared.arrivals import Arrival, Doorway
@@ -62,8 +63,10 @@ def reception_of(
 
 
 def doorway(held: HeldPlace, reception: Reception) -> Doorway:
-    http = HttpDoor(port=None, token_sha256=None, line_limit=LINE_LIMIT, unavailable=reception.why_full)
-    return Doorway(held.bind({}), f"unix://{held.place.socket}", http)
+    def http() -> HttpDoor:
+        return HttpDoor(port=None, token_sha256=None, line_limit=LINE_LIMIT, unavailable=reception.why_full)
+
+    return Doorway(held.bind({}), f"unix://{held.place.socket}", Lazy(http))
 
 
 def client_place(home: Path) -> ClientPlace:

@@ -24,6 +24,7 @@ from tests.support.leftovers import marked
 from tests.support.pipes import PATIENCE, Piped, alive
 from tests.support.places import Place, nothing_left
 from tests.support.scripted_model import ScriptedModel
+from tests.support.waiting import wait_until
 from tests.support.world import PATH, SCRIPT, write_config
 
 MARK = "APP_SERVER_TEST"
@@ -124,6 +125,10 @@ class SharedHome:
 
     def status(self) -> dict[str, Any]:
         return self.daemon("status", "--json")[1]
+
+    def wait_until_loaded(self) -> None:
+        """Wait until the server has loaded what its clients have not needed yet."""
+        wait_until(lambda: bool(self.status()["loaded"]), lambda: self.log)
 
     def client(self, *words: str, environment: dict[str, str] | None = None) -> Piped:
         """A client over a proxy; without words of a command the proxy."""

@@ -15,6 +15,16 @@ from app_server.proxy.words import proxy_options, quick_options
         ("", {"command": None, "api": None}),
         ("app-server", {"command": None, "api": None}),
         ("acp", {"command": None, "api": "acp"}),
+        (
+            "--listen unix:// --startup 3,4 -c a=1 --listen=unix:///s",
+            {
+                "command": None,
+                "api": None,
+                "listen": ["unix://", "unix:///s"],
+                "startup": "3,4",
+                "config": ["a=1"],
+            },
+        ),
         ("proxy", {"command": "proxy", "api": None}),
         ("app-server proxy acp", {"command": "proxy", "api": "acp"}),
         (
@@ -39,7 +49,16 @@ def test_plain_words_are_read(line: str, options: object) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *("--stdio", "--listen unix://", "proxy --help", "proxy -h", "exec hello", "chat", "--version"),
+        *(
+            "--stdio",
+            "--listen",
+            "proxy --listen unix://",
+            "proxy --help",
+            "proxy -h",
+            "exec hello",
+            "chat",
+            "--version",
+        ),
         *(
             "proxy -c",
             "proxy -c a",
@@ -113,6 +132,7 @@ def test_options_that_ask_for_a_server_of_its_own_get_one(tmp_path: Path) -> Non
     environment = {"APP_SERVER_SHARED": "1", "CODEX_HOME": str(tmp_path)}
     assert proxy_options(["--stdio"], environment) is None
     assert proxy_options(["acp", "--listen", "stdio://"], environment) is None
+    assert proxy_options(["--listen", "unix://"], environment) is None
     assert proxy_options(["acp"], environment) == {"command": None, "api": "acp"}
 
 

@@ -1,7 +1,12 @@
-"""What a shared server loads before it answers."""
+"""What a shared server loads, and what it does where that has been changed meanwhile."""
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from app_server.shared.carried_programs import PARTS
 from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, server_modules
@@ -48,3 +53,44 @@ print(sorted(set(sys.modules) - before))
 def test_nothing_of_an_extra_is_needed() -> None:
     done = subprocess.run((sys.executable, "-c", LOADS), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+IN_QUIET_MOMENTS = """
+import pathlib, shutil, sys
+import anyio
+from app_server.shared.loading import InstallationChanged, load_in_quiet_moments
+package, moments = pathlib.Path(sys.argv[1]), iter((False, True))
+
+def is_quiet():
+    if next(moments, None):
+        {change}
+    return True
+
+try:
+    anyio.run(load_in_quiet_moments, is_quiet)
+except InstallationChanged:
+    print("changed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("pass", ""),
+        ("shutil.rmtree(package)", "changed"),
+        ("package.joinpath('__init__.py').touch()", "changed"),
+    ],
+)
+def test_an_installation_that_changes_while_it_is_loaded_is_noticed(
+    change: str, said: str, tmp_path: Path
+) -> None:
+    for package in ("app_server", "protocol"):
+        shutil.copytree(Path(sys.modules[package].__path__[0]), tmp_path / package)
+    done = subprocess.run(
+        (sys.executable, "-P", "-c", IN_QUIET_MOMENTS.format(change=change), tmp_path / "app_server"),
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
