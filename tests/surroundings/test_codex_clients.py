@@ -5,6 +5,7 @@ REFERENCE_CODEX_THREADS names the program: REFERENCE_CODEX_THREADS=/path/to/code
 
 import os
 import subprocess
+import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -76,8 +77,14 @@ async def test_the_terminal_interface_of_codex_has_a_turn(place: Place, cd: bool
                 environment=environment,
                 cwd=place.workspace,
             )
+            if cd:  # it asks about no other folder
+                terminal.wait_for("Trust this folder?")
+                # It drops keys that come before the question is quite drawn.
+                terminal.press_until("\r", lambda: "Trust this folder?" not in terminal.text)
             terminal.wait_for("through its terminal")
 
     async with running_server(place):
         with anyio.fail_after(60):
             await anyio.to_thread.run_sync(talk)
+    projects = tomllib.loads((place.home / "config.toml").read_text()).get("projects", {})
+    assert projects == ({str(place.workspace.resolve()): {"trust_level": "trusted"}} if cd else {})
