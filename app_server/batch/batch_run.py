@@ -16,7 +16,7 @@ from msgspec import Struct
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.checkout import sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
-from app_server.batch.local import Workers, WorkersFailed, local_workers
+from app_server.batch.local import Workers, local_workers
 from app_server.batch.messages import CHECKOUTS, WORK, Setup
 from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
@@ -26,6 +26,7 @@ from app_server.batch.scheduler import Scheduler
 from app_server.batch.secrets import known_secrets, secret_settings, without_secrets
 from app_server.batch.tasks import Task, listed, parse_tasks, place_key
 from app_server.client.command_line import USAGE, InvalidCommandLine, single_errors
+from app_server.client.failures import ServerEnded
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, SettingsPlace
 from app_server.core.errors import ConfigError
@@ -163,13 +164,13 @@ async def _run(
             await sweep(out.path / WORK)
             (out.path / WORK).mkdir(exist_ok=True)
             await coordinator.run(setup, tasks, commits, args.jobs or workers.count * TASKS_A_WORKER)
-    except* WorkersFailed as errors:
+    except* ServerEnded as errors:
         coordinator.stop = Stop(STOPPED, str(single_errors(errors)[0]))
     except* OSError as errors:
         coordinator.stop = Stop(STOPPED, f"{out.path} cannot be used any more: {single_errors(errors)[0]}")
     await sweep(out.path / WORK, last=not any((out.path / CHECKOUTS).glob("*")))
     status, sentence = _verdict(len(tasks), results, coordinator.stop)
-    progress.close(f"{sentence}; results: {out.path / RESULTS}")
+    progress.note(f"{sentence}; results: {out.path / RESULTS}")
     return status
 
 

@@ -72,7 +72,7 @@ class Coordinator:
     async def run(
         self, setup: messages.Setup, tasks: Mapping[str, Task], commits: Mapping[str, str], jobs: int
     ) -> None:
-        """Run until all tasks have a result, or something stops the batch. Raises WorkersFailed and OSError."""
+        """Run until all tasks have a result, or something stops the batch. Raises ServerEnded and OSError."""
         self._tasks, self._commits, self._jobs = tasks, commits, jobs
         async with anyio.create_task_group() as group, self._workers.open(setup, self._hear):
             for each in (self._heed_signals, self._show, self._store_in_rounds):

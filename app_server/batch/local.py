@@ -6,55 +6,41 @@ They hold no lock of the batch, and end with the coordinator, however that ends,
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final, TypeVar
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_worker, line
-from app_server.transport.framing import LineDecoder
+from app_server.client.failures import ServerEnded
+from app_server.client.link import SubprocessConnector
+from app_server.transport.framing import Transport, TransportClosed
 from protocol.structs import replace
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
 LONGEST_LINE: Final = 1 << 31
 STARTS: Final = 3
 """How often a worker may end before it is ready."""
-ENDS_WITHIN: Final = 10.0
-"""Seconds for a worker to end that is needed no more."""
 
 Hear = Callable[[int, FromWorker | None], None]
 """Takes what a worker says, by its number; None: it died."""
-
-
-class WorkersFailed(Exception):
-    """Workers cannot be started; the text says why."""
-
-
-class WorkerLink(NamedTuple):
-    """A worker that has been started."""
-
-    node: str
-    """What its machine is called in results; empty: by its own name."""
-    receive: Callable[[], Awaitable[bytes]]
-    """Returns some of what it writes; nothing, or anyio.EndOfStream, once it has ended."""
-    send: Callable[[bytes], Awaitable[object]]
-    """Writes to its stdin; may raise what anyio's streams do once it has died."""
+Connect = Callable[[], AbstractAsyncContextManager[tuple[str, Transport]]]
+"""Starts a worker, which ends with the block; gives what its machine is called in results, empty: by its own name."""
 
 
 class Workers:
-    """So many workers, each of which is started by `connect`, and ends with that block."""
+    """So many workers."""
 
-    def __init__(self, count: int, connect: Callable[[], AbstractAsyncContextManager[WorkerLink]]) -> None:
+    def __init__(self, count: int, connect: Connect) -> None:
         self.count, self._connect = count, connect
         self._queues: dict[int, MemoryObjectSendStream[ToWorker]] = {}
 
     @asynccontextmanager
     async def open(self, setup: Setup, hear: Hear) -> AsyncIterator[None]:
-        """Start them; they end with the block. Raises WorkersFailed."""
+        """Start them; they end with the block. Raises ServerEnded where they cannot be started."""
         async with anyio.create_task_group() as group:
             for number in range(self.count):
                 group.start_soon(self._tend, number, setup, hear, name=f"worker {number}")
@@ -71,56 +57,59 @@ class Workers:
         failures = 0
         while failures < STARTS:
             failures = 0 if await self._run(number, setup, hear) else failures + 1
-        raise WorkersFailed(f"a worker ended {STARTS} times before it was ready")
+        raise ServerEnded(f"a worker ended {STARTS} times before it was ready")
 
     async def _run(self, number: int, setup: Setup, hear: Hear) -> bool:
         """Run a worker to its end; return whether it was ever ready."""
         queue, messages = anyio.create_memory_object_stream[ToWorker](float("inf"))
-        was_ready, decoder = False, LineDecoder(LONGEST_LINE)
-        async with self._connect() as link, anyio.create_task_group() as group:
+        was_ready = False
+        async with self._connect() as (node, transport), anyio.create_task_group() as group:
             self._queues[number] = queue
-            queue.send_nowait(replace(setup, node=link.node))
-            group.start_soon(_feed, link, messages)
-            with suppress(anyio.EndOfStream):
-                while data := await link.receive():
-                    for each in decoder.feed(data):
-                        message = from_worker(bytes(each)) if isinstance(each, bytes) else None
-                        was_ready = was_ready or isinstance(message, Ready)
-                        hear(number, message)
+            queue.send_nowait(replace(setup, node=node))
+            group.start_soon(say, messages, transport)
+            async for message in heard(transport, from_worker):
+                was_ready = was_ready or isinstance(message, Ready)
+                hear(number, message)
             group.cancel_scope.cancel()
         del self._queues[number]
         hear(number, None)
         return was_ready
 
 
-async def _feed(link: WorkerLink, messages: MemoryObjectReceiveStream[ToWorker]) -> None:
-    """Write what the worker is told, until it dies: then its stdout ends, too."""
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
+    """Return workers that are processes of this machine."""
+    connector = SubprocessConnector(
+        command=COMMAND,
+        environment=environment,
+        on_stderr=lambda text: print(text, file=sys.stderr),  # noqa: T201
+        longest_line=LONGEST_LINE,
+    )
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[tuple[str, Transport]]:
+        async with connector.open() as link:
+            yield "", link
+
+    return Workers(count, connect)
+
+
+# --- for both sides
+T = TypeVar("T", ToWorker, FromWorker)
+
+
+async def heard(transport: Transport, decode: Callable[[bytes], T]) -> AsyncIterator[T]:
+    """Yield what the other side says, until it ends."""
+    async for lines in transport.lines():
+        for each in lines:
+            if isinstance(each, bytes):
+                yield decode(each)
+
+
+async def say(messages: MemoryObjectReceiveStream[T], transport: Transport) -> None:
+    """Tell the other side what comes, until that ends: then what it says ends, too."""
+    with suppress(TransportClosed):
         async for message in messages:
             lines = [line(message)]
             while messages.statistics().current_buffer_used:
                 lines.append(line(messages.receive_nowait()))
-            await link.send(b"".join(lines))
-
-
-def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
-    """Return workers that are processes of this machine."""
-
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[WorkerLink]:
-        pipe = subprocess.PIPE
-        async with await anyio.open_process(
-            COMMAND, stdin=pipe, stdout=pipe, stderr=None, env=environment, start_new_session=True
-        ) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            try:
-                yield WorkerLink("", process.stdout.receive, process.stdin.send)
-            finally:
-                with anyio.move_on_after(ENDS_WITHIN, shield=True):
-                    await process.stdin.aclose()
-                    await process.wait()
-                if process.returncode is None:
-                    process.kill()
-
-    return Workers(count, connect)
+            await transport.write(b"".join(lines))

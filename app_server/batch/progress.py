@@ -4,21 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TextIO
+import os
+import shutil
+from typing import Final, TextIO
 
 import msgspec
 
 from app_server.batch.budget import Ledger
 from app_server.batch.results import Result, Results
 from app_server.client.command_line import printable
-from app_server.core.lazy import Lazy
 from protocol.structs import Json
 
-if TYPE_CHECKING:
-    from rich.live import Live
-
 LINE_EVERY: Final = 60.0
+CLEARED: Final = "\r\x1b[K"
+"""Goes to the begin of a terminal's line, and empties it."""
 
 
 class Progress:
@@ -37,7 +36,8 @@ class Progress:
         self._stderr, self._events = stderr, events
         self._before, self._tokens_before = len(results.final), ledger.tokens
         self._told_at = began
-        self._live = _LIVE.get()(stderr) if stderr.isatty() else None
+        self._changes = stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
+        """Whether there is a line that changes; then it is the last one of the terminal."""
 
     def ended(self, result: Result) -> None:
         """Tell of a result."""
@@ -46,28 +46,17 @@ class Progress:
     def note(self, text: str) -> None:
         """Say something that is not asked for at any other time."""
         self._tell("notice", {"message": text})
-        line = f"app-server batch: {printable(text)}"
-        if self._live is not None and self._live.is_started:
-            self._live.console.print(
-                line, markup=False, highlight=False, soft_wrap=True
-            )  # above what changes
-        else:
-            print(line, file=self._stderr)
+        cleared = CLEARED if self._changes else ""
+        print(f"{cleared}app-server batch: {printable(text)}", file=self._stderr)
 
     def show(self, running: int, now: float) -> None:
         """Show how it stands, if it is time for that."""
-        if self._live is not None:
-            self._live.start()
-            self._live.update(self._line(running, now)[: self._live.console.width], refresh=True)
+        if self._changes:
+            fitting = self._line(running, now)[: shutil.get_terminal_size().columns - 1]
+            print(f"{CLEARED}{fitting}", end="", file=self._stderr, flush=True)
         elif now - self._told_at >= LINE_EVERY:
             self._told_at = now
             print(self._line(running, now), file=self._stderr)
-
-    def close(self, sentence: str) -> None:
-        """Say how it ended."""
-        if self._live is not None:
-            self._live.stop()
-        self.note(sentence)
 
     def _line(self, running: int, now: float) -> str:
         statuses = self._results.statuses
@@ -86,28 +75,3 @@ class Progress:
         if self._events is not None:
             self._events.write(msgspec.json.encode({"method": method, "params": params}).decode() + "\n")
             self._events.flush()
-
-
-def _load_live() -> Callable[[TextIO], Live | None]:
-    try:
-        from rich.console import Console  # noqa: PLC0415  an extra
-        from rich.live import Live  # noqa: PLC0415  the same
-    except ImportError:
-        return lambda file: None  # lines, then
-
-    def live(file: TextIO) -> Live | None:
-        console = Console(file=file, highlight=False, markup=False)
-        if console.is_dumb_terminal:
-            return None
-        return Live(
-            console=console,
-            auto_refresh=False,
-            transient=True,  # at the end there is a sentence in its place
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-
-    return live
-
-
-_LIVE = Lazy(_load_live)

@@ -11,7 +11,6 @@ import os
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -19,8 +18,9 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from app_server.batch.local import COMMAND, WorkerLink, Workers
+from app_server.batch.local import COMMAND, LONGEST_LINE, Workers
 from app_server.client.command_line import InvalidCommandLine
+from app_server.transport.framing import LineDecoder, Oversized, Transport
 
 LOOKS_EVERY: Final = 1.0
 ENDS_WITHIN: Final = 5.0
@@ -63,7 +63,7 @@ def ray_workers(address: str) -> Workers:
     taken: set[str] = set()
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[WorkerLink]:
+    async def connect() -> AsyncIterator[tuple[str, Transport]]:
         while not (free := _alive_nodes() - taken):  # noqa: ASYNC110  Ray sets no event
             await anyio.sleep(LOOKS_EVERY)
         node = min(free)
@@ -77,7 +77,7 @@ def ray_workers(address: str) -> Workers:
         }
         actor = ray.remote(NodeWorker).options(**options).remote()
         try:
-            yield WorkerLink(node, partial(_answer, actor.receive), partial(_answer, actor.send))
+            yield node, ActorLink(actor)
         finally:
             taken.discard(node)
             with anyio.move_on_after(ENDS_WITHIN + 1, shield=True):
@@ -85,6 +85,21 @@ def ray_workers(address: str) -> Workers:
             ray.kill(actor)
 
     return Workers(len(_alive_nodes()), connect)
+
+
+class ActorLink:
+    """The process of an actor, as a transport."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        decoder = LineDecoder(LONGEST_LINE)
+        while data := await _answer(self._actor.receive):
+            yield decoder.feed(data)
+
+    async def write(self, data: bytes) -> None:
+        await _answer(self._actor.send, data)
 
 
 async def _answer(method: Any, *arguments: bytes) -> bytes:

@@ -14,13 +14,12 @@ from tempfile import mkdtemp
 from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from app_server.batch import messages
 from app_server.batch.attempt import Attempts
 from app_server.batch.checkout import Checkouts, remove, remove_worker
 from app_server.batch.gate import WorkerGate
+from app_server.batch.local import LONGEST_LINE, heard, say
 from app_server.batch.secrets import known_secrets
 from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
@@ -32,13 +31,12 @@ from app_server.places.locks import hold
 from app_server.startup.launch import server_home
 from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
-from app_server.transport.framing import Transport, TransportClosed
+from app_server.transport.framing import Transport
 from app_server.transport.stdio import StdioTransport
 from protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
-LONGEST_LINE: Final = 1 << 30
 ENDS_WITHIN: Final = 3.0
 """Seconds for a worker to clear up that is needed no more; its commands end with it."""
 
@@ -58,9 +56,9 @@ async def work(transport: Transport, environment: Mapping[str, str], ending: Cal
     """Do the tasks that come over a transport, until it ends; then `ending` is called, and what runs is cut."""
     out, into = anyio.create_memory_object_stream[messages.FromWorker](float("inf"))
     async with anyio.create_task_group() as group:
-        group.start_soon(_write, into, transport, group)
-        heard = _messages(transport)
-        setup = await anext(heard)
+        group.start_soon(say, into, transport)
+        told = heard(transport, messages.for_worker)
+        setup = await anext(told)
         assert isinstance(setup, messages.Setup), "the first message says what the batch does"
         setup = replace(setup, node=setup.node or os.uname().nodename)
         gate = WorkerGate(out.send_nowait)
@@ -70,7 +68,7 @@ async def work(transport: Transport, environment: Mapping[str, str], ending: Cal
                 out.send_nowait(await attempts.make(message))
 
             out.send_nowait(messages.Ready(setup.node))
-            async for message in heard:
+            async for message in told:
                 match message:
                     case messages.Run():
                         group.start_soon(run, message, name=message.task.id)
@@ -126,23 +124,6 @@ async def _scratch_folder(setup: messages.Setup) -> AsyncIterator[Path]:
             await remove_worker(scratch, lock)
             if own is not None:
                 await remove(own)
-
-
-async def _messages(transport: Transport) -> AsyncIterator[messages.ToWorker]:
-    async for batch in transport.lines():
-        for each in batch:
-            if isinstance(each, bytes):
-                yield messages.for_worker(each)
-
-
-async def _write(
-    said: MemoryObjectReceiveStream[messages.FromWorker], transport: Transport, group: TaskGroup
-) -> None:
-    try:
-        async for message in said:
-            await transport.write(messages.line(message))
-    except TransportClosed:
-        group.cancel_scope.cancel()
 
 
 def _leave_soon() -> None:

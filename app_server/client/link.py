@@ -68,6 +68,8 @@ class SubprocessConnector(Struct, frozen=True, kw_only=True):
     """Receives every line that the server logs."""
     on_exit: Callable[[int], None] | None = None
     """Receives the exit status, negative for a signal, when the connection has been closed."""
+    longest_line: int = framing.DEFAULT_LINE_LIMIT
+    """Bytes; longer ones are not read."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ServerLink]:
@@ -84,7 +86,7 @@ class SubprocessConnector(Struct, frozen=True, kw_only=True):
             )
         except OSError as error:
             raise ServerEnded(f"cannot start the server {self.command[0]!r}: {error}") from error
-        link = ProcessLink(process, self.on_stderr)
+        link = ProcessLink(process, self.on_stderr, self.longest_line)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(link.read_stderr, name="stderr of the server")
@@ -120,13 +122,13 @@ def shared_server(
 class ProcessLink:
     """The pipes of a started server."""
 
-    def __init__(self, process: Process, on_stderr: Callable[[str], None] | None) -> None:
+    def __init__(self, process: Process, on_stderr: Callable[[str], None] | None, longest_line: int) -> None:
         assert process.stdin is not None  # all three are pipes, see `SubprocessConnector`
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
-        self._on_stderr = on_stderr
+        self._on_stderr, self._longest_line = on_stderr, longest_line
         self._last_lines: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_ended = anyio.Event()
 
@@ -135,7 +137,7 @@ class ProcessLink:
         return self._process.pid
 
     async def lines(self) -> AsyncIterator[list[bytes | framing.Oversized]]:
-        decoder = framing.LineDecoder(framing.DEFAULT_LINE_LIMIT)
+        decoder = framing.LineDecoder(self._longest_line)
         async for data in _chunks(self._stdout):
             if lines := decoder.feed(data):
                 yield lines

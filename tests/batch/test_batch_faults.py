@@ -145,7 +145,7 @@ async def test_a_worker_that_dies_costs_attempts_and_no_task(batch: BatchWorld) 
 
     def author(request: ModelRequest) -> Reply:
         if len(batch.requests) == 2:
-            workers[0].links[0].kill()
+            workers[0].scopes[0].cancel()
         return reply(says("done"))
 
     batch.author = author
@@ -155,7 +155,7 @@ async def test_a_worker_that_dies_costs_attempts_and_no_task(batch: BatchWorld) 
         done = await batch.command(workers=workers[0])
     assert done.status == 0, done.stderr
     assert len(done.results) == 6
-    assert len(workers[0].links) == 3, "it was started again"
+    assert len(workers[0].scopes) == 3, "it was started again"
 
 
 async def test_a_task_that_kills_its_workers_is_lost(batch: BatchWorld) -> None:
@@ -163,7 +163,7 @@ async def test_a_task_that_kills_its_workers_is_lost(batch: BatchWorld) -> None:
 
     def author(request: ModelRequest) -> Reply:
         if "Do bad." in request.texts()[-1]:
-            workers[0].links[-1].kill()
+            workers[0].scopes[-1].cancel()
         return reply(says("done"))
 
     batch.author = author

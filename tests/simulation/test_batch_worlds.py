@@ -18,13 +18,14 @@ from anyio.abc import TaskGroup
 from app_server.batch import messages
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.coordinator import BUDGET, Coordinator, Stop
-from app_server.batch.local import Hear, WorkerLink, Workers
+from app_server.batch.local import Hear, Workers
 from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
 from app_server.batch.results import RESULTS, Result, Results, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 from app_server.core.config.types import CliOverrides
+from app_server.transport.framing import Transport
 from tests.simulation.draws import Draws
 from tests.simulation.loop import SimLoop, threads_in_the_loop
 
@@ -91,7 +92,7 @@ class SimWorkers(Workers):
         self._passes: dict[tuple[int, int], Waiting] = {}
         self._numbers = 0
 
-    def connect(self) -> AbstractAsyncContextManager[WorkerLink]:
+    def connect(self) -> AbstractAsyncContextManager[tuple[str, Transport]]:
         raise NotImplementedError
 
     @asynccontextmanager

@@ -19,10 +19,11 @@ import pytest
 
 from app_server.batch import batch_command
 from app_server.batch.batch_run import run_plan
-from app_server.batch.local import WorkerLink, Workers
+from app_server.batch.local import Workers
 from app_server.batch.worker import work
 from app_server.client.command_line import InvalidCommandLine
 from app_server.commands.parsing import parse
+from app_server.transport.framing import Transport
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.structs import Json
 from tests.support.library import serving_model
@@ -46,41 +47,22 @@ class MemoryWorkers(Workers):
     def __init__(self, count: int, environment: Mapping[str, str]) -> None:
         super().__init__(count, self.connect)
         self._environment = environment
-        self.links: list[MemoryLink] = []
-        """Of all workers that were ever started."""
+        self.scopes: list[anyio.CancelScope] = []
+        """Of all workers that were ever started; who cancels one ends a worker in the middle of everything."""
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[WorkerLink]:
+    async def connect(self) -> AsyncIterator[tuple[str, Transport]]:
         ours, its = memory_pair()
         async with anyio.create_task_group() as group:
-            link = MemoryLink(ours, group.cancel_scope)
-            self.links.append(link)
+            self.scopes.append(group.cancel_scope)
             group.start_soon(self._work, its)
-            yield WorkerLink("", link.receive, link.send)
+            yield "", ours
             ours.close()
             group.cancel_scope.cancel()
 
     async def _work(self, its: MemoryTransport) -> None:
         await work(its, self._environment, lambda: None)
         its.close()
-
-
-class MemoryLink:
-    def __init__(self, end: MemoryTransport, scope: anyio.CancelScope) -> None:
-        self._end, self._scope = end, scope
-
-    async def receive(self) -> bytes:
-        if not self._end.unread:
-            await self._end.receive_some()
-        data, self._end.unread = self._end.unread, b""
-        return data
-
-    async def send(self, data: bytes) -> None:
-        await self._end.write(data)
-
-    def kill(self) -> None:
-        """End the worker in the middle of everything."""
-        self._scope.cancel()
 
 
 @dataclass(slots=True)

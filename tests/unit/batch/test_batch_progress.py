@@ -59,7 +59,6 @@ def test_the_cost_is_shown_where_there_are_prices(tmp_path: Path) -> None:
 
 
 def test_a_terminal_has_one_line_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("rich", reason="no rich: pip install -e '.[chat]'")
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = Screen()
     progress = two_of_five(tmp_path, screen, {})
@@ -70,7 +69,7 @@ def test_a_terminal_has_one_line_that_changes(tmp_path: Path, monkeypatch: pytes
     progress.show(1, 2.0)
     shown = screen.getvalue().rpartition("2 of 5 tasks, 1 running")[2]
     assert "\n" not in shown, "it fits into the line of a terminal"
-    progress.close("all is well")
+    progress.note("all is well")
     assert screen.getvalue().endswith("app-server batch: all is well\n")
 
 
