@@ -19,7 +19,7 @@ from app_server.batch.batch_run import BatchPlan, in_shard, run_plan
 from app_server.batch.coordinator import STOPPED
 from app_server.batch.messages import Doing, Status
 from app_server.batch.out_folder import TASKS, BatchFile, OutFolder, read_batch, require_batch, shown_running
-from app_server.batch.results import RESULTS, Result, StoredStatus, read_lines, summary
+from app_server.batch.results import RESULTS, StoredStatus, read_lines, summary
 from app_server.batch.secrets import without_secrets
 from app_server.batch.tasks import parse_tasks
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable
@@ -149,8 +149,7 @@ def _status(out: Path, *, as_json: bool) -> int:
     shard = require_batch(out).shard
     tasks, _ = parse_tasks(_raw(str(out / TASKS)), "worktree", {})
     mine = {task.id for at, (_, task) in enumerate(tasks) if in_shard(at, shard)}
-    final = [each for each in read_lines(out / RESULTS, Result) if each.id in mine]
-    found: Mapping[str, Json] = summary(final, len(mine), len(shown_running(out)))
+    found: Mapping[str, Json] = summary(out, mine, len(shown_running(out)))
     if as_json:
         print(json.dumps(found))  # noqa: T201
         return 0

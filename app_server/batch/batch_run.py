@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -98,10 +99,11 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         )
     shown = replace(doing, overrides=without_secrets(doing.overrides))
     tasks = {task.id: task for _, task in mine}
-    with OutFolder(plan.out, home) as out:
+    with OutFolder(plan.out, home) as out, ExitStack() as open_files:
         try:
             out.begin(replace(plan.batch, doing=shown, commits=commits), plan.raw, plan.again)
             results = Results(out.path, tasks)
+            open_files.enter_context(results.open())
         except OSError as error:
             raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
         ledger = Ledger(limits, anyio.current_time(), results.spent)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from app_server.batch.messages import Ask, Over, Pass, TaskUsage
 from app_server.client.prices import ModelPrice
+from protocol.structs import replace
 
 SAVED_UP: Final = 5.0
 """Seconds' worth of a rate that may be taken at once."""
@@ -133,8 +134,8 @@ class Ledger:
                 self._note_sent(now)
             yield worker, ask, Pass(ask.number, never)
 
-    def over(self, worker: int, over: Over, now: float) -> str | None:
-        """Take what a request cost; return the task that it was for, None where it was not sent."""
+    def over(self, worker: int, over: Over, now: float) -> tuple[str, TaskUsage] | None:
+        """Take what a request used; return its task and that with its cost, None where it was not sent."""
         lease = self._leases.pop((worker, over.number), None)
         if lease is None:
             self._waiting = deque(
@@ -143,10 +144,10 @@ class Ledger:
             return None
         self._largest = max(self._largest, over.usage.total)
         self._tokens.take(over.usage.total - lease.size)
-        self._spend(over.model, over.usage)
+        priced = self._spend(over.model, over.usage)
         if over.limited:
             self._slow_down(PAUSE if over.retry_after is None else over.retry_after, now)
-        return lease.id
+        return lease.id, priced
 
     def gone(self, worker: int) -> None:
         """Forget the requests of a worker that died."""
@@ -169,10 +170,12 @@ class Ledger:
         """Return what to set aside: as much as the largest request took, as a model's answer may be long."""
         return max(ask.size, self._largest, 1)
 
-    def _spend(self, model: str, usage: TaskUsage) -> None:
+    def _spend(self, model: str, usage: TaskUsage) -> TaskUsage:
         price = self.limits.prices.get(model)
+        cost = None if price is None else price.cost(usage)
         self.tokens += usage.total
-        self.cost += 0.0 if price is None else price.cost(usage)
+        self.cost += cost or 0.0
+        return replace(usage, cost=cost)
 
     def _left(self) -> float:
         """Return the tokens that may be spent still; money pays for them as if all were of the dearest kind."""

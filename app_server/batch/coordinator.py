@@ -133,9 +133,9 @@ class Coordinator:
             case messages.Ask():
                 self._ledger.ask(worker, message)
             case messages.Over():
-                id = self._ledger.over(worker, message, now)
-                if id is not None:
-                    self._results.took(id, message.model, message.usage)
+                if (over := self._ledger.over(worker, message, now)) is not None:
+                    id, usage = over
+                    self._results.took(id, message.model, usage)
             case messages.Ended(outcome=outcome):
                 running = self._scheduler.running.get(outcome.id)
                 if running is not None and running.worker == worker:  # else it was given to another one
@@ -180,10 +180,10 @@ class Coordinator:
                 self._progress.ended(result)
 
     def _stored(self, pending: Sequence[tuple[messages.Ended, str]]) -> Sequence[Result]:
-        prices, results = self._ledger.limits.prices, []
+        results = []
         for ended, node in pending:
             patch, meta = self._out.write_files(ended, node), self._tasks[ended.outcome.id].meta
-            results.append(self._results.line(ended.outcome, patch, node, meta, prices))
+            results.append(self._results.line(ended.outcome, patch, node, meta))
         self._results.append(results)
         return results
 

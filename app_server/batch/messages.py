@@ -5,10 +5,12 @@ on many; and what a result is made of. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import add
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import astuple
 
 from app_server.batch.tasks import Checkout, Task
 from app_server.core.config.types import CliOverrides
@@ -24,25 +26,23 @@ Ending = Literal["final", "retry", "interrupted", "refused"]
 interrupted, or because the provider refuses the login."""
 
 
-class TaskUsage(Struct, frozen=True, kw_only=True, rename="camel"):
+class TaskUsage(Struct, frozen=True, rename="camel"):
     """Tokens, and the requests to the model that took them."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
     requests: int = 0
+    cost: float | None = None
+    """None where a model has no price, or nobody has asked for it yet."""
 
     @property
     def total(self) -> int:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: TaskUsage) -> TaskUsage:
-        return TaskUsage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            requests=self.requests + other.requests,
-        )
+        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        return TaskUsage(*[*map(add, astuple(self)[:-1], astuple(other)[:-1]), cost])
 
 
 class Seconds(Struct):

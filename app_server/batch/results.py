@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,8 +18,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app_server.batch.messages import Status, TaskOutcome, TaskUsage
-from app_server.client.prices import ModelPrice
-from protocol.structs import Json
+from protocol.structs import Json, replace
 
 RESULTS, JOURNAL = "results.jsonl", "attempts.jsonl"
 SHOWN = 10
@@ -27,17 +27,12 @@ LONGEST_REASON = 200
 PIECE = 1 << 16
 
 
-class PricedUsage(TaskUsage, frozen=True, kw_only=True):
-    cost: float | None = None
-    """None where a model has no price."""
-
-
 class Result(TaskOutcome, kw_only=True):
     """A line of `results.jsonl`."""
 
     attempts: int
     patch: str | None
-    usage: PricedUsage
+    usage: TaskUsage
     node: str
     """The machine that it ran on."""
     meta: Mapping[str, Json] | None
@@ -63,20 +58,30 @@ class Results:
     """State of these tasks as it is stored: their final lines, and the attempts at them."""
 
     def __init__(self, folder: Path, ids: Container[str]) -> None:
-        """Raises OSError."""
+        """Read them. Raises OSError."""
+        self._folder = folder
         stored = read_lines(folder / RESULTS, StoredStatus)
         self.final = {each.id: each.status for each in stored if each.id in ids}
         self.statuses = Counter(self.final.values())
         self.attempts: Counter[str] = Counter()
         self.spent: dict[str, TaskUsage] = {}
         """By model, on all tasks in all runs."""
-        self.usage: dict[str, dict[str, TaskUsage]] = {}
-        """By task and model, for tasks that had no final line."""
+        self.usage: dict[str, TaskUsage] = {}
+        """By task, for those that had no final line."""
         for each in read_lines(folder / JOURNAL, AttemptLine):
             self._take(each)
-        self._journal, self._results = (open_to_append(folder / name) for name in (JOURNAL, RESULTS))
         self.notes: list[bytes] = []
         """Lines of the journal that are not written yet."""
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Have the files open, to write them, while the block runs. Raises OSError."""
+        self._journal, self._results = (open_to_append(self._folder / name) for name in (JOURNAL, RESULTS))
+        try:
+            yield
+        finally:
+            os.close(self._journal)
+            os.close(self._results)
 
     def reached(self, ids: Iterable[str]) -> None:
         """Write down attempts whose first request is to be sent. Raises OSError."""
@@ -95,26 +100,11 @@ class Results:
             self.notes = []
 
     def line(
-        self,
-        outcome: TaskOutcome,
-        patch: str | None,
-        node: str,
-        meta: Mapping[str, Json] | None,
-        prices: Mapping[str, ModelPrice],
+        self, outcome: TaskOutcome, patch: str | None, node: str, meta: Mapping[str, Json] | None
     ) -> Result:
-        """Return the final line of a task. It costs nothing known where a model of it has no price."""
-        usage = self.usage.get(outcome.id, {})
-        total: TaskUsage = sum(usage.values(), TaskUsage())
-        known = bool(usage) and prices.keys() >= usage.keys()
-        cost = sum(prices[model].cost(each) for model, each in usage.items()) if known else None
-        return Result(
-            **asdict(outcome),
-            attempts=self.attempts[outcome.id],
-            patch=patch,
-            usage=PricedUsage(**asdict(total), cost=cost),
-            node=node,
-            meta=meta,
-        )
+        """Return the final line of a task."""
+        attempts, usage = self.attempts[outcome.id], self.usage.get(outcome.id, TaskUsage())
+        return Result(**asdict(outcome), attempts=attempts, patch=patch, usage=usage, node=node, meta=meta)
 
     def append(self, results: Sequence[Result]) -> None:
         """Write final lines and sync them. Blocks. Raises OSError; then none of them is there."""
@@ -122,10 +112,6 @@ class Results:
         os.fsync(self._results)
         self.final.update((each.id, each.status) for each in results)
         self.statuses.update(each.status for each in results)
-
-    def close(self) -> None:
-        os.close(self._journal)
-        os.close(self._results)
 
     def _note(self, each: AttemptLine) -> None:
         self.notes.append(msgspec.json.encode(each) + b"\n")
@@ -137,11 +123,11 @@ class Results:
         if each.usage is not None:
             _add(self.spent, each.model, each.usage)
             if each.id not in self.final:
-                _add(self.usage.setdefault(each.id, {}), each.model, each.usage)
+                _add(self.usage, each.id, each.usage)
 
 
-def _add(total: dict[str, TaskUsage], model: str, usage: TaskUsage) -> None:
-    total[model] = total[model] + usage if model in total else usage
+def _add(total: dict[str, TaskUsage], key: str, usage: TaskUsage) -> None:
+    total[key] = total[key] + usage if key in total else usage
 
 
 T = TypeVar("T", StoredStatus, Result, AttemptLine)
@@ -200,18 +186,21 @@ def _append(file: int, lines: Sequence[bytes]) -> None:
         raise
 
 
-def summary(final: Collection[Result], tasks: int, running: int) -> Mapping[str, Json]:
-    """Return how a batch of so many tasks stands, as `batch status --json` prints it."""
+def summary(folder: Path, ids: Collection[str], running: int) -> Mapping[str, Json]:
+    """Return how a batch of these tasks stands, as `batch status --json` prints it. Raises OSError."""
+    stored = Results(folder, ids)
+    final = [each for each in read_lines(folder / RESULTS, Result) if each.id in stored.final]
     slowest = sorted(final, key=lambda each: -(each.seconds.setup + each.seconds.turn))
     reasons = Counter(each.error.message[:LONGEST_REASON] for each in final if each.error)
-    costs = [each.usage.cost for each in final if each.usage.cost is not None]
-    usage: TaskUsage = sum((each.usage for each in final), TaskUsage())
+    spent = [*(each.usage for each in final), *(stored.usage[id] for id in stored.usage if id in ids)]
+    costs = [each.cost for each in spent if each.cost is not None]
+    usage = replace(sum(spent, TaskUsage()), cost=sum(costs) if costs else None)
     return {
-        "tasks": tasks,
-        "left": tasks - len(final),
+        "tasks": len(ids),
+        "left": len(ids) - len(final),
         "running": running,
         "statuses": dict(Counter(each.status for each in final)),
-        "usage": msgspec.to_builtins(PricedUsage(**asdict(usage), cost=sum(costs) if costs else None)),
+        "usage": msgspec.to_builtins(usage),
         "slowest": [each.id for each in slowest[:SHOWN]],
         "reasons": dict(reasons.most_common(SHOWN)),
     }

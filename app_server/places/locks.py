@@ -48,14 +48,21 @@ def hold(path: str, seconds: float = 0) -> int:
 
 
 def is_held(path: str) -> bool:
-    """Tell whether somebody holds the lock; no where that cannot be known."""
+    """Tell whether somebody holds the lock, also of a file that may only be read; no where that cannot be known."""
     try:
-        os.close(hold(path))
-    except LockHeld:
-        return True
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        pass
-    return False
+        return False
+    try:
+        if SET_LOCK is None:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        return bool(RANGE.unpack(found)[0] != fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno in BUSY
+    finally:
+        os.close(fd)
 
 
 def take(fd: int, offset: int = 0) -> bool:

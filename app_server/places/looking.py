@@ -36,8 +36,8 @@ def look(place: SocketPlace) -> Found:
         return Found(obstacle)
     address = place.address()
     return Found(
-        is_locked=_is_held(place.server_lock),
-        is_starting=_is_held(place.startup_lock),
+        is_locked=is_held(place.server_lock),
+        is_starting=is_held(place.startup_lock),
         is_answered=address is not None and is_answered(address),
         is_left=os.path.lexists(place.socket),
         is_known_otherwise=_is_known_otherwise(place),
@@ -68,11 +68,6 @@ def _obstacle(folder: str) -> str | None:
     if not stat.S_ISDIR(found.st_mode):
         return f"{folder} is {'a link' if stat.S_ISLNK(found.st_mode) else 'no folder'}"
     return None if found.st_uid == os.geteuid() else f"{folder} belongs to another user"
-
-
-def _is_held(lock: str) -> bool:
-    """Tell whether somebody holds a lock, without making its file."""
-    return os.path.exists(lock) and is_held(lock)
 
 
 def _is_known_otherwise(place: SocketPlace) -> bool:

@@ -258,6 +258,22 @@ async def test_the_status_of_a_batch(batch: BatchWorld) -> None:
     assert refused.status == 2
 
 
+async def test_the_status_has_what_was_spent_on_tasks_without_a_result(batch: BatchWorld) -> None:
+    (batch.home / "prices.json").write_text(json.dumps({"scripted": {"input": 1.0, "output": 1.0}}))
+    no_more = failure(401, {"error": {"message": "no"}})
+    batch.author = lambda request: no_more if request.outputs() else reply(script("true"))
+    batch.write({"id": "a"})
+    assert (await batch.run()).status == 4
+    found = json.loads((await batch.command("status", str(batch.out), "--json")).stdout)
+    assert (found["left"], found["usage"]["inputTokens"], found["usage"]["requests"]) == (1, 10, 2)
+    assert found["usage"]["cost"] == pytest.approx(15 / 1e6)
+    batch.author = lambda request: reply(says("done"))
+    assert (await batch.run()).status == 0
+    found = json.loads((await batch.command("status", str(batch.out), "--json")).stdout)
+    assert (found["left"], found["usage"]["inputTokens"], found["usage"]["requests"]) == (0, 20, 3)
+    assert found["usage"]["cost"] == pytest.approx(30 / 1e6)
+
+
 async def test_events_as_lines_of_json(batch: BatchWorld) -> None:
     batch.write({"id": "a"})
     done = await batch.run("--json")

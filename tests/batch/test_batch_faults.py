@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import anyio
 import pytest
 
 from app_server.batch import checkout, coordinator, results
+from app_server.batch.out_folder import OutFolder
 from app_server.batch.tasks import Task
 from app_server.core.errors import GitError
 from app_server.core.git.run_git import Git
@@ -17,6 +19,7 @@ from app_server.core.git.snapshot import write_worktree
 from protocol.structs import Json
 from tests.support.batches import Author, BatchWorld, MemoryWorkers
 from tests.support.leftovers import marked
+from tests.support.mounts import as_root, mounted_on_itself, protect
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
 from tests.support.waiting import until
 
@@ -241,6 +244,43 @@ async def test_a_place_that_cannot_be_written_is_told_before_anything_runs(batch
         done = await batch.run("-o", str(batch.root / place))
         assert (done.status, batch.requests) == (2, [])
         assert "Not a directory" in done.stderr or "File exists" in done.stderr
+
+
+@as_root
+async def test_a_folder_that_may_only_be_read_is_refused_and_its_status_is_told(batch: BatchWorld) -> None:
+    batch.write({"id": "a"})
+    await batch.run()
+    asked = len(batch.requests)
+    with OutFolder(batch.out, batch.home) as out, mounted_on_itself(batch.out):
+        out.show_running(["a"])
+        protect(batch.out)
+        status = await batch.command("status", str(batch.out))
+        assert status.stdout.startswith("1 tasks, 0 left, 1 running; done: 1 completed\n")
+        for arguments in ((), ("-o", str(batch.out / "more"))):
+            done = await batch.run(*arguments)
+            assert (done.status, len(batch.requests)) == (2, asked)
+            assert "cannot be written: Read-only file system" in done.stderr
+
+
+@as_root
+async def test_a_folder_that_cannot_be_written_any_more_stops_the_batch(batch: BatchWorld) -> None:
+    patches = batch.out / "patches"
+
+    def author(request: ModelRequest) -> Reply:
+        if request.outputs():
+            undo.enter_context(mounted_on_itself(patches))
+            protect(patches)
+            return reply(says("done"))
+        return reply(script("echo x >> a.txt"))
+
+    batch.author = author
+    batch.write({"id": "a", "repo": str(batch.repository())})
+    with ExitStack() as undo:
+        done = await batch.run()
+    assert (done.status, done.lines) == (4, [])
+    assert "cannot be written any more: Read-only file system" in done.stderr
+    batch.author = lambda request: reply(says("done"))
+    assert (await batch.run()).status == 0
 
 
 # --- repositories and tasks that nobody vouches for

@@ -5,48 +5,16 @@ one can, and where something is lost the client is told.
 import contextlib
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.client import Refused
 from tests.support.invariants import rollout
+from tests.support.mounts import as_root, mounted_on_itself, protect, small_disk
 from tests.support.places import Place, Served, conversing
 from tests.support.scripted_model import ScriptedModel, reply, says, script
 from tests.support.waiting import until
-
-ROOT = os.geteuid() == 0
-as_root = pytest.mark.skipif(not ROOT, reason="only root may mount")
-
-
-@contextlib.contextmanager
-def small_disk(path: Path, size: str) -> Iterator[None]:
-    path.mkdir(exist_ok=True, parents=True)
-    done = subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)), check=False)
-    if done.returncode:
-        pytest.skip("no tmpfs can be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(("umount", "-l", str(path)), check=True)
-
-
-@contextlib.contextmanager
-def mounted_on_itself(path: Path) -> Iterator[None]:
-    done = subprocess.run(("mount", "--bind", str(path), str(path)), check=False)
-    if done.returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(("umount", "-l", str(path)), check=True)
-
-
-def protect(path: Path) -> None:
-    """Nobody writes there any more, root included."""
-    subprocess.run(("mount", "-o", "remount,ro,bind", str(path)), check=True)
 
 
 def has_room(folder: Path) -> bool:

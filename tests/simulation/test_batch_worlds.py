@@ -200,9 +200,9 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
             seconds=60.0,
             keep="none",
         )
-        with anyio.fail_after(LONGEST), anyio.move_on_after(float("inf") if killed_at is None else killed_at):
+        seconds = float("inf") if killed_at is None else killed_at
+        with results.open(), anyio.fail_after(LONGEST), anyio.move_on_after(seconds):
             await coordinator.run(setup, {task.id: task for task in tasks}, {}, world.jobs)
-        results.close()
         world.seconds = anyio.current_time()
         return coordinator.stop
 

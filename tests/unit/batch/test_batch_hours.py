@@ -91,7 +91,7 @@ class Hours:
         return [self.line(ended.outcome)] if self.scheduler.ended(ended, self.now) else []
 
     def line(self, outcome: TaskOutcome) -> Result:
-        return self.results.line(outcome, patch=None, node="n", meta=None, prices={})
+        return self.results.line(outcome, patch=None, node="n", meta=None)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -101,7 +101,8 @@ def test_ten_thousand_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
     tasks = [Task(id=f"t{n}", prompt="x", cwd=f"/c{n % 50}" if n % 9 == 0 else None) for n in range(10_000)]
     for until in (90.0, 300.0, float("inf")):
         run = Hours(tmp_path, tasks, chance)
-        run.play(until)
+        with run.results.open():
+            run.play(until)
         for path in (tmp_path / RESULTS, tmp_path / "attempts.jsonl"):
             content = path.read_bytes()
             path.write_bytes(content[: -chance.randrange(1, 40)] if until != float("inf") else content)

@@ -36,7 +36,8 @@ def two_of_five(folder: Path, stderr: io.StringIO, prices: dict[str, ModelPrice]
             progress = Progress(5, results, ledger, 0.0, stderr, None)
             spend(ledger, 1, 0.0)
         outcome = TaskOutcome(id=id, status=status)  # type: ignore[arg-type]
-        results.append([results.line(outcome, patch=None, node="n", meta=None, prices={})])
+        with results.open():
+            results.append([results.line(outcome, patch=None, node="n", meta=None)])
     return progress
 
 

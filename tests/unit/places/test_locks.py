@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.places.locks import LockHeld, hold
+from app_server.places import locks
+from app_server.places.locks import LockHeld, hold, is_held
 
 
 def test_a_lock_is_held_once_also_in_one_process(tmp_path: Path) -> None:
@@ -18,6 +19,31 @@ def test_a_lock_is_held_once_also_in_one_process(tmp_path: Path) -> None:
         hold(path)
     os.close(fd)
     os.close(hold(path))
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_who_asks_whether_a_lock_is_held_neither_takes_it_nor_makes_its_file(
+    mode: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "lock"
+    assert not is_held(str(path))
+    assert not path.exists()
+    fd = hold(str(path))
+    path.chmod(mode)
+    assert is_held(str(path))
+    os.close(fd)
+    assert not is_held(str(path))
+
+
+def test_where_only_whole_files_are_locked_is_known_who_holds_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "SET_LOCK", None)
+    path = str(tmp_path / "lock")
+    fd = hold(path)
+    assert is_held(path)
+    os.close(fd)
+    assert not is_held(path)
 
 
 def test_a_child_that_inherits_the_descriptor_holds_the_lock_until_it_ends(tmp_path: Path) -> None:
