@@ -140,7 +140,7 @@ class Attempts:
             async with self._thread(attempt, place) as thread:
                 with attempt.scope:
                     attempt.start_clock()
-                    await self._work(attempt, thread, place)
+                    await self._work(attempt, thread)
             if attempt.scope.cancelled_caught:
                 status: Status = "overBudget" if attempt.stopped == "overBudget" else "timedOut"
                 attempt.fail(status, attempt.why or f"it took more than {attempt.seconds:g} seconds")
@@ -157,10 +157,8 @@ class Attempts:
     @asynccontextmanager
     async def _thread(self, attempt: Attempt, place: TaskPlace) -> AsyncIterator[ThreadHandle]:
         """Open the task's thread, and leave nothing of it running."""
-        settings = asdict(attempt.task.settings)
-        chosen = {
-            name: settings[name] for name in settings if name != "effort" and settings[name] is not None
-        }
+        settings = asdict(attempt.task.settings).items()
+        chosen = {name: value for name, value in settings if name != "effort" and value is not None}
         if (policy := self._setup.doing.overrides.approval_policy) is not None:
             chosen.setdefault("approval_policy", policy.value)
         options: Any = {"cwd": place.folder, "config": ALONE, **chosen}
@@ -182,11 +180,11 @@ class Attempts:
                     await self._server.request(THREAD_BACKGROUND_TERMINALS_CLEAN, end)
                     await thread.close()
 
-    async def _work(self, attempt: Attempt, thread: ThreadHandle, place: TaskPlace) -> None:
+    async def _work(self, attempt: Attempt, thread: ThreadHandle) -> None:
         task, times = attempt.task, attempt.outcome.seconds
         if task.setup is not None:
             began = self._clock()
-            failure = await self._failure_of("setup", task.setup, attempt, thread, place)
+            failure = await self._failure_of("setup", task.setup, attempt, thread)
             times.setup = self._clock() - began
             if failure is not None:
                 attempt.fail("failed", failure)
@@ -198,7 +196,7 @@ class Attempts:
             times.turn = self._clock() - began - attempt.queued
         self._judge(result, attempt)
         if task.check is not None and result.completed:
-            failure = await self._failure_of("check", task.check, attempt, thread, place)
+            failure = await self._failure_of("check", task.check, attempt, thread)
             if failure is not None and attempt.outcome.status == "completed":
                 attempt.fail("checkFailed", failure)
 
@@ -238,14 +236,14 @@ class Attempts:
                 outcome.output = json.loads(outcome.final_message or "")
 
     async def _failure_of(
-        self, name: str, command: tuple[str, ...], attempt: Attempt, thread: ThreadHandle, place: TaskPlace
+        self, name: str, command: tuple[str, ...], attempt: Attempt, thread: ThreadHandle
     ) -> str | None:
         """Run a command of the task in the thread's sandbox; return how it failed, None where it did not."""
         id, began = f"{thread.id}-{name}", self._clock()
         params = commands.CommandExecParams(
             command=command,
             process_id=id,
-            cwd=str(place.folder),
+            cwd=thread.opened.cwd,
             disable_timeout=True,
             output_bytes_cap=OUTPUT_CAP,
             sandbox_policy=thread.opened.sandbox,

@@ -15,7 +15,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.checkout import sweep
+from app_server.batch.checkout import remove, sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
 from app_server.batch.local import Workers, local_workers
 from app_server.batch.messages import CHECKOUTS, WORK, Setup
@@ -163,14 +163,14 @@ async def _run(
     )
     try:
         if not scheduler.over:
-            await sweep(out.path / WORK)
-            (out.path / WORK).mkdir(exist_ok=True)
             await coordinator.run(setup, tasks, commits, args.jobs or workers.count * TASKS_A_WORKER)
     except* ServerEnded as errors:
         coordinator.stop = Stop(STOPPED, str(single_errors(errors)[0]))
     except* OSError as errors:
         coordinator.stop = Stop(STOPPED, f"{out.path} cannot be used any more: {single_errors(errors)[0]}")
-    await sweep(out.path / WORK, last=not any((out.path / CHECKOUTS).glob("*")))
+    await sweep(out.path / WORK)
+    if not any((out.path / CHECKOUTS).glob("*")):  # those need the repositories of the batch
+        await remove(out.path / WORK)
     status, sentence = _verdict(len(tasks), results, coordinator.stop)
     progress.note(f"{sentence}; results: {out.path / RESULTS}")
     return status

@@ -21,7 +21,9 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
-from app_server.batch.tasks import Checkout, Task, file_name, is_url
+from app_server.batch.messages import CHECKOUTS, Setup
+from app_server.batch.tasks import Task, file_name, is_url
+from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
@@ -29,6 +31,7 @@ from app_server.core.git.snapshot import write_worktree
 from app_server.core.sandbox.plan import PROTECTED_NAMES
 from app_server.core.threads import run_in_thread
 from app_server.places.locks import LockHeld, hold
+from app_server.places.socket_place import make_private_folder
 
 SLOW_GIT = 3600.0
 """Seconds for a fetch, a checkout of a large repository, or a copy."""
@@ -66,13 +69,12 @@ class Checkouts:
     """The places of one worker."""
 
     def __init__(
-        self, git: Git, scratch: Path, base: Path, kept: Path, kind: Checkout, environment: Mapping[str, str]
+        self, git: Git, setup: Setup, scratch: Path, sources: Path, environment: Mapping[str, str]
     ) -> None:
-        """`scratch` is a folder of this worker; beside it are the repositories of all. What paths of tasks are relative
-        to is `base`, where folders go that are kept `kept`; `environment` is that of fetches.
-        """
-        self._git, self._scratch, self._base, self._kept, self._kind = git, scratch, base, kept, kind
-        self._environment = environment
+        """`scratch` is a folder of this worker, `sources` one for repositories; `environment` is that of fetches."""
+        self._git, self._scratch, self._sources, self._environment = git, scratch, sources, environment
+        self._base, self._kind = Path(setup.folder), setup.doing.checkout
+        self._kept = Path(setup.out, CHECKOUTS)
         self._clean: dict[tuple[str, str], list[TaskPlace]] = {}
         self._making = anyio.Lock()
 
@@ -143,18 +145,17 @@ class Checkouts:
                 _move(place, own)
                 place.unchanged = False
                 return place
-            source = self._scratch.parent / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
+            source = self._sources / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
             lock = await run_in_thread(hold, str(source.with_suffix(".lock")), SLOW_GIT)
             try:
                 bare = await self._prepared_source(source, repo, commit)
-                await self._succeed(
-                    bare, "worktree", "add", "--detach", "--no-checkout", "--", str(own), commit
-                )
+                add = ("worktree", "add", "--detach", "--no-checkout", "--", str(own), commit)
+                await self._git.output(bare, add, timeout=SLOW_GIT)
             finally:
                 os.close(lock)
         repository = find_repository(own)
         assert repository is not None, "git has just made it"
-        await self._succeed(repository, "reset", "--hard", "--quiet")
+        await self._git.output(repository, ("reset", "--hard", "--quiet"), timeout=SLOW_GIT)
         place = TaskPlace(own, own=True, repository=repository, base=commit)
         place.status = await run_in_thread(_status, place)
         return place
@@ -179,11 +180,6 @@ class Checkouts:
             raise GitError(f"{repo} has no commit {commit} on this machine")
         return bare
 
-    async def _succeed(self, repository: Repository, *arguments: str) -> None:
-        result = await run_git(self._git.program.command(repository, arguments), timeout=SLOW_GIT)
-        if result.exit_code != 0:
-            raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
-
 
 def repository_at(folder: Path) -> Repository | None:
     """Return the repository whose working tree is this folder, or a bare one, which the user has named."""
@@ -194,20 +190,31 @@ def repository_at(folder: Path) -> Repository | None:
     return Repository(real, real, real) if bare else None
 
 
-async def sweep(work: Path, *, last: bool = False) -> None:
-    """Remove the folders of workers that have died; the last time wait for those that are dying, and leave nothing.
-    Raises GitError and OSError.
+@asynccontextmanager
+async def scratch_folder(work: Path) -> AsyncIterator[Path]:
+    """Make a folder for a worker, and remove it at the end. A lock beside it says whether the worker lives; the folders
+    of those that have died are removed. Raises GitError, OSError and PlaceRefused.
     """
+    make_private_folder(str(work))
+    await sweep(work, 0.0)
+    scratch = work / f"worker-{os.urandom(4).hex()}"
+    lock = hold(f"{scratch}.lock")  # before there is a folder that another worker could find
+    scratch.mkdir()
+    try:
+        yield scratch
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _remove_scratch(scratch, lock)
+
+
+async def sweep(work: Path, seconds: float = DIES_WITHIN) -> None:
+    """Remove the folders of workers that have died, or do so within some seconds. Raises GitError and OSError."""
     for folder in sorted(work.glob("worker-????????")):
         with contextlib.suppress(LockHeld):
-            lock = await run_in_thread(hold, f"{folder}.lock", DIES_WITHIN if last else 0.0)
-            await remove_worker(folder, lock)
-    if last:
-        await remove(work)
+            await _remove_scratch(folder, await run_in_thread(hold, f"{folder}.lock", seconds))
 
 
-async def remove_worker(folder: Path, lock: int) -> None:
-    """Remove the folder of a worker, whose lock is held, and the lock. Raises GitError and OSError."""
+async def _remove_scratch(folder: Path, lock: int) -> None:
     try:
         await remove(folder)
         Path(f"{folder}.lock").unlink(missing_ok=True)
@@ -222,11 +229,8 @@ async def remove(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        try:
-            await run_program("rm", "-rf", "--", str(folder))
-        except GitError:
-            await run_program("chmod", "-R", "u+rwx", "--", str(folder))
-            await run_program("rm", "-rf", "--", str(folder))
+        script = 'rm -rf -- "$1" || { chmod -R u+rwx -- "$1"; rm -rf -- "$1"; }'
+        await run_program("sh", "-c", script, "rm", str(folder))
 
 
 async def run_program(*argv: str, environment: Mapping[str, str] | None = None) -> None:
@@ -256,12 +260,8 @@ def _configure(source: Path, shared: Repository | None) -> None:
 def _write(path: Path, text: str) -> None:
     """Write a file of git's in one step, unless it has that content: git may read it at any moment."""
     content = os.fsencode(text)
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == content:
-            return
-    staged = path.with_name(f".{path.name}-{os.urandom(4).hex()}")
-    staged.write_bytes(content)
-    os.replace(staged, path)
+    if not path.exists() or path.read_bytes() != content:
+        write_file_atomically(path, content, 0o600)
 
 
 def _move(place: TaskPlace, to: Path) -> None:

@@ -122,10 +122,7 @@ class WorkerGate:
     def _over(self, number: int, running: RunningTask, request: GatedRequest) -> None:
         counted = request.usage or TokenUsage()
         usage = TaskUsage(
-            input_tokens=counted.input_tokens,
-            cached_input_tokens=counted.cached_input_tokens,
-            output_tokens=counted.output_tokens,
-            requests=1,
+            counted.input_tokens, counted.cached_input_tokens, counted.output_tokens, requests=1
         )
         running.tokens += usage.total
         running.refused = request.status

@@ -10,14 +10,14 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir
 from typing import Final
 
 import anyio
 
 from app_server.batch import messages
 from app_server.batch.attempt import Attempts
-from app_server.batch.checkout import Checkouts, remove, remove_worker
+from app_server.batch.checkout import Checkouts, scratch_folder
 from app_server.batch.gate import WorkerGate
 from app_server.batch.local import LONGEST_LINE, heard, say
 from app_server.batch.secrets import known_secrets
@@ -27,7 +27,6 @@ from app_server.core.config.types import SettingsPlace
 from app_server.core.git.run_git import Git
 from app_server.in_process import InProcessConnector
 from app_server.logs import set_up_logging
-from app_server.places.locks import hold
 from app_server.startup.launch import server_home
 from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
@@ -91,39 +90,24 @@ async def _attempts(
     config = load_config(SettingsPlace(home=home, cwd=base, cli=overrides, environment=environment))
     withheld = config.credential_variables()
     fetching = {name: value for name, value in environment.items() if name not in withheld}
-    async with _scratch_folder(setup) as scratch:
-        homes = Path(setup.out, messages.HOMES) if setup.shared else scratch.parent
+    temporary = Path(gettempdir(), f"app-server-batch-{os.geteuid()}")
+    work = Path(setup.out, messages.WORK) if setup.shared else temporary
+    async with scratch_folder(work) as scratch:
+        own = scratch / ".worker"  # no task has this name
+        own.mkdir()
         connector = InProcessConnector(
             home=home,
             cwd=base,
             environment=environment,
             overrides=overrides,
-            threads=homes / setup.node,
+            threads=(Path(setup.out, messages.HOMES) if setup.shared else own) / setup.node,
             gate=gate,
         )
-        kept = Path(setup.out, messages.CHECKOUTS)
-        checkouts = Checkouts(Git(home), scratch, base, kept, setup.doing.checkout, fetching)
+        checkouts = Checkouts(Git(home), setup, scratch, work if setup.shared else own, fetching)
         async with AppServer.connect(
             connector, on_warning=lambda text, event: log.warning("%s", text)
         ) as server:
             yield Attempts(setup, server, gate, checkouts, known_secrets(config, home, environment))
-
-
-@asynccontextmanager
-async def _scratch_folder(setup: messages.Setup) -> AsyncIterator[Path]:
-    """Make the folder for this worker's checkouts, and remove it at the end. It is locked, so that a later batch knows
-    whether anybody uses it.
-    """
-    own = None if setup.shared else Path(mkdtemp(prefix="app-server-batch-"))
-    scratch = Path(mkdtemp(prefix="worker-", dir=own or Path(setup.out, messages.WORK)))
-    lock = hold(f"{scratch}.lock")
-    try:
-        yield scratch
-    finally:
-        with anyio.CancelScope(shield=True):
-            await remove_worker(scratch, lock)
-            if own is not None:
-                await remove(own)
 
 
 def _leave_soon() -> None:

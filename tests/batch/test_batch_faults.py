@@ -11,8 +11,10 @@ import anyio
 import pytest
 
 from app_server.batch import checkout, coordinator, results
+from app_server.batch.messages import Doing, Setup
 from app_server.batch.out_folder import OutFolder
 from app_server.batch.tasks import Task
+from app_server.core.config.types import CliOverrides
 from app_server.core.errors import GitError
 from app_server.core.git.run_git import Git
 from app_server.core.git.snapshot import write_worktree
@@ -202,6 +204,18 @@ async def test_a_git_that_is_killed_costs_no_patch(
     line = done.results["a"]
     assert (calls, line["status"], line["attempts"]) == (2, "completed", 1)
     assert "+x" in (done.out / line["patch"]).read_text()
+
+
+async def test_a_worker_removes_what_dead_ones_have_left_on_its_machine(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    async with checkout.scratch_folder(work) as alive:
+        dead = work / "worker-0123abcd"
+        (dead / "t" / "closed").mkdir(parents=True)
+        (dead / "t" / "closed").chmod(0)
+        (work / f"{dead.name}.lock").touch()
+        async with checkout.scratch_folder(work) as another:
+            assert {*work.glob("worker-????????")} == {alive, another}
+    assert list(work.iterdir()) == []
 
 
 # --- the folder for results
@@ -467,9 +481,10 @@ async def test_a_worker_that_begins_leaves_the_worktrees_of_others_alone(
     scratch = [batch.root / "work" / name for name in ("first", "second")]
     for folder in scratch:
         folder.mkdir(parents=True)
+    doing = Doing(overrides=CliOverrides(), checkout="worktree")
+    setup = Setup(folder="/", out=str(batch.out), shared=True, doing=doing, seconds=60.0, keep="none")
     first, second = (
-        checkout.Checkouts(Git(batch.home), folder, batch.root, batch.root, "worktree", {})
-        for folder in scratch
+        checkout.Checkouts(Git(batch.home), setup, folder, folder.parent, {}) for folder in scratch
     )
     removed = checkout.remove
 

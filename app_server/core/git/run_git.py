@@ -224,9 +224,10 @@ class Git(Struct, frozen=True):
         arguments: Sequence[str],
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
     ) -> bytes:
         """Return the output of a command. Raises `GitError` if it fails."""
-        result = await run_git(self.program.command(repository, arguments, env), stdin)
+        result = await run_git(self.program.command(repository, arguments, env), stdin, timeout)
         if result.exit_code != 0:
             raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
         return result.stdout
