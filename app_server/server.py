@@ -182,7 +182,7 @@ class Server:
             self.engine.open, background, settings.limits.conversations, machine.wall_clock
         )
         if (limits := settings.unattended) is not None:
-            self.conversations.follows_goals = False
+            self.conversations.outlasts_clients = True
             unattended = Unattended(
                 self.conversations,
                 machine.monotonic,

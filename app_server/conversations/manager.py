@@ -42,8 +42,10 @@ class ConversationManager:
         """Those that are connected."""
         self.draining = False
         """Whether nothing new is begun: the server ends once what runs has ended."""
-        self.follows_goals = True
-        """Whether turns begin for a goal also while nobody is subscribed."""
+        self.outlasts_clients = False
+        """Whether the server does: others may join a conversation at any moment, and turns begin for a goal only while
+        somebody is subscribed.
+        """
         self.restoring = False
         """Whether those of a server before this one are opened again: until that is over no turn begins for a goal."""
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
@@ -68,7 +70,8 @@ class ConversationManager:
         live = self._live[id] = LiveConversation(
             id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from
         )
-        if not self.follows_goals:
+        if self.outlasts_clients:
+            opened.session.store_identity()
             opened.session.watch_goal(False)
             if not self.restoring:
                 live.subscriptions.on_watched = opened.session.watch_goal

@@ -273,3 +273,31 @@ async def test_a_thread_is_not_taken_back_while_a_turn_runs_that_others_follow(
             await t.threads.call("thread/revert", {"threadId": t.thread, "beforeTurnId": first})
         hold.release()
         assert (await ended(t.threads, begun))["status"] == "completed"
+
+
+async def test_who_joins_over_the_old_api_is_told_what_a_question_is_about_before_it_is_asked(
+    world: MakeWorld,
+) -> None:
+    replies = (reply(script("touch ran")), reply(says("done")))
+    async with three(world, *replies, approvalPolicy="untrusted") as t:
+        begun = await turn(t.threads, t.thread, "go")
+        await t.threads.expect("item/commandExecution/requestApproval")
+        await t.editor_joins()
+        await t.old_joins()
+        asked = await t.old.expect(lambda m: m.get("method") == "execCommandApproval")
+        told = [each["call_id"] for each in t.old.events("exec_approval_request")]
+        assert told == [asked["params"]["callId"]]
+        await t.old.answer(asked, {"decision": "approved"})
+        assert (await ended(t.threads, begun))["status"] == "completed"
+
+
+async def test_what_the_old_api_did_before_somebody_joins_is_stored_with_its_ids(world: MakeWorld) -> None:
+    async with world(reply(says("first"))) as w, w.another() as old:
+        assert w.in_process is not None
+        w.in_process.conversations.outlasts_clients = True
+        thread = (await old.call("newConversation", {}))["conversationId"]
+        await old.listen(thread)
+        await old.turn(thread, "zero")
+        said = [each["item"]["AgentMessage"]["id"] for each in old.events("item_started")[-1:]]
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert [each["id"] for each in resumed["thread"]["turns"][0]["items"][1:]] == said

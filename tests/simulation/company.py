@@ -66,8 +66,7 @@ async def _do(world: "SimWorld", person: Person, thread: str) -> None:
         await person.turn(thread)
     elif deed == "guess":
         await person.guess()
-    elif deed != "leave" and not (deed == "resume" and person.api == "acp"):
-        # A session that is loaded again while a call runs may not be told of its end.
+    elif deed != "leave":
         await person.try_deed(thread, deed, person.running_in(thread))
 
 

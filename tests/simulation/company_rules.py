@@ -25,9 +25,6 @@ FOREIGN_TURNS = (
 is told in the middle of a message what was used before.
 """
 
-WITHOUT_ITS_EVENT = "Approval for"
-"""Who joins is asked what is open without the event that came before the question."""
-
 OPENS = ("thread/start", "thread/resume", "thread/fork")
 ENDS_QUESTIONS = (
     "turn/interrupt",
@@ -53,7 +50,6 @@ def with_foreign_turns(problems: Iterable[str]) -> list[str]:
         each
         for each in problems
         if not each.startswith(FOREIGN_TURNS)
-        and WITHOUT_ITS_EVENT not in each
         # A prompt that is cancelled before its words have joined another's turn ends before that turn.
         and not (each.startswith("session_05") and "cancelled" in each)
     ]

@@ -46,12 +46,10 @@ def violations(world: "SimWorld") -> list[str]:
     """Return what is wrong with the world, as texts."""
     broken = [problem for person in world.people for problem in _wire(world, person)]
     broken = with_foreign_turns(broken) if world.habits.company else broken
-    if _may_lack_names(world):
-        broken = [each for each in broken if not each.startswith("an item is stored otherwise")]
     broken += company_rules(world) if world.habits.company else ()
     broken += [problem for person in world.people for problem in person.wrong]
     broken += _overtaken(world)
-    if not world.loses_lines and not _may_lack_names(world):
+    if not world.loses_lines:
         broken += [problem for person in world.people for problem in _shown_too_early(person)]
     broken += consent_rules(world)
     broken += model_rules(world)
@@ -64,13 +62,6 @@ def violations(world: "SimWorld") -> list[str]:
     left = [str(path) for path in world.home.glob("**/*") if path.suffix in (".tmp", ".new")]
     broken += [f"left behind: {path}" for path in left]
     return broken
-
-
-def _may_lack_names(world: "SimWorld") -> bool:
-    """Tell whether items may be stored without their ids: who speaks the conversation API wants none, and somebody
-    else may join between an item's line and its event.
-    """
-    return bool(world.habits.company) and world.habits.api == "v1"
 
 
 def _wire(world: "SimWorld", person: "Person") -> list[str]:

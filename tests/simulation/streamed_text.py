@@ -1,7 +1,7 @@
 """Text that streams when a server is killed: what people were shown of it in time is there when its thread goes on."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from protocol.structs import Json
@@ -20,20 +20,19 @@ def note_what_streams(world: "SimWorld") -> None:
     that jumps), nothing is written either.
     """
     habits = world.habits
-    if habits.company and habits.api == "acp":
-        return  # the first load of a session shows what was stored, and not yet what its journal gives back
     if not (world.loses_lines or habits.clock_jumps or any(habits.slow_disk)):
-        for thread, text in _open_text(world.model.journal.entries, world.loop.time() - KEPT_WITHIN):
+        # Who has left was not told what became of the text.
+        there = {person.name for person in world.people if person.left_at is None}
+        heard = (each for each in world.model.journal.entries if each.who in there and not each.sent)
+        for thread, text in _open_text(heard, world.loop.time() - KEPT_WITHIN):
             world.model.note("killed while text streams")
             world.streamed.setdefault(thread, set()).add(text)
 
 
-def _open_text(entries: Sequence[Entry], until: float) -> Iterator[tuple[str, str]]:
+def _open_text(heard: Iterable[Entry], until: float) -> Iterator[tuple[str, str]]:
     """Yield the text of messages that have not ended, as clients were shown it until then, with the thread."""
     texts: dict[tuple[str, str], tuple[str, str]] = {}
-    for entry in entries:
-        if not entry.who or entry.sent:
-            continue
+    for entry in heard:
         params = entry.message.get("params") or {}
         match entry.message.get("method"):
             case "item/agentMessage/delta":
@@ -41,6 +40,8 @@ def _open_text(entries: Sequence[Entry], until: float) -> Iterator[tuple[str, st
             case "codex/event/agent_message_content_delta":
                 msg = params["msg"]
                 thread, item, delta = msg["thread_id"], f"v1 {msg['item_id']}", msg["delta"]
+            case "item/started" if text := params["item"].get("text"):  # for who joins
+                thread, item, delta = params["threadId"], params["item"]["id"], text
             case "item/completed":
                 texts.pop((entry.who, params["item"]["id"]), None)
                 continue

@@ -43,22 +43,30 @@ class _Open:
 
 
 class _Calls:
-    """The tool calls of each session, with their states."""
+    """The tool calls of each session, with their states. Those that run are told anew behind the answer by which it is
+    opened again.
+    """
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, str], str] = {}
+        self._asked = _Open()
 
     def see(self, wire: WireMessage) -> None:
         """Call it after the check."""
+        answered = self._asked.see(wire)
         if wire.sent and wire.method in OPENS_SESSIONS:
-            session = wire.params.get("sessionId")
-            self.states = {key: state for key, state in self.states.items() if key[0] != session}
+            self._forget(wire.params.get("sessionId"))
+        elif answered is not None and answered[0] in OPENS_SESSIONS:
+            self._forget(answered[1])
         elif (update := _update(wire)) is not None and update["sessionUpdate"] in (
             "tool_call",
             "tool_call_update",
         ):
             key = wire.params["sessionId"], update["toolCallId"]
             self.states[key] = update.get("status") or self.states.get(key) or "pending"
+
+    def _forget(self, session: Json) -> None:
+        self.states = {key: state for key, state in self.states.items() if key[0] != session}
 
 
 def _update(wire: WireMessage) -> Json | None:

@@ -163,6 +163,26 @@ def test_order_rules_of_sessions_are_marked() -> None:
     ]
 
 
+def test_a_session_that_is_opened_again_is_told_of_its_calls_again() -> None:
+    def call(status: str, kind: str = "tool_call") -> tuple[Source, Json]:
+        return session_update(sessionUpdate=kind, toolCallId="t", title="ls", status=status)
+
+    entries = analysed(
+        [
+            *OPENED,
+            call("pending"),
+            asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]),
+            call("in_progress", "tool_call_update"),
+            (SERVER, {"jsonrpc": "2.0", "id": 3, "result": {}}),
+            call("pending"),
+            call("completed", "tool_call_update"),
+            call("pending"),
+        ]
+    )
+    found = [set(rules([each])) for each in entries[-3:]]
+    assert found == [set(), set(), {"session_08_a_call_is_announced_once_and_goes_forward"}]
+
+
 def test_a_broken_order_is_marked_at_its_message() -> None:
     late = told("item/agentMessage/delta", turnId=TURN, itemId="message", delta="too late")
     entries = analysed([*TURN_WITH_APPROVAL, late])

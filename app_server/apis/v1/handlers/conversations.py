@@ -128,7 +128,8 @@ async def _join(
         session.do(ChangeSettings(session.facts.permitted(change)))
     if subscriptions.hold(services.client, JOINING, ConversationAdapter) is not None:
         so_far = ConversationAdapter(live.id)
-        told = [line for event in subscriptions.so_far.events() for line in _all_lines(so_far, event)]
+        events = (*subscriptions.so_far.events(), *(each.event for each in live.questions.open))
+        told = [line for event in events for line in _all_lines(so_far, event)]
         subscriptions.hold_first(services.client, ConversationAdapter, told)
     if live.rollout_path is None:
         return ()
