@@ -269,6 +269,7 @@ LARGE = {
     "Launch": "all that the command line and the environment say",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
+    "Result": "every field of a line of a batch's results",
 }
 
 

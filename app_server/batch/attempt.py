@@ -16,19 +16,10 @@ import anyio
 import msgspec
 from msgspec.structs import asdict, astuple
 
+from app_server.batch import messages
 from app_server.batch.checkout import Checkouts, TaskPatch, TaskPlace
 from app_server.batch.gate import RunningTask, WorkerGate
-from app_server.batch.messages import (
-    CheckResult,
-    Ended,
-    Ending,
-    ResultError,
-    Run,
-    Seconds,
-    Setup,
-    Status,
-    TaskOutcome,
-)
+from app_server.batch.messages import Ended, Ending, ResultError, Run, Setup, Status
 from app_server.batch.secrets import masked_bytes
 from app_server.client import approval_requests as asked
 from app_server.client.app_server import AppServer
@@ -69,16 +60,16 @@ PASSING: Final = (
 class Attempt(RunningTask):
     """An attempt while it is made, and what came of it so far."""
 
-    def __init__(self, run: Run, seconds: float) -> None:
-        super().__init__(run.task, seconds)
-        started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.commit, self.outcome = run.commit, TaskOutcome(id=run.task.id, started_at=started)
+    def __init__(self, run: Run, setup: Setup) -> None:
+        super().__init__(run.task, setup.seconds)
+        self.commit, started = run.commit, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.result = messages.Result(id=run.task.id, started_at=started, node=setup.node, meta=run.task.meta)
         self.ending: Ending = "final"
         self.thread: ThreadHandle | None = None
         self.patch, self.events = TaskPatch(), b""
 
     def fail(self, status: Status, error: str, ending: Ending = "final") -> None:
-        self.outcome.status, self.outcome.error, self.ending = status, ResultError(error), ending
+        self.result.status, self.result.error, self.ending = status, ResultError(error), ending
 
 
 class Attempts:
@@ -104,7 +95,7 @@ class Attempts:
 
     async def make(self, run: Run) -> Ended:
         """Make one attempt. Raises ServerEnded."""
-        attempt = Attempt(run, self._setup.seconds)
+        attempt = Attempt(run, self._setup)
         self._running.add(attempt)
         with attempt.whole:
             try:
@@ -121,12 +112,12 @@ class Attempts:
 
     def _ended(self, attempt: Attempt) -> Ended:
         """Return what is said of an attempt, without the secrets of this process, which a provider may have quoted."""
-        times = attempt.outcome.seconds
+        times = attempt.result.seconds
         times.queued = attempt.queued
-        attempt.outcome.seconds = Seconds(*(round(each, 3) for each in astuple(times)))
-        said = masked_bytes(msgspec.json.encode(attempt.outcome), self._secrets)
+        attempt.result.seconds = messages.Seconds(*(round(each, 3) for each in astuple(times)))
+        said = masked_bytes(msgspec.json.encode(attempt.result), self._secrets)
         return Ended(
-            outcome=msgspec.json.decode(said, type=TaskOutcome),
+            result=msgspec.json.decode(said, type=messages.Result),
             ending="interrupted" if attempt.stopped == "interrupted" else attempt.ending,
             patch=masked_bytes(attempt.patch.content, self._secrets),
             events=masked_bytes(attempt.events, self._secrets),
@@ -134,7 +125,7 @@ class Attempts:
         )
 
     async def _in_place(self, attempt: Attempt) -> None:
-        outcome, began = attempt.outcome, self._clock()
+        outcome, began = attempt.result, self._clock()
         async with self._checkouts.place(attempt.task, attempt.commit) as place:
             outcome.seconds.checkout = self._clock() - began
             async with self._thread(attempt, place) as thread:
@@ -162,7 +153,7 @@ class Attempts:
         if (policy := self._setup.doing.overrides.approval_policy) is not None:
             chosen.setdefault("approval_policy", policy.value)
         options: Any = {"cwd": place.folder, "config": ALONE, **chosen}
-        outcome = attempt.outcome
+        outcome = attempt.result
 
         async def decline(request: asked.ApprovalRequest) -> asked.ApprovalReply:
             outcome.declined += 1
@@ -181,7 +172,7 @@ class Attempts:
                     await thread.close()
 
     async def _work(self, attempt: Attempt, thread: ThreadHandle) -> None:
-        task, times = attempt.task, attempt.outcome.seconds
+        task, times = attempt.task, attempt.result.seconds
         if task.setup is not None:
             began = self._clock()
             failure = await self._failure_of("setup", task.setup, attempt, thread)
@@ -197,7 +188,7 @@ class Attempts:
         self._judge(result, attempt)
         if task.check is not None and result.completed:
             failure = await self._failure_of("check", task.check, attempt, thread)
-            if failure is not None and attempt.outcome.status == "completed":
+            if failure is not None and attempt.result.status == "completed":
                 attempt.fail("checkFailed", failure)
 
     async def _turn(self, attempt: Attempt, thread: ThreadHandle) -> TurnResult[None]:
@@ -220,7 +211,7 @@ class Attempts:
             attempt.events = kept.getvalue().encode("utf-8", "backslashreplace")
 
     def _judge(self, result: TurnResult[None], attempt: Attempt) -> None:
-        outcome, error = attempt.outcome, result.error
+        outcome, error = attempt.result, result.error
         outcome.final_message = result.final_message
         if not result.completed:
             texts = (error.message, error.additional_details) if error else (f"the turn was {result.status}",)
@@ -258,7 +249,7 @@ class Attempts:
                 await self._server.request(commands.COMMAND_EXEC_TERMINATE, end)
             raise
         if name == "check":
-            attempt.outcome.check = CheckResult(done.exit_code, round(self._clock() - began, 3))
+            attempt.result.check = messages.CheckResult(done.exit_code, round(self._clock() - began, 3))
         if done.exit_code == 0:
             return None
         printed = (done.stderr.strip() or done.stdout.strip())[-SHOWN_OUTPUT:]

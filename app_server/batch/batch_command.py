@@ -24,6 +24,7 @@ from app_server.batch.secrets import without_secrets
 from app_server.batch.tasks import parse_tasks
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable
 from app_server.core.config.types import CliOverrides
+from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
 from app_server.masking import MASK
 from app_server.standard_streams import complain
@@ -58,7 +59,7 @@ def run_batch(args: argparse.Namespace) -> int:
                 return anyio.run(_demonstrate, args)
             case _:
                 return anyio.run(run_plan, _planned(args, os.environ))
-    except InvalidCommandLine as error:
+    except (InvalidCommandLine, ConfigError) as error:
         complain(f"app-server {args.command}", printable(str(error)))
         return USAGE
     except OSError as error:
@@ -74,21 +75,23 @@ def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchP
         None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema)).schema
     )
     doing = Doing(overrides=_overrides(vars(args)), checkout=args.checkout, schema=schema)
+    shown = replace(doing, overrides=without_secrets(doing.overrides))
     batch = BatchFile(
-        digest=sha256(raw).hexdigest(), folder=str(working_directory()), doing=doing, shard=args.shard
+        digest=sha256(raw).hexdigest(), folder=str(working_directory()), doing=shown, shard=args.shard
     )
     if (before := None if args.allow_changed else read_batch(out)) is not None:
-        shown = replace(doing, overrides=without_secrets(doing.overrides))
         for what, same in (
             ("other tasks", batch.digest == before.digest),
             ("another shard", batch.shard == before.shard),
-            ("other settings of what tasks do", shown == before.doing),
+            ("other settings of what tasks do", batch.doing == before.doing),
         ):
             if not same:
                 raise InvalidCommandLine(f"{out} is of {what}: name another folder, or say --allow-changed")
-        batch = replace(before, doing=doing)
+        batch = before
     source = "stdin" if args.tasks == FROM_STDIN else args.tasks
-    return BatchPlan(args=args, out=out, raw=raw, source=source, batch=batch, environment=environment)
+    return BatchPlan(
+        args=args, out=out, raw=raw, source=source, batch=batch, doing=doing, environment=environment
+    )
 
 
 def _overrides(given: Mapping[str, Any]) -> CliOverrides:
@@ -123,10 +126,16 @@ def _retried(args: argparse.Namespace) -> BatchPlan:
     wanted = statuses or (get_args(Status) if ids else AGAIN)
     again = frozenset(id for id, status in final.items() if status in wanted and (not ids or id in ids))
     overrides = _with_secrets(before.doing.overrides, _overrides(vars(args)))
-    batch = replace(before, doing=replace(before.doing, overrides=overrides))
     source = str(out / TASKS)
     return BatchPlan(
-        args=args, out=out, raw=_raw(source), source=source, batch=batch, environment=os.environ, again=again
+        args=args,
+        out=out,
+        raw=_raw(source),
+        source=source,
+        batch=before,
+        doing=replace(before.doing, overrides=overrides),
+        environment=os.environ,
+        again=again,
     )
 
 

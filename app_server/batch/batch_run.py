@@ -18,19 +18,18 @@ from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.checkout import remove, sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
 from app_server.batch.local import Workers, local_workers
-from app_server.batch.messages import CHECKOUTS, WORK, Setup
+from app_server.batch.messages import CHECKOUTS, WORK, Doing, Run, Setup
 from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
-from app_server.batch.repositories import TaskChecker
+from app_server.batch.repositories import TaskChecker, commit_key
 from app_server.batch.results import RESULTS, Results, StoredStatus, read_lines
 from app_server.batch.scheduler import Scheduler
-from app_server.batch.secrets import known_secrets, secret_settings, without_secrets
+from app_server.batch.secrets import known_secrets, secret_settings
 from app_server.batch.tasks import Task, listed, parse_tasks, place_key
 from app_server.client.command_line import USAGE, InvalidCommandLine, single_errors
 from app_server.client.failures import ServerEnded
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, SettingsPlace
-from app_server.core.errors import ConfigError
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.headless.prices_file import read_prices
@@ -58,7 +57,9 @@ class BatchPlan(Struct, frozen=True, kw_only=True):
     source: str
     """How errors name where they come from."""
     batch: BatchFile
-    """What it does, with its secrets; the commits are those that an earlier run has found."""
+    """What is stored of it; the commits are those that an earlier run has found."""
+    doing: Doing
+    """What it does, with its secrets."""
     environment: Mapping[str, str]
     again: Collection[str] = ()
     """The tasks whose results are put aside, so that they run again."""
@@ -66,9 +67,9 @@ class BatchPlan(Struct, frozen=True, kw_only=True):
 
 async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
-    InvalidCommandLine.
+    InvalidCommandLine and ConfigError.
     """
-    args, home, doing = plan.args, server_home(plan.environment), plan.batch.doing
+    args, home, doing = plan.args, server_home(plan.environment), plan.doing
     limits = SharedLimits(
         tokens_per_minute=args.tokens_per_minute,
         requests_per_minute=args.requests_per_minute,
@@ -76,7 +77,10 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         cost=args.max_cost,
         prices=read_prices(args.prices, home),
     )
-    config = _config(plan, home)
+    place = SettingsPlace(
+        home=home, cwd=Path(plan.batch.folder), cli=doing.overrides, environment=plan.environment
+    )
+    config = load_config(place)
     read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, plan.environment))
     _require_prices(limits, config, [task for _, task in read])
     mine = [each for at, each in enumerate(read) if in_shard(at, plan.batch.shard)]
@@ -97,17 +101,16 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         raise InvalidCommandLine(
             f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
         )
-    shown = replace(doing, overrides=without_secrets(doing.overrides))
-    tasks = {task.id: task for _, task in mine}
+    runs = {task.id: Run(task=task, commit=commits.get(commit_key(task) or "")) for _, task in mine}
     with OutFolder(plan.out, home) as out, ExitStack() as open_files:
         try:
-            out.begin(replace(plan.batch, doing=shown, commits=commits), plan.raw, plan.again)
-            results = Results(out.path, tasks)
+            out.begin(replace(plan.batch, commits=commits), plan.raw, plan.again)
+            results = Results(out.path, runs)
             open_files.enter_context(results.open())
         except OSError as error:
             raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
         ledger = Ledger(limits, anyio.current_time(), results.spent)
-        return await _run(plan, workers or _workers(plan, len(left)), out, results, ledger, tasks, commits)
+        return await _run(plan, workers or _workers(plan, len(left)), out, results, ledger, runs)
 
 
 def _workers(plan: BatchPlan, tasks: int) -> Workers:
@@ -140,30 +143,29 @@ async def _run(
     out: OutFolder,
     results: Results,
     ledger: Ledger,
-    tasks: Mapping[str, Task],
-    commits: Mapping[str, str],
+    runs: Mapping[str, Run],
 ) -> int:
-    args, doing = plan.args, plan.batch.doing
+    args = plan.args
     scheduler = Scheduler(
-        [task for id, task in tasks.items() if id not in results.final],
-        lambda task: place_key(task, doing.checkout),
+        [run.task for id, run in runs.items() if id not in results.final],
+        lambda task: place_key(task, plan.doing.checkout),
         retries=args.retries,
         stop_after=args.stop_after,
     )
     events = sys.stdout if args.json else None
-    progress = Progress(len(tasks), results, ledger, anyio.current_time(), sys.stderr, events)
+    progress = Progress(len(runs), results, ledger, anyio.current_time(), sys.stderr, events)
     coordinator = Coordinator(out, results, scheduler, ledger, workers, progress)
     setup = Setup(
         folder=plan.batch.folder,
         out=str(out.path),
         shared=args.ray is None,
-        doing=doing,
+        doing=plan.doing,
         seconds=args.task_timeout,
         keep=args.keep,
     )
     try:
         if not scheduler.over:
-            await coordinator.run(setup, tasks, commits, args.jobs or workers.count * TASKS_A_WORKER)
+            await coordinator.run(setup, runs, args.jobs or workers.count * TASKS_A_WORKER)
     except* ServerEnded as errors:
         coordinator.stop = Stop(STOPPED, str(single_errors(errors)[0]))
     except* OSError as errors:
@@ -171,7 +173,7 @@ async def _run(
     await sweep(out.path / WORK)
     if not any((out.path / CHECKOUTS).glob("*")):  # those need the repositories of the batch
         await remove(out.path / WORK)
-    status, sentence = _verdict(len(tasks), results, coordinator.stop)
+    status, sentence = _verdict(len(runs), results, coordinator.stop)
     progress.note(f"{sentence}; results: {out.path / RESULTS}")
     return status
 
@@ -186,14 +188,6 @@ def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]
     if completed == tasks:
         return COMPLETED, f"all {tasks} tasks completed"
     return OTHERS, f"{completed} of {tasks} tasks completed, {tasks - completed - left} did not"
-
-
-def _config(plan: BatchPlan, home: Path) -> Config:
-    overrides, folder = plan.batch.doing.overrides, Path(plan.batch.folder)
-    try:
-        return load_config(SettingsPlace(home=home, cwd=folder, cli=overrides, environment=plan.environment))
-    except ConfigError as error:
-        raise InvalidCommandLine(str(error)) from None
 
 
 def _require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task]) -> None:

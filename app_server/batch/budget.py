@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -77,13 +77,6 @@ class Rate:
         self._level = min(self._level, self._most)
 
 
-class Lease(NamedTuple):
-    """Share of a request under way: whose it is, and the tokens that are set aside for it."""
-
-    id: str
-    size: int
-
-
 class Ledger:
     """Account of what was spent, what is leased, and who waits for a lease."""
 
@@ -93,8 +86,8 @@ class Ledger:
         self._tokens = Rate(limits.tokens_per_minute, now)
         self._requests = Rate(limits.requests_per_minute, now)
         self._waiting: deque[tuple[int, Ask]] = deque()
-        self._leases: dict[tuple[int, int], Lease] = {}
-        """By worker and number of the request."""
+        self._leases: dict[tuple[int, int], Ask] = {}
+        """Requests under way, by worker and number; their sizes are the tokens that are set aside for them."""
         self._largest = 0
         self._sent: deque[float] = deque()
         self._began, self._held_until, self._cut_at = now, now, now - CUT_EVERY
@@ -128,7 +121,7 @@ class Ledger:
             never = self.exhausted
             worker, ask = self._waiting.popleft()
             if not never:
-                lease = self._leases[worker, ask.number] = Lease(ask.id, self._size(ask))
+                lease = self._leases[worker, ask.number] = replace(ask, size=self._size(ask))
                 self._requests.take(1)
                 self._tokens.take(lease.size)
                 self._note_sent(now)

@@ -17,12 +17,11 @@ from app_server.batch.budget import NO_LIMIT, Ledger
 from app_server.batch.local import Workers
 from app_server.batch.out_folder import OutFolder
 from app_server.batch.progress import Progress
-from app_server.batch.repositories import commit_key
-from app_server.batch.results import Result, Results
+from app_server.batch.results import Results
 from app_server.batch.scheduler import Scheduler
-from app_server.batch.tasks import Task
 from app_server.client.command_line import ENDING, INTERRUPTED
 from app_server.core.threads import run_in_thread
+from protocol.structs import replace
 
 INTERRUPTS_WITHIN: Final = 10.0
 """Seconds for running turns to be interrupted and stored."""
@@ -60,20 +59,17 @@ class Coordinator:
         self._woken, self._fresh = anyio.Event(), anyio.Event()
         """The run has ended, or waits for another time now; there is something to store."""
         self._jobs = 0
-        self._tasks: Mapping[str, Task] = {}
-        self._commits: Mapping[str, str] = {}
+        self._runs: Mapping[str, messages.Run] = {}
         self._nodes: dict[int, str] = {}
         """The machines of the workers that are ready."""
-        self._pending: list[tuple[messages.Ended, str]] = []
-        """What is to be stored, and from which machine it is."""
+        self._pending: list[messages.Ended] = []
+        """What is to be stored."""
         self._until = NO_LIMIT
         self.stop: Stop | None = None
 
-    async def run(
-        self, setup: messages.Setup, tasks: Mapping[str, Task], commits: Mapping[str, str], jobs: int
-    ) -> None:
+    async def run(self, setup: messages.Setup, runs: Mapping[str, messages.Run], jobs: int) -> None:
         """Run until all tasks have a result, or something stops the batch. Raises ServerEnded and OSError."""
-        self._tasks, self._commits, self._jobs = tasks, commits, jobs
+        self._runs, self._jobs = runs, jobs
         async with anyio.create_task_group() as group, self._workers.open(setup, self._hear):
             for each in (self._heed_signals, self._show, self._store_in_rounds):
                 group.start_soon(each)
@@ -104,8 +100,7 @@ class Coordinator:
             if task is None:
                 return
             busy[worker] += 1
-            commit = self._commits.get(commit_key(task) or "")
-            self._workers.send(worker, messages.Run(task=task, commit=commit))
+            self._workers.send(worker, self._runs[task.id])
 
     def _wakes_in(self) -> float:
         now = self._clock()
@@ -129,24 +124,24 @@ class Coordinator:
                 node = self._nodes.pop(worker, "")
                 self._ledger.gone(worker)
                 lost = self._scheduler.gone(worker, now)
-                self._pending += [(messages.Ended(outcome=each), node) for each in lost]
+                self._pending += [messages.Ended(result=replace(each, node=node)) for each in lost]
             case messages.Ask():
                 self._ledger.ask(worker, message)
             case messages.Over():
                 if (over := self._ledger.over(worker, message, now)) is not None:
                     id, usage = over
                     self._results.took(id, message.model, usage)
-            case messages.Ended(outcome=outcome):
-                running = self._scheduler.running.get(outcome.id)
+            case messages.Ended(result=result):
+                running = self._scheduler.running.get(result.id)
                 if running is not None and running.worker == worker:  # else it was given to another one
-                    self._ended(message, self._nodes[worker], now)
+                    self._ended(message, now)
 
-    def _ended(self, message: messages.Ended, node: str, now: float) -> None:
-        error = message.outcome.error
+    def _ended(self, message: messages.Ended, now: float) -> None:
+        error = message.result.error
         if message.ending == "refused":
             self._stop_now(Stop(STOPPED, f"the provider refuses the login: {error.message if error else ''}"))
         if self._scheduler.ended(message, now):
-            self._pending.append((message, node))
+            self._pending.append(message)
 
     def _let_pass(self) -> None:
         answers = list(self._ledger.answers(self._clock()))
@@ -179,27 +174,26 @@ class Coordinator:
             for result in results:
                 self._progress.ended(result)
 
-    def _stored(self, pending: Sequence[tuple[messages.Ended, str]]) -> Sequence[Result]:
-        results = []
-        for ended, node in pending:
-            patch, meta = self._out.write_files(ended, node), self._tasks[ended.outcome.id].meta
-            results.append(self._results.line(ended.outcome, patch, node, meta))
+    def _stored(self, pending: Sequence[messages.Ended]) -> Sequence[messages.Result]:
+        results = [self._results.complete(each.result, self._out.write_files(each)) for each in pending]
         self._results.append(results)
         return results
 
     # --- stopping
     def _look_for_stops(self) -> None:
-        if self.stop is None and self._scheduler.failing:
-            self.stop = Stop(STOPPED, "too many tasks have failed in a row")
-        if self.stop is None and self._ledger.exhausted:
-            self.stop = Stop(BUDGET, "a budget of the whole batch is used up")
-        if self.stop is not None:
-            self._scheduler.closed = True
+        if self._scheduler.failing:
+            self._close(Stop(STOPPED, "too many tasks have failed in a row"))
+        elif self._ledger.exhausted:
+            self._close(Stop(BUDGET, "a budget of the whole batch is used up"))
+
+    def _close(self, stop: Stop) -> None:
+        """Start nothing more; the first reason counts."""
+        self.stop = self.stop or stop
+        self._scheduler.closed = True
 
     def _stop_now(self, stop: Stop) -> None:
         """Start nothing more, and interrupt what runs."""
-        self.stop = self.stop or stop
-        self._scheduler.closed = True
+        self._close(stop)
         self._until = min(self._until, self._clock() + INTERRUPTS_WITHIN)
         self._woken.set()
         for each in self._nodes:
@@ -210,8 +204,7 @@ class Coordinator:
         stop = Stop(INTERRUPTED, "interrupted")
         with anyio.open_signal_receiver(*ENDING) as signals:
             await anext(signals)
-            self.stop = self.stop or stop
-            self._scheduler.closed = True
+            self._close(stop)
             self._woken.set()
             self._progress.note(
                 "nothing new is started, and what runs comes to its end (again: interrupt it)"

@@ -117,15 +117,11 @@ class WorkerGate:
             yield
         finally:
             del self._waiting[number]
-            self._over(number, running, request)
-
-    def _over(self, number: int, running: RunningTask, request: GatedRequest) -> None:
-        counted = request.usage or TokenUsage()
-        usage = TaskUsage(
-            counted.input_tokens, counted.cached_input_tokens, counted.output_tokens, requests=1
-        )
-        running.tokens += usage.total
-        running.refused = request.status
-        limited, after = request.limited, request.retry_after
-        over = Over(number=number, model=request.model, usage=usage, limited=limited, retry_after=after)
-        self._send(over)
+            used = request.usage or TokenUsage()
+            usage = TaskUsage(used.input_tokens, used.cached_input_tokens, used.output_tokens, requests=1)
+            running.tokens += usage.total
+            running.refused = request.status
+            limited, after = request.limited, request.retry_after
+            self._send(
+                Over(number=number, model=request.model, usage=usage, limited=limited, retry_after=after)
+            )

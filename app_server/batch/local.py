@@ -18,7 +18,6 @@ from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_w
 from app_server.client.failures import ServerEnded
 from app_server.client.link import SubprocessConnector
 from app_server.transport.framing import Transport, TransportClosed
-from protocol.structs import replace
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
 LONGEST_LINE: Final = 1 << 31
@@ -27,8 +26,8 @@ STARTS: Final = 3
 
 Hear = Callable[[int, FromWorker | None], None]
 """Takes what a worker says, by its number; None: it died."""
-Connect = Callable[[], AbstractAsyncContextManager[tuple[str, Transport]]]
-"""Starts a worker, which ends with the block; gives what its machine is called in results, empty: by its own name."""
+Connect = Callable[[], AbstractAsyncContextManager[Transport]]
+"""Starts a worker, which ends with the block."""
 
 
 class Workers:
@@ -63,9 +62,9 @@ class Workers:
         """Run a worker to its end; return whether it was ever ready."""
         queue, messages = anyio.create_memory_object_stream[ToWorker](float("inf"))
         was_ready = False
-        async with self._connect() as (node, transport), anyio.create_task_group() as group:
+        async with self._connect() as transport, anyio.create_task_group() as group:
             self._queues[number] = queue
-            queue.send_nowait(replace(setup, node=node))
+            queue.send_nowait(setup)
             group.start_soon(say, messages, transport)
             async for message in heard(transport, from_worker):
                 was_ready = was_ready or isinstance(message, Ready)
@@ -84,13 +83,7 @@ def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
         on_stderr=lambda text: print(text, file=sys.stderr),  # noqa: T201
         longest_line=LONGEST_LINE,
     )
-
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[tuple[str, Transport]]:
-        async with connector.open() as link:
-            yield "", link
-
-    return Workers(count, connect)
+    return Workers(count, connector.open)
 
 
 # --- for both sides

@@ -4,7 +4,7 @@ on many; and what a result is made of. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import add
 from typing import Literal
 
@@ -65,22 +65,28 @@ class ResultError(Struct, frozen=True):
     message: str
 
 
-class TaskOutcome(Struct, kw_only=True, rename="camel"):
-    """Result of a task, as far as its worker knows it."""
+class Result(Struct, kw_only=True, rename="camel"):
+    """A line of `results.jsonl`. Its worker does not know what all attempts took, nor where the patch is."""
 
     id: str
     status: Status = "failed"
+    attempts: int = 0
     thread_id: str | None = None
     final_message: str | None = None
     output: Json = None
+    patch: str | None = None
     files: int = 0
     check: CheckResult | None = None
+    usage: TaskUsage = TaskUsage()
     declined: int = 0
     declined_requests: tuple[str, ...] | UnsetType = UNSET
     """What would have needed an approval, where something did."""
     started_at: str = ""
     seconds: Seconds = msgspec.field(default_factory=Seconds)
     error: ResultError | None = None
+    node: str = ""
+    """The machine that it ran on."""
+    meta: Mapping[str, Json] | None = None
 
 
 # --- what a worker is told
@@ -105,7 +111,7 @@ class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
     seconds: float
     keep: Keep
     node: str = ""
-    """The machine's name in results; empty: its own."""
+    """The machine's name in results, which its worker knows."""
 
 
 class Run(Struct, frozen=True, kw_only=True, tag="run"):
@@ -153,7 +159,7 @@ class Over(Struct, frozen=True, kw_only=True, tag="over"):
 class Ended(Struct, frozen=True, kw_only=True, tag="ended"):
     """An attempt is over."""
 
-    outcome: TaskOutcome
+    result: Result
     ending: Ending = "final"
     patch: bytes = b""
     events: bytes = b""

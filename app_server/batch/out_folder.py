@@ -107,16 +107,16 @@ class OutFolder:
         with Beneath(self.path) as folder:
             folder.replace(name, content, 0o600)
 
-    def write_files(self, ended: Ended, node: str) -> str | None:
-        """Write what belongs to a result from a machine; return the place of the patch. Raises OSError."""
-        name = file_name(ended.outcome.id)
+    def write_files(self, ended: Ended) -> str | None:
+        """Write what belongs to a result; return the place of the patch. Raises OSError."""
+        name = file_name(ended.result.id)
         patch = f"{PATCHES}/{name}.diff" if ended.patch else None
         if patch is not None:
             self.write(patch, ended.patch)
         if ended.events:
             self.write(f"{EVENTS}/{name}.jsonl", ended.events)
         if ended.rollout is not None:
-            self.write(f"{HOMES}/{node}/{ended.rollout[0]}", ended.rollout[1])
+            self.write(f"{HOMES}/{ended.result.node}/{ended.rollout[0]}", ended.rollout[1])
         return patch
 
     def show_running(self, running: Sequence[str]) -> None:

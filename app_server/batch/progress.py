@@ -11,7 +11,8 @@ from typing import Final, TextIO
 import msgspec
 
 from app_server.batch.budget import Ledger
-from app_server.batch.results import Result, Results
+from app_server.batch.messages import Result
+from app_server.batch.results import Results
 from app_server.client.command_line import printable
 from protocol.structs import Json
 

@@ -29,11 +29,11 @@ ENDS_WITHIN: Final = 5.0
 class NodeWorker:
     """The actor of a node. Two calls run at once: one that waits for lines, one that writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: str) -> None:
         # stderr is thrown away: Ray would write it to its logs.
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         self._process = subprocess.Popen(
-            COMMAND, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
+            (*COMMAND, node), stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -63,7 +63,7 @@ def ray_workers(address: str) -> Workers:
     taken: set[str] = set()
 
     @asynccontextmanager
-    async def connect() -> AsyncIterator[tuple[str, Transport]]:
+    async def connect() -> AsyncIterator[Transport]:
         while not (free := _alive_nodes() - taken):  # noqa: ASYNC110  Ray sets no event
             await anyio.sleep(LOOKS_EVERY)
         node = min(free)
@@ -75,9 +75,9 @@ def ray_workers(address: str) -> Workers:
             "max_restarts": 0,  # it is started again as a process is
             "max_task_retries": 0,
         }
-        actor = ray.remote(NodeWorker).options(**options).remote()
+        actor = ray.remote(NodeWorker).options(**options).remote(node)
         try:
-            yield node, ActorLink(actor)
+            yield ActorLink(actor)
         finally:
             taken.discard(node)
             with anyio.move_on_after(ENDS_WITHIN + 1, shield=True):

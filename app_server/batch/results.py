@@ -15,9 +15,8 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
 
-from app_server.batch.messages import Status, TaskOutcome, TaskUsage
+from app_server.batch.messages import Result, Status, TaskUsage
 from protocol.structs import Json, replace
 
 RESULTS, JOURNAL = "results.jsonl", "attempts.jsonl"
@@ -25,17 +24,6 @@ SHOWN = 10
 """The slowest tasks, and reasons of failures, that a summary names."""
 LONGEST_REASON = 200
 PIECE = 1 << 16
-
-
-class Result(TaskOutcome, kw_only=True):
-    """A line of `results.jsonl`."""
-
-    attempts: int
-    patch: str | None
-    usage: TaskUsage
-    node: str
-    """The machine that it ran on."""
-    meta: Mapping[str, Json] | None
 
 
 class StoredStatus(Struct, frozen=True, kw_only=True):
@@ -99,12 +87,10 @@ class Results:
             _append(self._journal, self.notes)
             self.notes = []
 
-    def line(
-        self, outcome: TaskOutcome, patch: str | None, node: str, meta: Mapping[str, Json] | None
-    ) -> Result:
-        """Return the final line of a task."""
-        attempts, usage = self.attempts[outcome.id], self.usage.get(outcome.id, TaskUsage())
-        return Result(**asdict(outcome), attempts=attempts, patch=patch, usage=usage, node=node, meta=meta)
+    def complete(self, result: Result, patch: str | None) -> Result:
+        """Return the final line of a task: with what all attempts at it took."""
+        attempts, usage = self.attempts[result.id], self.usage.get(result.id, TaskUsage())
+        return replace(result, attempts=attempts, patch=patch, usage=usage)
 
     def append(self, results: Sequence[Result]) -> None:
         """Write final lines and sync them. Blocks. Raises OSError; then none of them is there."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Final
 
 from msgspec import Struct
 
-from app_server.batch.messages import Ended, ResultError, TaskOutcome
+from app_server.batch.messages import Ended, Result, ResultError
 from app_server.batch.tasks import Task
 
 FIRST_DELAY: Final = 1.0
@@ -47,7 +48,7 @@ class Scheduler:
         """Tasks that wait for such a folder."""
         self.running: dict[str, Running] = {}
         self._failed: Counter[str] = Counter()
-        self._in_row = self._order = 0
+        self._in_row, self._order = 0, count()
         self.closed = False
         """Nothing new is started."""
 
@@ -87,19 +88,19 @@ class Scheduler:
 
     def ended(self, ended: Ended, now: float) -> bool:
         """Take the end of an attempt. Returns whether it is the task's result."""
-        task = self._freed(ended.outcome.id)
+        task = self._freed(ended.result.id)
         if ended.ending in ("interrupted", "refused") or (ended.ending == "retry" and self._again(task, now)):
             return False
-        self._in_row = 0 if ended.outcome.status in ("completed", "overBudget") else self._in_row + 1
+        self._in_row = 0 if ended.result.status in ("completed", "overBudget") else self._in_row + 1
         return True
 
-    def gone(self, worker: int, now: float) -> list[TaskOutcome]:
+    def gone(self, worker: int, now: float) -> list[Result]:
         """Take the death of a worker. Returns the results of tasks whose workers died too often."""
         lost = [self._freed(id) for id, each in list(self.running.items()) if each.worker == worker]
         final = [task for task in lost if not self._again(task, now)]
         self._in_row += len(final)
         error = ResultError(f"the worker that ran this task died, and so did {self._retries} more")
-        return [TaskOutcome(id=task.id, status="lost", error=error) for task in final]
+        return [Result(id=task.id, status="lost", error=error, meta=task.meta) for task in final]
 
     def _freed(self, id: str) -> Task:
         task = self.running.pop(id).task
@@ -115,7 +116,6 @@ class Scheduler:
         times = self._failed[task.id] = self._failed[task.id] + 1
         if times > self._retries:
             return False
-        self._order += 1
         delay = min(FIRST_DELAY * 2.0 ** (times - 1), LONGEST_DELAY)
-        heapq.heappush(self._delayed, (now + delay, self._order, task))
+        heapq.heappush(self._delayed, (now + delay, next(self._order), task))
         return True

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -47,19 +48,24 @@ def main() -> None:
     set_up_logging(os.environ)
     if "APP_SERVER_LOG" not in os.environ:
         logging.disable(logging.WARNING)
-    anyio.run(work, StdioTransport(0, write_fd, LONGEST_LINE), dict(os.environ), _leave_soon)
+    transport, node = StdioTransport(0, write_fd, LONGEST_LINE), "".join(sys.argv[1:])
+    anyio.run(work, transport, dict(os.environ), _leave_soon, node or os.uname().nodename)
     os._exit(0)  # without waiting for threads that a disk blocks
 
 
-async def work(transport: Transport, environment: Mapping[str, str], ending: Callable[[], None]) -> None:
-    """Do the tasks that come over a transport, until it ends; then `ending` is called, and what runs is cut."""
+async def work(
+    transport: Transport, environment: Mapping[str, str], ending: Callable[[], None], node: str
+) -> None:
+    """Do the tasks that come over a transport, until it ends; then `ending` is called, and what runs is cut. `node` is
+    what this machine is called in results.
+    """
     out, into = anyio.create_memory_object_stream[messages.FromWorker](float("inf"))
     async with anyio.create_task_group() as group:
         group.start_soon(say, into, transport)
         told = heard(transport, messages.for_worker)
         setup = await anext(told)
         assert isinstance(setup, messages.Setup), "the first message says what the batch does"
-        setup = replace(setup, node=setup.node or os.uname().nodename)
+        setup = replace(setup, node=node)
         gate = WorkerGate(out.send_nowait)
         async with _attempts(setup, environment, gate) as attempts:
 

@@ -21,7 +21,7 @@ from app_server.batch.coordinator import BUDGET, Coordinator, Stop
 from app_server.batch.local import Hear, Workers
 from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
-from app_server.batch.results import RESULTS, Result, Results, read_lines
+from app_server.batch.results import RESULTS, Results, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 from app_server.core.config.types import CliOverrides
@@ -64,8 +64,8 @@ class World:
             Task(id=f"t{n}", prompt="x", cwd=f"/c{n}" if n % 10 == 0 else None) for n in range(self.count)
         ]
 
-    def final(self) -> list[Result]:
-        return list(read_lines(self.folder / RESULTS, Result))
+    def final(self) -> list[messages.Result]:
+        return list(read_lines(self.folder / RESULTS, messages.Result))
 
 
 LONGEST = 24 * 3600.0
@@ -92,7 +92,7 @@ class SimWorkers(Workers):
         self._passes: dict[tuple[int, int], Waiting] = {}
         self._numbers = 0
 
-    def connect(self) -> AbstractAsyncContextManager[tuple[str, Transport]]:
+    def connect(self) -> AbstractAsyncContextManager[Transport]:
         raise NotImplementedError
 
     @asynccontextmanager
@@ -142,14 +142,14 @@ class SimWorkers(Workers):
                 while not await self._request(worker, task, first=n == 0):
                     pass
         except OverBudget:
-            ended = messages.Ended(outcome=messages.TaskOutcome(id=task.id, status="overBudget"))
+            ended = messages.Ended(result=messages.Result(id=task.id, status="overBudget"))
             self._hear(worker, ended)
             return
         finally:
             world.busy.remove(place)
         fails = draws.chance("failure", 0.05)
-        outcome = messages.TaskOutcome(id=task.id, status="failed" if fails else "completed")
-        ended = messages.Ended(outcome=outcome, ending="retry" if fails else "final")
+        result = messages.Result(id=task.id, status="failed" if fails else "completed")
+        ended = messages.Ended(result=result, ending="retry" if fails else "final")
         self._hear(worker, ended)
 
     async def _request(self, worker: int, task: Task, *, first: bool) -> bool:
@@ -200,9 +200,10 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
             seconds=60.0,
             keep="none",
         )
+        runs = {task.id: messages.Run(task=task) for task in tasks}
         seconds = float("inf") if killed_at is None else killed_at
         with results.open(), anyio.fail_after(LONGEST), anyio.move_on_after(seconds):
-            await coordinator.run(setup, {task.id: task for task in tasks}, {}, world.jobs)
+            await coordinator.run(setup, runs, world.jobs)
         world.seconds = anyio.current_time()
         return coordinator.stop
 

@@ -23,6 +23,7 @@ from app_server.batch.local import Workers
 from app_server.batch.worker import work
 from app_server.client.command_line import InvalidCommandLine
 from app_server.commands.parsing import parse
+from app_server.core.errors import ConfigError
 from app_server.transport.framing import Transport
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.structs import Json
@@ -51,17 +52,17 @@ class MemoryWorkers(Workers):
         """Of all workers that were ever started; who cancels one ends a worker in the middle of everything."""
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[tuple[str, Transport]]:
+    async def connect(self) -> AsyncIterator[Transport]:
         ours, its = memory_pair()
         async with anyio.create_task_group() as group:
             self.scopes.append(group.cancel_scope)
             group.start_soon(self._work, its)
-            yield "", ours
+            yield ours
             ours.close()
             group.cancel_scope.cancel()
 
     async def _work(self, its: MemoryTransport) -> None:
-        await work(its, self._environment, lambda: None)
+        await work(its, self._environment, lambda: None, "here")
         its.close()
 
 
@@ -194,7 +195,7 @@ class BatchWorld:
                 case _:
                     return batch_command.run_batch(args)
             return await run_plan(plan, workers or MemoryWorkers(2, self.environment))
-        except InvalidCommandLine as error:
+        except (InvalidCommandLine, ConfigError) as error:
             sys.stderr.write(f"app-server batch: {error}\n")
             return 2
 

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.messages import Ask, Ended, Over, TaskOutcome, TaskUsage
-from app_server.batch.results import RESULTS, Result, Results, read_lines
+from app_server.batch.messages import Ask, Ended, Over, Result, TaskUsage
+from app_server.batch.results import RESULTS, Results, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 
@@ -87,11 +87,11 @@ class Hours:
         if limited or self.chance.random() < 0.3:
             self.ask(worker, id)
             return []
-        ended = Ended(outcome=TaskOutcome(id=id, status="completed"))
-        return [self.line(ended.outcome)] if self.scheduler.ended(ended, self.now) else []
+        ended = Ended(result=Result(id=id, status="completed"))
+        return [self.line(ended.result)] if self.scheduler.ended(ended, self.now) else []
 
-    def line(self, outcome: TaskOutcome) -> Result:
-        return self.results.line(outcome, patch=None, node="n", meta=None)
+    def line(self, result: Result) -> Result:
+        return self.results.complete(result, patch=None)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

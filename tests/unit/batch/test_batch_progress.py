@@ -8,7 +8,7 @@ import pytest
 
 from app_server.batch.batch_run import WORKER_BYTES, _fitting
 from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.messages import Ask, Over, TaskOutcome, TaskUsage
+from app_server.batch.messages import Ask, Over, Result, TaskUsage
 from app_server.batch.progress import Progress
 from app_server.batch.results import Results
 from app_server.client.prices import ModelPrice
@@ -35,9 +35,9 @@ def two_of_five(folder: Path, stderr: io.StringIO, prices: dict[str, ModelPrice]
             ledger = Ledger(SharedLimits(prices=prices), 0.0, {})
             progress = Progress(5, results, ledger, 0.0, stderr, None)
             spend(ledger, 1, 0.0)
-        outcome = TaskOutcome(id=id, status=status)  # type: ignore[arg-type]
+        result = Result(id=id, status=status)  # type: ignore[arg-type]
         with results.open():
-            results.append([results.line(outcome, patch=None, node="n", meta=None)])
+            results.append([results.complete(result, patch=None)])
     return progress
 
 

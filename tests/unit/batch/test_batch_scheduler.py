@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.batch.messages import Ended, Ending, Status, TaskOutcome
+from app_server.batch.messages import Ended, Ending, Result, Status
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 
@@ -14,7 +14,7 @@ def task(id: str, cwd: str | None = None) -> Task:
 
 
 def ended(id: str, status: Status = "completed", ending: Ending = "final") -> Ended:
-    return Ended(outcome=TaskOutcome(id=id, status=status), ending=ending)
+    return Ended(result=Result(id=id, status=status), ending=ending)
 
 
 def scheduler(*tasks: Task, retries: int = 2, stop_after: int | None = None) -> Scheduler:
