@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import msgspec
@@ -57,147 +57,131 @@ PASSING: Final = (
 )
 
 
+class WorkerParts(NamedTuple):
+    """Parts of a worker that all its attempts use."""
+
+    setup: Setup
+    server: AppServer
+    gate: WorkerGate
+    checkouts: Checkouts
+    secrets: Mapping[str, str]
+    schema: OutputSchema | None
+
+
 class Attempt(RunningTask):
     """An attempt while it is made, and what came of it so far."""
 
-    def __init__(self, run: Run, setup: Setup) -> None:
-        super().__init__(run.task, setup.seconds)
-        self.commit, started = run.commit, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.result = messages.Result(id=run.task.id, started_at=started, node=setup.node, meta=run.task.meta)
-        self.ending: Ending = "final"
-        self.thread: ThreadHandle | None = None
-        self.patch, self.events = TaskPatch(), b""
+    def __init__(self, run: Run, parts: WorkerParts) -> None:
+        super().__init__(run.task, parts.setup.seconds)
+        self._commit, self._parts = run.commit, parts
+        self._result = messages.Result(
+            id=run.task.id,
+            started_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            node=parts.setup.node,
+            meta=run.task.meta,
+        )
+        self._ending: Ending = "final"
+        self._rollout, self._patch, self._events = Path(), TaskPatch(), b""
 
-    def fail(self, status: Status, error: str, ending: Ending = "final") -> None:
-        self.result.status, self.result.error, self.ending = status, ResultError(error), ending
-
-
-class Attempts:
-    """Makes attempts, for one worker."""
-
-    def __init__(
-        self,
-        setup: Setup,
-        server: AppServer,
-        gate: WorkerGate,
-        checkouts: Checkouts,
-        secrets: Mapping[str, str],
-    ) -> None:
-        self._setup, self._server, self._gate = setup, server, gate
-        self._checkouts, self._secrets, self._clock = checkouts, secrets, anyio.current_time
-        self._schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
-        self._running: set[Attempt] = set()
-
-    def interrupt(self) -> None:
-        """Interrupt the attempts that are being made."""
-        for attempt in self._running:
-            attempt.stop("interrupted", "the batch was interrupted")
-
-    async def make(self, run: Run) -> Ended:
-        """Make one attempt. Raises ServerEnded."""
-        attempt = Attempt(run, self._setup)
-        self._running.add(attempt)
-        with attempt.whole:
+    async def make(self) -> Ended:
+        """Make it; return what is said of it, without the secrets of this process, which a provider may have quoted.
+        Raises ServerEnded.
+        """
+        with self.whole:
             try:
-                await self._in_place(attempt)
+                await self._in_place()
             except (GitError, OSError, TimeoutError) as error:
-                attempt.fail("failed", f"the task has no place to run in: {error}", "retry")
+                self._fail("failed", f"the task has no place to run in: {error}", "retry")
             except ServerEnded:
                 raise
             except AppServerError as error:
-                attempt.fail("failed", str(error))
-            finally:
-                self._running.remove(attempt)
-        return self._ended(attempt)
-
-    def _ended(self, attempt: Attempt) -> Ended:
-        """Return what is said of an attempt, without the secrets of this process, which a provider may have quoted."""
-        times = attempt.result.seconds
-        times.queued = attempt.queued
-        attempt.result.seconds = messages.Seconds(*(round(each, 3) for each in astuple(times)))
-        said = masked_bytes(msgspec.json.encode(attempt.result), self._secrets)
+                self._fail("failed", str(error))
+        times, secrets = self._result.seconds, self._parts.secrets
+        times.queued = self.queued
+        self._result.seconds = messages.Seconds(*(round(each, 3) for each in astuple(times)))
+        said = masked_bytes(msgspec.json.encode(self._result), secrets)
         return Ended(
             result=msgspec.json.decode(said, type=messages.Result),
-            ending="interrupted" if attempt.stopped == "interrupted" else attempt.ending,
-            patch=masked_bytes(attempt.patch.content, self._secrets),
-            events=masked_bytes(attempt.events, self._secrets),
-            rollout=_rollout(attempt.thread, self._secrets, shared=self._setup.shared),
+            ending="interrupted" if self.stopped == "interrupted" else self._ending,
+            patch=masked_bytes(self._patch.content, secrets),
+            events=masked_bytes(self._events, secrets),
+            rollout=self._masked_rollout(),
         )
 
-    async def _in_place(self, attempt: Attempt) -> None:
-        outcome, began = attempt.result, self._clock()
-        async with self._checkouts.place(attempt.task, attempt.commit) as place:
-            outcome.seconds.checkout = self._clock() - began
-            async with self._thread(attempt, place) as thread:
-                with attempt.scope:
-                    attempt.start_clock()
-                    await self._work(attempt, thread)
-            if attempt.scope.cancelled_caught:
-                status: Status = "overBudget" if attempt.stopped == "overBudget" else "timedOut"
-                attempt.fail(status, attempt.why or f"it took more than {attempt.seconds:g} seconds")
-            keeps = self._setup.keep == "all"
+    def _fail(self, status: Status, error: str, ending: Ending = "final") -> None:
+        self._result.status, self._result.error, self._ending = status, ResultError(error), ending
+
+    async def _in_place(self) -> None:
+        checkouts, keep, began = self._parts.checkouts, self._parts.setup.keep, self._clock()
+        async with checkouts.place(self.task, self._commit) as place:
+            self._result.seconds.checkout = self._clock() - began
+            async with self._thread(place) as thread:
+                with self.scope:
+                    self.start_clock()
+                    await self._work(thread)
+            if self.scope.cancelled_caught:
+                status: Status = "overBudget" if self.stopped == "overBudget" else "timedOut"
+                self._fail(status, self.why or f"it took more than {self.seconds:g} seconds")
             try:
-                attempt.patch = await self._checkouts.patch(place)
-                outcome.files = attempt.patch.files
+                self._patch = await checkouts.patch(place)
+                self._result.files = self._patch.files
             except (GitError, OSError, TimeoutError) as error:
-                attempt.fail("failed", f"no patch could be made, so the task's folder is kept: {error}")
-                keeps = True
-            if keeps or (self._setup.keep == "failed" and outcome.status != "completed"):
-                await self._checkouts.keep(place)
+                self._fail("failed", f"no patch could be made, so the task's folder is kept: {error}")
+                keep = "all"
+            if keep == "all" or (keep == "failed" and self._result.status != "completed"):
+                await checkouts.keep(place)
 
     @asynccontextmanager
-    async def _thread(self, attempt: Attempt, place: TaskPlace) -> AsyncIterator[ThreadHandle]:
+    async def _thread(self, place: TaskPlace) -> AsyncIterator[ThreadHandle]:
         """Open the task's thread, and leave nothing of it running."""
-        settings = asdict(attempt.task.settings).items()
+        server, result = self._parts.server, self._result
+        settings = asdict(self.task.settings).items()
         chosen = {name: value for name, value in settings if name != "effort" and value is not None}
-        if (policy := self._setup.doing.overrides.approval_policy) is not None:
+        if (policy := self._parts.setup.doing.overrides.approval_policy) is not None:
             chosen.setdefault("approval_policy", policy.value)
         options: Any = {"cwd": place.folder, "config": ALONE, **chosen}
-        outcome = attempt.result
 
         async def decline(request: asked.ApprovalRequest) -> asked.ApprovalReply:
-            outcome.declined += 1
-            outcome.declined_requests = (*(outcome.declined_requests or ()), _what(request))
+            result.declined += 1
+            result.declined_requests = (*(result.declined_requests or ()), _what(request))
             return request.decline()
 
-        attempt.thread = thread = await self._server.start_thread(on_approval=decline, **options)
-        outcome.thread_id = thread.id
-        with self._gate.following(thread.id, attempt):
+        thread = await server.start_thread(on_approval=decline, **options)
+        result.thread_id, self._rollout = thread.id, Path(thread.opened.thread.path or "")
+        with self._parts.gate.following(thread.id, self):
             try:
                 yield thread
             finally:
                 with suppress(AppServerError), anyio.move_on_after(LEAVES_WITHIN, shield=True):
-                    end = InThread(thread_id=thread.id)
-                    await self._server.request(THREAD_BACKGROUND_TERMINALS_CLEAN, end)
+                    await server.request(THREAD_BACKGROUND_TERMINALS_CLEAN, InThread(thread_id=thread.id))
                     await thread.close()
 
-    async def _work(self, attempt: Attempt, thread: ThreadHandle) -> None:
-        task, times = attempt.task, attempt.result.seconds
-        if task.setup is not None:
-            began = self._clock()
-            failure = await self._failure_of("setup", task.setup, attempt, thread)
+    async def _work(self, thread: ThreadHandle) -> None:
+        times, began = self._result.seconds, self._clock()
+        if self.task.setup is not None:
+            failure = await self._failure_of("setup", self.task.setup, thread)
             times.setup = self._clock() - began
             if failure is not None:
-                attempt.fail("failed", failure)
+                self._fail("failed", failure)
                 return
         began = self._clock()
         try:
-            result = await self._turn(attempt, thread)
+            turn = await self._turn(thread)
         finally:
-            times.turn = self._clock() - began - attempt.queued
-        self._judge(result, attempt)
-        if task.check is not None and result.completed:
-            failure = await self._failure_of("check", task.check, attempt, thread)
-            if failure is not None and attempt.result.status == "completed":
-                attempt.fail("checkFailed", failure)
+            times.turn = self._clock() - began - self.queued
+        self._judge(turn)
+        if self.task.check is not None and turn.completed:
+            failure = await self._failure_of("check", self.task.check, thread)
+            if failure is not None and self._result.status == "completed":
+                self._fail("checkFailed", failure)
 
-    async def _turn(self, attempt: Attempt, thread: ThreadHandle) -> TurnResult[None]:
-        task, options = attempt.task, TurnOptions()
+    async def _turn(self, thread: ThreadHandle) -> TurnResult[None]:
+        task, options = self.task, TurnOptions()
         if task.settings.effort is not None:
             options["effort"] = task.settings.effort
-        if self._schema is not None:
-            options["output_schema"] = self._schema.schema
-        if self._setup.keep != "all":
+        if self._parts.schema is not None:
+            options["output_schema"] = self._parts.schema.schema
+        if self._parts.setup.keep != "all":
             return await thread.run(task.prompt, **options)
         kept = io.StringIO()
         report = JsonReport(kept)
@@ -208,29 +192,23 @@ class Attempts:
                     report.event(event)
                 return await stream.result()
         finally:
-            attempt.events = kept.getvalue().encode("utf-8", "backslashreplace")
+            self._events = kept.getvalue().encode("utf-8", "backslashreplace")
 
-    def _judge(self, result: TurnResult[None], attempt: Attempt) -> None:
-        outcome, error = attempt.result, result.error
-        outcome.final_message = result.final_message
-        if not result.completed:
-            texts = (error.message, error.additional_details) if error else (f"the turn was {result.status}",)
-            ending = _ending(error, attempt.refused)
-            attempt.fail("failed", " ".join(filter(None, texts)), ending)
-            return
-        outcome.status = "completed"
-        if self._schema is not None:
-            mismatch = self._schema.mismatch(outcome.final_message or "")
-            if mismatch is not None:
-                attempt.fail("failed", mismatch)
-            else:
-                outcome.output = json.loads(outcome.final_message or "")
+    def _judge(self, turn: TurnResult[None]) -> None:
+        error, schema = turn.error, self._parts.schema
+        message = turn.final_message or ""
+        self._result.status, self._result.final_message = "completed", turn.final_message
+        if not turn.completed:
+            texts = (error.message, error.additional_details) if error else (f"the turn was {turn.status}",)
+            self._fail("failed", " ".join(filter(None, texts)), _ending(error, self.refused))
+        elif schema is not None and (mismatch := schema.mismatch(message)) is not None:
+            self._fail("failed", mismatch)
+        elif schema is not None:
+            self._result.output = json.loads(message)
 
-    async def _failure_of(
-        self, name: str, command: tuple[str, ...], attempt: Attempt, thread: ThreadHandle
-    ) -> str | None:
+    async def _failure_of(self, name: str, command: tuple[str, ...], thread: ThreadHandle) -> str | None:
         """Run a command of the task in the thread's sandbox; return how it failed, None where it did not."""
-        id, began = f"{thread.id}-{name}", self._clock()
+        server, id, began = self._parts.server, f"{thread.id}-{name}", self._clock()
         params = commands.CommandExecParams(
             command=command,
             process_id=id,
@@ -240,20 +218,34 @@ class Attempts:
             sandbox_policy=thread.opened.sandbox,
         )
         try:
-            done = await self._server.request(commands.COMMAND_EXEC, params)
+            done = await server.request(commands.COMMAND_EXEC, params)
         except RequestRefused as refused:
             return f"{name} did not run: {refused.message}"
         except anyio.get_cancelled_exc_class():
             with suppress(AppServerError), anyio.move_on_after(LEAVES_WITHIN, shield=True):
-                end = commands.OfCommand(process_id=id)
-                await self._server.request(commands.COMMAND_EXEC_TERMINATE, end)
+                await server.request(commands.COMMAND_EXEC_TERMINATE, commands.OfCommand(process_id=id))
             raise
         if name == "check":
-            attempt.result.check = messages.CheckResult(done.exit_code, round(self._clock() - began, 3))
+            self._result.check = messages.CheckResult(done.exit_code, round(self._clock() - began, 3))
         if done.exit_code == 0:
             return None
         printed = (done.stderr.strip() or done.stdout.strip())[-SHOWN_OUTPUT:]
         return f"{name} ended with exit code {done.exit_code}: {printed}"
+
+    def _masked_rollout(self) -> tuple[str, bytes] | None:
+        """Take secrets out of the file of a thread that has ended, too. Where the coordinator does not see the home of
+        threads, return the file, by its place there.
+        """
+        try:
+            content = self._rollout.read_bytes()
+        except (FileNotFoundError, IsADirectoryError):
+            return None  # nothing was said in it
+        masked = masked_bytes(content, self._parts.secrets)
+        if not self._parts.setup.shared:
+            return f"sessions/{self._rollout.as_posix().rpartition('/sessions/')[2]}", masked
+        if masked != content:
+            write_file_atomically(self._rollout, masked, 0o600)
+        return None
 
 
 def _ending(error: TurnError | None, refused: int | None) -> Ending:
@@ -278,22 +270,3 @@ def _what(request: asked.ApprovalRequest) -> str:
             return f"MCP server: {request.message}"
         case _:
             return type(request).__name__.removesuffix("Request")
-
-
-def _rollout(
-    thread: ThreadHandle | None, secrets: Mapping[str, str], *, shared: bool
-) -> tuple[str, bytes] | None:
-    """Take secrets out of the file of a thread that has ended, too. Where the coordinator does not see the home of
-    threads, return the file, by its place there.
-    """
-    path = Path("" if thread is None else thread.opened.thread.path or "")
-    try:
-        content = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        return None  # nothing was said in it
-    masked = masked_bytes(content, secrets)
-    if not shared:
-        return f"sessions/{path.as_posix().rpartition('/sessions/')[2]}", masked
-    if masked != content:
-        write_file_atomically(path, masked, 0o600)
-    return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import anyio
 
-from app_server.batch.batch_run import BatchPlan, in_shard, run_plan
+from app_server.batch.batch_run import BatchPlan, of_shard, run_plan
 from app_server.batch.coordinator import STOPPED
 from app_server.batch.messages import Doing, Status
 from app_server.batch.out_folder import TASKS, BatchFile, OutFolder, read_batch, require_batch, shown_running
@@ -157,7 +157,7 @@ def _with_secrets(stored: CliOverrides, given: CliOverrides) -> CliOverrides:
 def _status(out: Path, *, as_json: bool) -> int:
     shard = require_batch(out).shard
     tasks, _ = parse_tasks(_raw(str(out / TASKS)), "worktree", {})
-    mine = {task.id for at, (_, task) in enumerate(tasks) if in_shard(at, shard)}
+    mine = {task.id for _, task in of_shard(tasks, shard)}
     found: Mapping[str, Json] = summary(out, mine, len(shown_running(out)))
     if as_json:
         print(json.dumps(found))  # noqa: T201

@@ -25,7 +25,7 @@ from app_server.batch.repositories import TaskChecker, commit_key
 from app_server.batch.results import RESULTS, Results, StoredStatus, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.secrets import known_secrets, secret_settings
-from app_server.batch.tasks import Task, listed, parse_tasks, place_key
+from app_server.batch.tasks import Numbered, Task, listed, parse_tasks, place_key
 from app_server.client.command_line import USAGE, InvalidCommandLine, single_errors
 from app_server.client.failures import ServerEnded
 from app_server.core.config.settings import load_config
@@ -83,7 +83,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     config = load_config(place)
     read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, plan.environment))
     _require_prices(limits, config, [task for _, task in read])
-    mine = [each for at, each in enumerate(read) if in_shard(at, plan.batch.shard)]
+    mine = of_shard(read, plan.batch.shard)
     final = {each.id for each in read_lines(plan.out / RESULTS, StoredStatus)}.difference(plan.again)
     left = [(number, task) for number, task in mine if task.id not in final]
     checker = TaskChecker(Git(home), Path(plan.batch.folder), doing.checkout, plan.environment)
@@ -198,7 +198,7 @@ def _require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task])
             )
 
 
-def in_shard(at: int, shard: str | None) -> bool:
-    """Tell whether the task in this place is one of a shard `K/N`."""
+def of_shard(tasks: Sequence[Numbered], shard: str | None) -> Sequence[Numbered]:
+    """Return the tasks of a shard `K/N`; without one, all."""
     number, shards = map(int, (shard or "1/1").split("/"))
-    return at % shards == number - 1
+    return tasks[number - 1 :: shards]

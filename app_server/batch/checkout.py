@@ -12,14 +12,13 @@ import contextlib
 import hashlib
 import os
 import shutil
-import struct
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-from msgspec import Struct
+from msgspec import Struct, msgpack
 
 from app_server.batch.messages import CHECKOUTS, Setup
 from app_server.batch.tasks import Task, file_name, is_url
@@ -28,6 +27,7 @@ from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
 from app_server.core.git.snapshot import write_worktree
+from app_server.core.git.worktree_files import worktree_file
 from app_server.core.sandbox.plan import PROTECTED_NAMES
 from app_server.core.threads import run_in_thread
 from app_server.places.locks import LockHeld, hold
@@ -278,8 +278,9 @@ def _status(place: TaskPlace) -> bytes:
     a change.
     """
     assert place.repository is not None
-    root, folders, digest = os.fsencode(place.folder), [b""], hashlib.blake2b()
-    _add(digest, b"", os.stat(place.repository.git_dir / "index"))
+    root, folders = os.fsencode(place.folder), [b""]
+    index = os.stat(place.repository.git_dir / "index")
+    digest = hashlib.blake2b(msgpack.encode(worktree_file(b"", index)))
     while folders:
         name = folders.pop()
         try:
@@ -294,10 +295,6 @@ def _status(place: TaskPlace) -> bytes:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(os.path.join(name, entry.name))
             else:
-                _add(digest, entry.name, entry.stat(follow_symlinks=False))
+                file = worktree_file(entry.name, entry.stat(follow_symlinks=False))
+                digest.update(msgpack.encode(file))
     return digest.digest()
-
-
-def _add(digest: hashlib.blake2b, name: bytes, status: os.stat_result) -> None:
-    digest.update(name)
-    digest.update(struct.pack("=QQqq", status.st_mode, status.st_ino, status.st_size, status.st_ctime_ns))

@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 
 from app_server.batch import messages
-from app_server.batch.attempt import Attempts
+from app_server.batch.attempt import Attempt, WorkerParts
 from app_server.batch.checkout import Checkouts, scratch_folder
 from app_server.batch.gate import WorkerGate
 from app_server.batch.local import LONGEST_LINE, heard, say
@@ -26,6 +26,7 @@ from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
 from app_server.core.git.run_git import Git
+from app_server.headless.output_schema import OutputSchema
 from app_server.in_process import InProcessConnector
 from app_server.logs import set_up_logging
 from app_server.startup.launch import server_home
@@ -67,10 +68,14 @@ async def work(
         assert isinstance(setup, messages.Setup), "the first message says what the batch does"
         setup = replace(setup, node=node)
         gate = WorkerGate(out.send_nowait)
-        async with _attempts(setup, environment, gate) as attempts:
+        running: set[Attempt] = set()
+        async with _parts(setup, environment, gate) as parts:
 
             async def run(message: messages.Run) -> None:
-                out.send_nowait(await attempts.make(message))
+                attempt = Attempt(message, parts)
+                running.add(attempt)
+                out.send_nowait(await attempt.make())
+                running.remove(attempt)
 
             out.send_nowait(messages.Ready(setup.node))
             async for message in told:
@@ -80,7 +85,8 @@ async def work(
                     case messages.Pass():
                         gate.told(message)
                     case messages.InterruptTasks():
-                        attempts.interrupt()
+                        for attempt in running:
+                            attempt.stop("interrupted", "the batch was interrupted")
                     case messages.Setup():
                         pass  # it was the first message
             ending()
@@ -88,9 +94,9 @@ async def work(
 
 
 @asynccontextmanager
-async def _attempts(
+async def _parts(
     setup: messages.Setup, environment: Mapping[str, str], gate: WorkerGate
-) -> AsyncIterator[Attempts]:
+) -> AsyncIterator[WorkerParts]:
     """Start what attempts are made with: a server, and a folder for checkouts."""
     home, base, overrides = server_home(environment), Path(setup.folder), setup.doing.overrides
     config = load_config(SettingsPlace(home=home, cwd=base, cli=overrides, environment=environment))
@@ -113,7 +119,9 @@ async def _attempts(
         async with AppServer.connect(
             connector, on_warning=lambda text, event: log.warning("%s", text)
         ) as server:
-            yield Attempts(setup, server, gate, checkouts, known_secrets(config, home, environment))
+            secrets = known_secrets(config, home, environment)
+            schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
+            yield WorkerParts(setup, server, gate, checkouts, secrets, schema)
 
 
 def _leave_soon() -> None:
