@@ -113,9 +113,7 @@ class Joining:
         subscriptions = self._live.subscriptions
         subscriptions.release(self._client, self._make_adapter, lines)
         self._live.questions.joined(self._client, subscriptions.adapter(self._make_adapter, self._client))
-        for warning in self._live.untold:
-            self._live.session.warn(warning)
-        self._live.untold.clear()
+        self._live.tell_untold()
 
 
 class LiveConversation:
@@ -170,6 +168,7 @@ class LiveConversation:
     def subscribe(self, client: Client, id: str, make_adapter: AdapterFactory, *, raw: bool) -> None:
         """Send what happens from here on in the words of that API, after what waited; open questions are sent, too."""
         self.questions.joined(client, self.subscriptions.add(client, id, make_adapter, raw=raw))
+        self.tell_untold()
 
     @contextmanager
     def joining(self, client: Client, id: str, make_adapter: AdapterFactory) -> Iterator[Joining]:
@@ -184,6 +183,12 @@ class LiveConversation:
         finally:
             if not entered and joining.begun is not None:
                 self.subscriptions.remove(client, id)
+
+    def tell_untold(self) -> None:
+        """Tell who follows what was to be told while nobody did."""
+        for warning in self.untold:
+            self.session.warn(warning)
+        self.untold.clear()
 
     def opened_with(self, api: str, options: WireModel) -> None:
         """Remember what its opener asked for, for who opens it again."""

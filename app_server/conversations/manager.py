@@ -51,6 +51,8 @@ class ConversationManager:
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
         """Awaited before one is opened: others may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
+        self._untold: dict[str, list[str]] = {}
+        """What nobody was told before a conversation was unloaded, for whoever opens it again."""
 
     async def open(self, client: Client, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
         """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first. Raises
@@ -70,6 +72,7 @@ class ConversationManager:
         live = self._live[id] = LiveConversation(
             id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from
         )
+        live.untold += self._untold.pop(id, ())
         if self.outlasts_clients:
             opened.session.store_identity()
             opened.session.watch_goal(False)
@@ -196,3 +199,5 @@ class ConversationManager:
         finally:
             if self._live.get(live.id) is live:
                 del self._live[live.id]
+            if live.untold:
+                self._untold[live.id] = live.untold

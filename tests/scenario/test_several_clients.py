@@ -587,7 +587,10 @@ async def status_of(client: Client, thread: str) -> str:
     return kind
 
 
-async def test_a_question_that_nobody_answers_for_long_is_a_no_and_the_turn_goes_on(world: MakeWorld) -> None:
+@pytest.mark.parametrize("unloaded", [False, True], ids=["open still", "unloaded since"])
+async def test_a_question_that_nobody_answers_for_long_is_a_no_and_the_turn_goes_on(
+    world: MakeWorld, unloaded: bool
+) -> None:
     clock = [0.0]
     replies = (reply(runs("touch", "ran")), reply(says("done")))
     async with world(*replies) as w, alone(w, clock) as unattended:
@@ -610,6 +613,9 @@ async def test_a_question_that_nobody_answers_for_long_is_a_no_and_the_turn_goes
         [last] = shown["thread"]["turns"]
         assert (last["status"], last["items"][-1]["text"]) == ("completed", "done")
         assert not (w.workspace / "ran").exists()
+        assert w.in_process is not None
+        if unloaded:
+            await w.in_process.conversations.shut_down(thread)
         await join(w.client, thread)
         told = await w.client.expect("warning")
         assert told["params"]["threadId"] == thread
