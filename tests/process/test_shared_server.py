@@ -15,7 +15,8 @@ import pytest
 
 from app_server.places.socket_place import FOLDER, LONGEST_ADDRESS
 from app_server.shared.units import systemd_unit
-from tests.support.pipes import PATIENCE
+from tests.support.pipes import INITIALIZE as CLIENT
+from tests.support.pipes import PATIENCE, Piped, alive, runs
 from tests.support.shared import INITIALIZE, SharedHome, answer_of, connect, is_closed, shared_homes
 from tests.support.waiting import wait_until
 from tests.support.world import SCRIPT
@@ -327,6 +328,52 @@ def test_a_server_knows_of_a_proxy_that_is_killed(shared: SharedHome) -> None:
             goes.process.kill()
             wait_until(lambda: [each["pid"] for each in shared.status()["clients"]] == [stays.process.pid])
             assert stays.healthy()
+
+
+def test_commands_and_watches_of_a_client_that_is_killed_end_and_those_of_others_go_on(
+    shared: SharedHome,
+) -> None:
+    watched = shared.root / "watched"
+    watched.mkdir()
+    with shared.server() as server:
+        server.listening_on(1)
+        with shared.client() as stays, shared.client() as goes:
+            pids = []
+            for client in (stays, goes):
+                client.call("initialize", {**CLIENT, "capabilities": {"experimentalApi": True}})
+                client.call("fs/watch", {"watchId": "w", "path": str(watched)})
+                pids.append(nap(client, shared.root / f"of {client.process.pid}"))
+            before = watches(server.pid)
+            assert len(before) in (0, 2)
+            goes.process.kill()
+            assert alive([pids[1]]) == []
+            wait_until(lambda: watches(server.pid) == before[:1])
+            assert runs(pids[0])
+            (watched / "file").touch()
+            while (told := stays.hear()).get("method") != "fs/changed":
+                pass
+            assert told["params"]["changedPaths"] == [str(watched / "file")]
+
+
+def nap(client: Piped, told: Path) -> int:
+    """The number of a long command that the client began, which writes it to a file."""
+    params = {
+        "command": ["sh", "-c", f"echo $$ > '{told}'; exec sleep 600"],
+        "disableTimeout": True,
+        "sandboxPolicy": {"type": "dangerFullAccess"},
+    }
+    request = {"id": "nap", "method": "command/exec", "params": params}
+    client.write(json.dumps(request).encode() + b"\n")
+    wait_until(lambda: told.exists() and told.read_text().endswith("\n"))
+    return int(told.read_text())
+
+
+def watches(pid: int) -> list[str]:
+    """What a process has open by which it is told of changes of files; nothing where it may not be looked at."""
+    if os.geteuid() != 0:  # it lets nobody else look
+        return []
+    links = (os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir() if os.path.lexists(each))
+    return [link for link in links if "inotify" in link]
 
 
 # --- who wants it

@@ -199,13 +199,14 @@ def alive(pids: Sequence[int] | set[int]) -> list[int]:
     """Those that still run, after time for what was killed, and for helpers of low priority, to be gone."""
     end = time.monotonic() + PATIENCE
     while True:
-        left = [pid for pid in pids if _runs(pid)]
+        left = [pid for pid in pids if runs(pid)]
         if not left or time.monotonic() > end:
             return left
         time.sleep(0.02)
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether it is there and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
