@@ -3,7 +3,8 @@
 import logging
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from app_server.places.socket_place import SocketPlace
 from app_server.proxy.preface import preface
 from tests.fuzz.mutation import chunks, mutated, thorough
+from tests.support.pipes import HEALTH
 from tests.support.receiving import dialled, receiving
-from tests.support.shared import read_line
+from tests.support.shared import INITIALIZE, answer_of, shared_homes
 
 PREFACE = preface(7, None, "/w", {"A": "b"}, {"options": {"config": ["a=1"]}})
 UPGRADE = (
@@ -26,7 +28,10 @@ FRAME = b"\x81\x82\x00\x00\x00\x00{}"
 STARTS = (
     PREFACE,
     b'{"preface":1,"ask":"status"}\n',
-    b'{"id":1,"method":"initialize"}\n',
+    INITIALIZE
+    + b'{"method":"initialized"}\n'
+    + b'{"id":2,"method":"thread/start","params":{"cwd":"/"}}\n'
+    + b'{"id":3,"method":"thread/list","params":{"limit":2}}\n',
     b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n",
     UPGRADE + FRAME,
     PREFACE + UPGRADE + FRAME,
@@ -45,12 +50,12 @@ class Errors(logging.Handler):
 
 
 class Server:
-    """A reception in a thread of its own."""
+    """What listens at a place, and a client that it serves beside the one that says anything."""
 
-    def __init__(self, place: SocketPlace, errors: Errors) -> None:
+    def __init__(self, place: SocketPlace, errors: Callable[[], list[str]]) -> None:
         self.place, self.errors = place, errors
         self.other = dialled(place)
-        """A client that is served beside the one that says anything."""
+        answer_of(self.other)
 
     def answers_to(self, pieces: Sequence[bytes]) -> bytes:
         """Return all that a client gets for these bytes, until it is closed."""
@@ -67,24 +72,40 @@ class Server:
         return heard
 
     def serves_others(self) -> bool:
-        self.other.sendall(b"{}\n")
-        return read_line(self.other) == b"{}\n"
+        return bool(answer_of(self.other, HEALTH)["id"] == "health")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+@contextmanager
+def reception(folder: Path) -> Iterator[Server]:
+    """A reception in a thread of its own, with an echo."""
     errors = Errors()
     log = logging.getLogger("app_server")
     log.addHandler(errors)
     with (
-        tempfile.TemporaryDirectory(prefix="t-") as folder,
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(receiving(Path(folder))) as (_, place),
+        portal.wrap_async_context_manager(receiving(folder)) as (_, place),
     ):
-        server = Server(place, errors)
+        yield Server(place, lambda: errors.found)
+    log.removeHandler(errors)
+
+
+@contextmanager
+def whole_server(folder: Path) -> Iterator[Server]:
+    """A server in a process of its own."""
+    with shared_homes(folder) as home:
+        assert home.daemon("start")[0] == 0
+
+        def errors() -> list[str]:
+            return [line for line in home.log.splitlines() if " ERROR " in line or "Traceback" in line]
+
+        yield Server(home.place, errors)
+
+
+@pytest.fixture(scope="module", params=[reception, whole_server])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="t-") as folder, request.param(Path(folder)) as server:
         yield server
         server.other.close()
-    log.removeHandler(errors)
 
 
 @thorough
@@ -95,7 +116,7 @@ def test_any_bytes_end_their_own_connection_only(
     server: Server, data: st.DataObject | None, said: bytes
 ) -> None:
     server.answers_to([said] if data is None else data.draw(chunks(said)))
-    assert server.errors.found == []
+    assert server.errors() == []
     assert server.serves_others()
 
 
