@@ -642,3 +642,14 @@ async def test_what_a_client_names_as_it_joins_holds_from_the_next_turn_on_and_i
         await join(third, thread)
         await say(third, thread)
         assert [request.body["model"] for request in w.model.requests] == ["scripted", "scripted", "another"]
+
+
+async def test_what_a_client_names_holds_in_a_thread_whose_client_has_left(world: MakeWorld) -> None:
+    async with world(reply(says("a")), reply(says("b"))) as w:
+        async with w.another() as leaving:
+            thread = await start(leaving)
+            await say(leaving, thread)
+        answer = await w.client.call("thread/resume", {"threadId": thread, "model": "another"})
+        assert answer["model"] == "another"
+        await say(w.client, thread)
+        assert [request.body["model"] for request in w.model.requests] == ["scripted", "another"]

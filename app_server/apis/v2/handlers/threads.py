@@ -137,8 +137,8 @@ def _require_joinable(
 def _change_settings(
     context: ThreadContext, live: LiveConversation, params: thread_open.ThreadResumeParams
 ) -> None:
-    """Let what the request names hold from the next turn on, in a thread that another client has open."""
-    if not live.shared_with_others(context.client):
+    """Let what the request names hold from the next turn on, in a thread that is or was another client's, too."""
+    if live.opened_by is context.client and not live.shared_with_others(context.client):
         return
     with settings_errors():
         change = change_of(
