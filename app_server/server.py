@@ -25,6 +25,7 @@ from app_server.connections import Connections
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
 from app_server.conversations.unattended import Unattended
+from app_server.conversations.unloading import IdleUnloader
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, env_api_key
@@ -190,6 +191,10 @@ class Server:
                 question_seconds=limits.question,
             )
             background.start_soon(unattended.run, anyio.sleep, name="unattended")
+            unloader = self._shared.get(
+                IdleUnloader, lambda: IdleUnloader(self.conversations, machine.monotonic)
+            )
+            background.start_soon(unloader.run, anyio.sleep, name="idle conversations")
 
     @property
     def work(self) -> Work:

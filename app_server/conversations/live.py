@@ -134,7 +134,7 @@ class LiveConversation:
         self._pump = Pump(session, self.subscriptions, opener)
         self.unstored_name: str | None = None
         """The name of a conversation that is not stored; names of stored ones are beside their files."""
-        self.opened_at, self.opened_by = opened_at, opener
+        self.opened_at, self.opened_by, self._clients = opened_at, opener, clients
         self.opened_in: str | None = None
         """The API in which it was opened, by its name, where that is known."""
         self.options = WireModel()
@@ -142,7 +142,7 @@ class LiveConversation:
         self.untold: list[str] = []
         """Warnings of a time in which nobody followed it, for whoever joins next."""
         self.unloads = False
-        """Whether it may be ended once it has been idle for long."""
+        """Whether it may be ended once it has been idle for long, also while who opened it is there."""
         self._kept = 0
         self.ending = False
         """Whether its end was requested; it has ended when it is `gone`."""
@@ -213,6 +213,11 @@ class LiveConversation:
         if self.ending or self._kept or self.subscriptions.any:
             return False
         return not self.busy
+
+    @property
+    def deserted(self) -> bool:
+        """Whether who opened it has left, and nobody else is in it."""
+        return self.opened_by not in self._clients and not self.subscriptions.present
 
     @property
     def busy(self) -> bool:

@@ -1,6 +1,7 @@
 """Ends conversations that nobody has listened to for long and in which nothing happens; they can be loaded again.
 
-Only those whose API says so: a client of the conversation API may go on with one that it never listened to.
+Only those whose API says so, and those whose client has left: a client of the conversation API may go on with one that
+it never listened to.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ NO_ROOM = 2 * MOST_IDLE
 
 
 class IdleUnloader:
-    """`clock` gives monotonic seconds; `closed` is called for each conversation that was ended."""
+    """`clock` gives monotonic seconds."""
 
-    def __init__(
-        self,
-        conversations: ConversationManager,
-        clock: Callable[[], float],
-        closed: Callable[[LiveConversation], None],
-    ) -> None:
-        self._conversations, self._clock, self._closed = conversations, clock, closed
+    def __init__(self, conversations: ConversationManager, clock: Callable[[], float]) -> None:
+        self._conversations, self._clock = conversations, clock
+        self.closed: list[Callable[[LiveConversation], None]] = []
+        """Called for each conversation that was ended."""
+        self._runs = False
         self._idle_since: dict[str, float] = {}
         self._looking = anyio.Lock()
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Look from time to time, until cancelled."""
+        """Look from time to time, until cancelled; where another task does, do nothing."""
+        if self._runs:
+            return
+        self._runs = True
+        self._conversations.wait_for_room = self.wait_for_room
         while True:
             await sleep(LOOK_SECONDS)
             await self.look()
@@ -46,7 +49,7 @@ class IdleUnloader:
         """Ends what has been idle for long enough, or is too much."""
         async with self._looking, anyio.create_task_group() as ending:
             now = self._clock()
-            idle = {live.id: live for live in self._conversations.all() if live.unloads and live.idle}
+            idle = {live.id: live for live in self._conversations.all() if _unloads(live) and live.idle}
             self._idle_since = {id: self._idle_since.get(id, now) for id in idle}
             longest_first = sorted(idle, key=self._idle_since.__getitem__)
             for n, id in enumerate(longest_first):
@@ -62,10 +65,15 @@ class IdleUnloader:
             await self.look()
 
     def _count(self) -> int:
-        return sum(live.unloads and (live.idle or live.ending) for live in self._conversations.all())
+        return sum(_unloads(live) and (live.idle or live.ending) for live in self._conversations.all())
 
     async def _end(self, live: LiveConversation) -> None:
         if live.idle:
             self._idle_since.pop(live.id, None)
             await live.shut_down()
-            self._closed(live)
+            for tell in self.closed:
+                tell(live)
+
+
+def _unloads(live: LiveConversation) -> bool:
+    return live.unloads or live.deserted

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from app_server.conversations.unattended import Unattended
+from app_server.conversations.unloading import IDLE_SECONDS, IdleUnloader
 from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import (
@@ -585,6 +586,27 @@ async def test_a_turn_that_nobody_follows_for_long_is_interrupted(world: MakeWor
 async def status_of(client: Client, thread: str) -> str:
     kind: str = (await client.call("thread/read", {"threadId": thread}))["thread"]["status"]["type"]
     return kind
+
+
+async def test_a_conversation_is_unloaded_when_its_client_has_left_long_ago(world: MakeWorld) -> None:
+    clock = [0.0]
+    async with world() as w:
+        assert w.in_process is not None
+        conversations = w.in_process.conversations
+        unloader = IdleUnloader(conversations, lambda: clock[0])
+
+        async def look_after_long() -> None:
+            for _ in range(2):
+                await unloader.look()
+                clock[0] += IDLE_SECONDS
+
+        async with w.another() as leaving:
+            await leaving.call("newConversation", {})
+            await look_after_long()
+            [live] = conversations.all()  # its client may go on with it, although it never listened
+        await until(lambda: live.deserted)
+        await look_after_long()
+        assert conversations.all() == []
 
 
 @pytest.mark.parametrize("unloaded", [False, True], ids=["open still", "unloaded since"])

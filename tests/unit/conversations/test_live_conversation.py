@@ -305,6 +305,7 @@ class Conversation:
     id: str
     idle: bool = True
     unloads: bool = True
+    deserted: bool = False
     ended: bool = False
     ending: bool = False
     may_end: anyio.Event = field(default_factory=anyio.Event)
@@ -323,9 +324,8 @@ class Open:
     closed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.unloader = IdleUnloader(
-            cast("Any", self), lambda: self.now, lambda live: self.closed.append(live.id)
-        )
+        self.unloader = IdleUnloader(cast("Any", self), lambda: self.now)
+        self.unloader.closed.append(lambda live: self.closed.append(live.id))
 
     def all(self) -> list[Conversation]:
         for each in self.conversations:
@@ -383,7 +383,7 @@ async def test_none_is_opened_while_too_many_wait_for_their_end() -> None:
 
 async def test_others_stay() -> None:
     busy, followed = Conversation("a", idle=False), Conversation("b", unloads=False)
-    place = Open([busy, followed, Conversation("c")])
-    assert await place.after(3 * IDLE_SECONDS) == ["c"]
+    place = Open([busy, followed, Conversation("c"), Conversation("d", unloads=False, deserted=True)])
+    assert await place.after(3 * IDLE_SECONDS) == ["c", "d"]
     assert not busy.ended
     assert not followed.ended

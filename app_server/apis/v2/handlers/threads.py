@@ -330,9 +330,9 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
         heard.notify(wire.THREAD_CLOSED, thread_id=id)
         heard.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=wire.NotLoadedThreadStatus())
 
-    unloader = IdleUnloader(conversations, machine.monotonic, closed)
-    conversations.wait_for_room = unloader.wait_for_room
-    conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
+    unloader = services.shared.get(IdleUnloader, lambda: IdleUnloader(conversations, machine.monotonic))
+    unloader.closed.append(closed)
+    conversations.in_background(partial(unloader.run, anyio.sleep), "idle conversations")
     return SharedThreads(make_adapter, seeds, unloader)
 
 
