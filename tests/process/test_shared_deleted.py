@@ -9,6 +9,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
+from protocol.acp.methods import TABLE as SESSIONS
 from protocol.export.guide import EXAMPLES
 from protocol.export.schemas import params_name
 from protocol.structs import Json
@@ -92,8 +93,35 @@ def use_without_installation(shared: SharedHome) -> None:
             if error.get("code") == INTERNAL_ERROR:
                 faults[method] = error["message"]
         assert faults == NOT_THERE, shared.log
-        assert "Traceback" not in shared.log
         client.connection.close()
+        use_sessions(shared)
+        assert "Traceback" not in shared.log
+
+
+def use_sessions(shared: SharedHome) -> None:
+    """Ask for each method of the Agent Client Protocol; none fails."""
+    editor = Lines(shared, api="acp", OPENAI_API_KEY="sk-of-the-editor")
+    place: dict[str, Any] = {"cwd": str(shared.root), "mcpServers": []}
+    editor.call("initialize", protocolVersion=1, clientCapabilities={})
+    of: dict[str, Any] = {"sessionId": editor.call("session/new", **place)["sessionId"]}
+    said = {"prompt": [{"type": "text", "text": "go"}], **of}
+    given: dict[str, dict[str, Any]] = {
+        "authenticate": {"methodId": "api-key"},
+        "session/prompt": said,
+        "_session/steering": said,
+        "session/set_mode": {"modeId": "workspace-write", **of},
+        "session/set_config_option": {"configId": "mode", "value": "read-only", **of},
+        "session/list": {},
+        "session/close": of,
+        "session/resume": {**of, **place},
+        "session/load": {**of, **place},
+        "session/delete": of,
+        "logout": {},
+    }
+    assert {*given, "initialize", "session/new"} == SESSIONS.client_requests.keys()
+    failed = {method: editor.ask(method, **params).get("error") for method, params in given.items()}
+    assert {method: error for method, error in failed.items() if error is not None} == {}
+    editor.connection.close()
 
 
 def requests(thread: str, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:

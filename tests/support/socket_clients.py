@@ -25,12 +25,12 @@ from tests.support.shared import SharedHome, read_line
 class Lines:
     """A client that says lines on the socket, behind a preface as a proxy sends it."""
 
-    def __init__(self, shared: SharedHome, **environment: str) -> None:
+    def __init__(self, shared: SharedHome, api: str | None = None, **environment: str) -> None:
         self.connection, self._last_id = shared.connect(), 0
         self.told: list[dict[str, Any]] = []
         env = {**shared.environment, **environment}
         place = {"cwd": str(shared.root), "env": env, "options": {}}
-        self.connection.sendall(json.dumps({"preface": 1, "api": None, **place}).encode() + b"\n")
+        self.connection.sendall(json.dumps({"preface": 1, "api": api, **place}).encode() + b"\n")
         assert json.loads(read_line(self.connection))["ok"]
 
     def request(self, method: str, **params: Any) -> bytes:
