@@ -48,6 +48,8 @@ class ConversationManager:
         """
         self.restoring = False
         """Whether those of a server before this one are opened again: until that is over no turn begins for a goal."""
+        self.on_leave: Callable[[], None] = lambda: None
+        """Called when a client has left."""
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
         """Awaited before one is opened: others may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
@@ -169,6 +171,7 @@ class ConversationManager:
         self.clients.discard(client)
         for live in self._live.values():
             live.leave(client)
+        self.on_leave()
 
     async def shut_down(self, id: str) -> bool:
         """End one in good order; False where it is not open."""

@@ -37,7 +37,8 @@ class Unattended:
         """Since when nobody has followed."""
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Look from time to time, until cancelled."""
+        """Look from time to time and whenever a client leaves, until cancelled."""
+        self._conversations.on_leave = self.look
         while True:
             self.look()
             await sleep(LOOK_SECONDS)

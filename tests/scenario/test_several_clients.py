@@ -583,6 +583,22 @@ async def test_a_turn_that_nobody_follows_for_long_is_interrupted(world: MakeWor
         assert [each["status"] for each in shown["thread"]["turns"]] == ["interrupted"]
 
 
+async def test_a_turn_ends_with_its_last_client_where_none_may_go_on_alone(world: MakeWorld) -> None:
+    async with world(reply(begins_to_say(), word("a"), Hold())) as w, anyio.create_task_group() as group:
+        assert w.in_process is not None
+        conversations = w.in_process.conversations
+        unattended = Unattended(conversations, lambda: 0, turn_seconds=0, question_seconds=3600)
+        group.start_soon(unattended.run, lambda seconds: anyio.sleep_forever())
+        async with w.another() as leaving:
+            thread = await start(leaving)
+            await turn(leaving, thread)
+            await leaving.expect("item/agentMessage/delta")
+        await until(lambda: not conversations.busy)
+        shown = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        assert [each["status"] for each in shown["thread"]["turns"]] == ["interrupted"]
+        group.cancel_scope.cancel()
+
+
 async def status_of(client: Client, thread: str) -> str:
     kind: str = (await client.call("thread/read", {"threadId": thread}))["thread"]["status"]["type"]
     return kind
