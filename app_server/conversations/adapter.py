@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import Command
 from app_server.rpc.backlog import TextPart
 from protocol.engine.events import SessionEvent
@@ -109,5 +110,7 @@ class ApiAdapter(Protocol):
         ...
 
 
-AdapterFactory = Callable[[str], ApiAdapter]
-"""Makes the adapter of the conversation with that id. An API has one, which distinguishes its adapters from others."""
+AdapterFactory = Callable[[str, ItemIds], ApiAdapter]
+"""Makes the adapter of the conversation with that id, whose items that have ended have these ids; the adapter is handed
+what goes on, and from then on everything. An API has one, which distinguishes its adapters from others.
+"""

@@ -18,6 +18,7 @@ from app_server.core.config.types import Config
 from app_server.core.opening import Opened, Origin, StoredRollout
 from app_server.core.real_path import real_path
 from app_server.rpc.errors import invalid_request, not_found, overloaded
+from protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,8 @@ class ConversationManager:
         before = self._of_rollout(origin.path) if isinstance(origin, StoredRollout) else None
         if before is not None and before.shared_with_others(client):
             raise invalid_request(f"conversation {before.id} is open for another client", "busy")
+        if self.outlasts_clients and isinstance(origin, StoredRollout):
+            origin = replace(origin, turns=True)
         # Its file has one writer; the new session takes over where the old one ends.
         async with nullcontext() if before is None else before.replaced():
             opened = await self._open(config, origin, client.caller)
@@ -74,6 +77,8 @@ class ConversationManager:
         live = self._live[id] = LiveConversation(
             id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from
         )
+        if opened.stored is not None:
+            live.subscriptions.so_far.ids = opened.stored.ids
         live.untold += self._untold.pop(id, ())
         if self.outlasts_clients:
             opened.session.store_identity()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
+from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,
@@ -58,8 +59,8 @@ class GrowingItem(Struct):
 
 
 class SoFar(Struct):
-    ended: int = 0
-    """How many items and turns have ended."""
+    ids: ItemIds = msgspec.field(default_factory=ItemIds)
+    """Of all items that have ended, stored ones of before, too."""
     _turn: SessionEvent | None = None
     _open: dict[tuple[str | None, str], GrowingItem] = msgspec.field(default_factory=dict)
 
@@ -69,12 +70,11 @@ class SoFar(Struct):
                 self._turn = event
             case TurnEnded():
                 self._turn = None
-                self.ended += 1
             case ItemStarted(item=item):
                 self._open[event.turn_id, item.id] = GrowingItem(event)
             case ItemCompleted(item=item):
                 self._open.pop((event.turn_id, item.id), None)
-                self.ended += 1
+                self.ids.begin_and_end(item.id)
             case (
                 AgentMessageDelta(item_id=id)
                 | ReasoningSummaryDelta(item_id=id)
@@ -94,9 +94,6 @@ class SoFar(Struct):
             yield self._turn
         for growing in self._open.values():
             yield from growing.events()
-
-    def goes_on(self, item_id: str) -> bool:
-        return any(id == item_id for _, id in self._open)
 
 
 def _kind(event: SessionEvent) -> tuple[object, ...]:

@@ -362,7 +362,7 @@ class Subscriptions:
     def _api(self, make_adapter: AdapterFactory) -> FollowedApi:
         api = self._apis.get(make_adapter)
         if api is None:
-            api = self._apis[make_adapter] = FollowedApi(make_adapter(self._id))
+            api = self._apis[make_adapter] = FollowedApi(make_adapter(self._id, self.so_far.ids.copy()))
             if self._elsewhere:
                 api.adapter.continue_elsewhere(continues=True)
             if api.adapter.needs_identity:

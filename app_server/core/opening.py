@@ -51,7 +51,7 @@ class StoredRollout(Struct, frozen=True):
     messages: bool = False
     """Whether the client is shown what was said as events."""
     turns: bool = False
-    """Whether it is shown turns."""
+    """Whether it is shown turns, or its items under their ids."""
     keeps_usage: bool = False
     """Whether the tokens that were used so far count on; else counting begins anew."""
 

@@ -1,5 +1,6 @@
 """One thread with a client of each API: what each of them is told of what another one does."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ class Three:
     def updates(self, kind: str) -> list[Json]:
         found = (m["params"]["update"] for m in self.editor.received() if m.get("method") == "session/update")
         return [each for each in found if each["sessionUpdate"] == kind]
+
+    def calls(self) -> list[str]:
+        return [each["toolCallId"] for each in self.updates("tool_call")]
 
     async def old_joins(self) -> Json:
         resumed = await self.old.call("resumeConversation", {"conversationId": self.thread})
@@ -301,3 +305,36 @@ async def test_what_the_old_api_did_before_somebody_joins_is_stored_with_its_ids
         said = [each["item"]["AgentMessage"]["id"] for each in old.events("item_started")[-1:]]
         resumed = await w.client.call("thread/resume", {"threadId": thread})
         assert [each["id"] for each in resumed["thread"]["turns"][0]["items"][1:]] == said
+
+
+async def test_a_call_id_that_the_model_uses_again_is_numbered_alike_over_every_api(world: MakeWorld) -> None:
+    def again() -> Reply:
+        return reply(calls("shell", {"command": ["sh", "-c", "true"]}, call_id="c"))
+
+    hold = Hold()
+    waits = reply(calls("shell", {"command": ["sh", "-c", "cat go"]}, call_id="c"))
+    replies = (again(), reply(says("a")), waits, reply(hold, says("b")))
+    async with world(*replies) as w, w.another() as old, w.another(acp=True) as editor:
+        await editor.call("initialize", INITIALIZE)
+        opened: Json = await editor.call("session/new", {"cwd": str(w.workspace), "mcpServers": []})
+        t = Three(w, opened["sessionId"], w.client, old, editor)
+        os.mkfifo(w.workspace / "go")
+        await editor.answer_to(await t.prompt("one"))
+        await t.prompt("two")
+        await until(lambda: t.calls() == ["c", "c-2"])
+        resumed = await t.threads.call("thread/resume", {"threadId": t.thread})
+        await t.editor_joins()
+        begun = await t.threads.expect("item/started")
+        (w.workspace / "go").write_text("")
+        done = await t.threads.expect("item/completed")
+        hold.release()
+        await t.threads.expect("turn/completed")
+        items = [each for turn in resumed["thread"]["turns"] for each in turn["items"]]
+        assert [each["id"] for each in items if each["type"] == "commandExecution"] == ["c", "c-2"]
+        assert [each["params"]["item"]["id"] for each in (begun, done)] == ["c-2", "c-2"]
+        await until(lambda: t.calls() == ["c", "c-2", "c", "c-2"])
+        ended_as = [each["status"] for each in t.updates("tool_call_update") if each["toolCallId"] == "c-2"]
+        assert ended_as[-1] == "completed"
+        read = await t.threads.call("thread/read", {"threadId": t.thread, "includeTurns": True})
+        items = [each for turn in read["thread"]["turns"] for each in turn["items"]]
+        assert [each["id"] for each in items if each["type"] == "commandExecution"] == ["c", "c-2"]

@@ -231,7 +231,7 @@ def draw_habits(draws: Draws) -> Habits:
             *(("goal",) if goals else ()),
         ),
         repeats=draws.pick("repeats", (0.0, 0.0, 0.3)),
-        call_ids_repeat=not terminals and not company and draws.chance("call ids repeat", 0.3),
+        call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.3),
         reasoning=draws.pick("reasoning", (0.0, 0.3)),
         pieces=(12,)
         if crashes == "in a text"

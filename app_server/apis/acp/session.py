@@ -36,10 +36,8 @@ log = logging.getLogger(__name__)
 class AcpSession:
     """One open session, with what its adapter reports."""
 
-    def __init__(
-        self, live: LiveConversation, others: Sessions, options: SessionOptions, ids: ItemIds
-    ) -> None:
-        """`others`: those of its connection; `ids`: those that stored items of the session have."""
+    def __init__(self, live: LiveConversation, others: Sessions, options: SessionOptions) -> None:
+        """`others`: those of its connection."""
         self.id, self.live, self.options = live.id, live, options
         self._others = others
         self.adapter = SessionAdapter(
@@ -48,7 +46,7 @@ class AcpSession:
             observe=self._observe,
             flush_at=self._flush_at,
             clock=others.clock,
-            ids=ids,
+            ids=live.subscriptions.so_far.ids.copy(),
             is_foreign=self._is_foreign,
         )
         self._known = live.session.facts.settings
@@ -61,7 +59,7 @@ class AcpSession:
         self._title_sent = self._flush_is_due = False
         live.subscriptions.adapter(self.make_adapter, others.behind)
 
-    def make_adapter(self, id: str) -> SessionAdapter:
+    def make_adapter(self, id: str, ids: ItemIds) -> SessionAdapter:
         """Return the adapter; by this function the conversation knows it."""
         return self.adapter
 
@@ -186,9 +184,9 @@ class Sessions(Struct, eq=False):
             raise session_not_found(id)
         return session
 
-    def add(self, live: LiveConversation, options: SessionOptions, ids: ItemIds) -> AcpSession:
-        """Keep a session until its conversation ends. `ids`: those that its stored items have."""
-        session = self._open[live.id] = AcpSession(live, self, options, ids)
+    def add(self, live: LiveConversation, options: SessionOptions) -> AcpSession:
+        """Keep a session until its conversation ends."""
+        session = self._open[live.id] = AcpSession(live, self, options)
         self.background.start_soon(self._watch, session, name=f"session {live.id}")
         return session
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from app_server.apis.v1 import approvals
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.backlog import StreamedText
 from protocol import items as wire
 from protocol.engine import events, items
@@ -54,11 +55,11 @@ TAKEN_BACK: Final = "the conversation was taken back to an earlier turn; resume 
 
 
 class ConversationAdapter:
-    """Converts the events of one conversation. It tracks the parts of an item that it has not sent yet."""
+    """Converts the events of one conversation, with the engine's ids. It tracks what of an item is not sent yet."""
 
     needs_identity = outlasts_clients = False
 
-    def __init__(self, conversation_id: str) -> None:
+    def __init__(self, conversation_id: str, ids: ItemIds) -> None:
         self._conversation_id = ConversationId(conversation_id)
         self._tail = f',"conversationId":{json.dumps(conversation_id)}}}}}'.encode()
         self._heads: dict[tuple[str, str], bytes] = {}

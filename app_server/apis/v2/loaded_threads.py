@@ -1,6 +1,4 @@
-"""Threads as requests see them, stored and loaded; and the ids that the stored items of a thread have for the adapter
-that is made when it is loaded.
-"""
+"""Threads as requests see them, stored and loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.errors import RolloutNotFound, RolloutUnreadable
 from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
+from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
@@ -130,6 +128,19 @@ class ReadingContext(Struct, frozen=True):
         """Return what `ask` makes of the thread's turns, in a worker thread."""
         return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
 
+    async def whole(self, live: LiveConversation) -> WholeHistory | None:
+        """Read a thread that was just loaded; None where it is not stored, or cannot be at the moment. Raises
+        RolloutUnreadable.
+        """
+        if live.rollout_path is None:
+            return None
+        try:
+            return await self.stored.turns(live.rollout_path, live.id, TurnHistory.whole)
+        except RolloutUnreadable:
+            if await self.stored.is_file(live.rollout_path):
+                raise
+            return None
+
     async def shown(self, thread: FoundThread, turns: tuple[Turn, ...] = ()) -> Thread:
         summary = await self.summary(thread)
         return thread_view(summary, thread_status(self.live.status(thread.id)), turns)
@@ -153,35 +164,3 @@ class ReadingContext(Struct, frozen=True):
         return replace(
             stored, provider=loaded.provider, model=loaded.model, effort=loaded.effort, cwd=loaded.cwd
         )
-
-
-class ItemIdSeeds:
-    """Ids of stored items: a provider may give an item an id that an item of an earlier session has."""
-
-    def __init__(self, stored: StoredConversations) -> None:
-        self._stored = stored
-        self._found: dict[str, ItemIds] = {}
-
-    async def follow(
-        self,
-        live: LiveConversation,
-        make_adapter: AdapterFactory,
-        client: Client,
-        found: WholeHistory | None = None,
-    ) -> tuple[TurnRecord, ...]:
-        """Let a client follow a thread that was just loaded from a file; return its turns. `found`: where they were
-        read already. Raises RolloutUnreadable.
-        """
-        if live.rollout_path is not None:
-            try:
-                found = found or await self._stored.turns(live.rollout_path, live.id, TurnHistory.whole)
-            except RolloutUnreadable:
-                if await self._stored.is_file(live.rollout_path):
-                    raise
-                found = None  # it cannot be stored at the moment
-            self._found[live.id] = ItemIds() if found is None else found.ids
-        live.subscriptions.adapter(make_adapter, client)
-        return () if found is None else found.turns
-
-    def take(self, thread_id: str) -> ItemIds | None:
-        return self._found.pop(thread_id, None)

@@ -21,7 +21,7 @@ from protocol.v2 import server as wire
 
 if TYPE_CHECKING:
     from app_server.apis.services import ServerServices
-    from app_server.apis.v2.loaded_threads import ItemIdSeeds, ReadingContext
+    from app_server.apis.v2.loaded_threads import ReadingContext
     from app_server.conversations.adapter import AdapterFactory
     from app_server.conversations.live import LiveConversation
     from app_server.conversations.manager import ConversationManager
@@ -43,7 +43,6 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     notifier: ThreadNotifier
     make_adapter: AdapterFactory
     reading: ReadingContext
-    seeds: ItemIdSeeds
     unloader: IdleUnloader
     host: Host
 

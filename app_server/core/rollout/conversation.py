@@ -27,7 +27,8 @@ from app_server.core.rollout.lines import GOAL_KINDS, goal_in, raw_lines, usage_
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_events import StoredTurns
-from app_server.core.rollout.turn_fold import WholeHistory
+from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
+from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.writer import RolloutWriter
 from protocol import responses
 from protocol.engine.events import Goal
@@ -95,6 +96,8 @@ class StoredConversation(Struct, frozen=True):
     """Empty where they were not wanted."""
     turns: WholeHistory | None
     """None where they were not wanted, and where one pass does not find them."""
+    ids: ItemIds
+    """Of all items, also of those that were taken back; of none where turns were not wanted."""
 
 
 def read_rollout(
@@ -113,9 +116,17 @@ def read_rollout(
                 found.take(number, record)
         if found.meta is None:
             raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
+        id = conversation_of(path.name, found.meta.id)
+        whole = None if found.turns is None else found.turns.finish()
+        if whole is not None:
+            ids = whole.ids
+        elif turns:
+            ids = TurnIndexes().of(fd, id, leftover.lines()).ids
+        else:
+            ids = ItemIds()
         return StoredConversation(
             path=path,
-            meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
+            meta=replace(found.meta, id=id),
             items=tuple(found.items),
             leftover=leftover,
             last_model=found.last_model(),
@@ -124,7 +135,8 @@ def read_rollout(
             goal=goal_in(found.goal),
             usage=usage_in(found.counts),
             messages=tuple(found.messages()),
-            turns=None if found.turns is None else found.turns.finish(),
+            turns=whole,
+            ids=ids,
         )
 
 

@@ -31,7 +31,6 @@ from protocol.structs import Json, replace
 class StoredItems(Struct, frozen=True):
     items: tuple[EndedItem, ...]
     """Under ids that are unique in the conversation."""
-    ids: ItemIds
     plan: PlanUpdateEvent | None = None
     usage: TokenUsageInfo | None = None
 
@@ -97,9 +96,13 @@ class _ItemCollector(Struct):
         for n, each in enumerate(self.ended):
             if n in dropped:
                 continue
-            item = kept_item(stored_calls.ended_item(each.item, outputs[n])) if n in outputs else each.item
-            items.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id))))
-        return StoredItems(tuple(items), ids, _plan(self.plan), usage_in(self.counts))
+            item, cut = each.item, each.cut
+            if n in outputs:  # its id stays free for the items that clients follow
+                item = kept_item(stored_calls.ended_item(item, outputs[n]))
+                cut = outputs[n] is None and not isinstance(item, WebSearch)
+                item = replace(item, id=f"stored {item.id}")
+            items.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id)), cut=cut))
+        return StoredItems(tuple(items), _plan(self.plan), usage_in(self.counts))
 
 
 def read_stored_items(path: Path, conversation_id: str) -> StoredItems:

@@ -29,6 +29,10 @@ class ItemIds(Struct):
     def copy(self) -> ItemIds:
         return ItemIds(dict(self._times), dict(self._open))
 
+    def __contains__(self, id: str) -> bool:
+        """Tell whether an item has this unique id."""
+        return id in self._times
+
     def begin(self, id: str) -> str:
         """Return the unique id of an item that begins under `id`."""
         times = self._times.get(id, 0) + 1

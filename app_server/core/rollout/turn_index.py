@@ -107,12 +107,12 @@ class TurnIndex(Struct):
             for event in self._reader.take(raw.number, record):
                 self._take_event(event, raw, before)
 
-    def closed(self, rest: Sequence[RawLine]) -> tuple[TurnPlace, ...]:
-        """Return the places as the end of the file leaves them, where `rest` are lines that may not stay: a last one
-        without an end, and those that a crash left over. This index stays as it is, and can take more.
+    def closed(self, rest: Sequence[RawLine]) -> tuple[tuple[TurnPlace, ...], ItemIds]:
+        """Return the places and ids as the end of the file leaves them, where `rest` are lines that may not stay: a
+        last one without an end, and those that a crash left over. This index stays as it is, and can take more.
         """
         if not rest and not self._reader.copy().finish():
-            return tuple(self.places)
+            return tuple(self.places), self.ids.copy()
         other = replace(
             self,
             places=[*self.places],
@@ -128,7 +128,7 @@ class TurnIndex(Struct):
         before = other._reader.copy()
         for event in other._reader.finish():
             other._take_event(event, end, before, to_the_end=True)
-        return tuple(other.places)
+        return tuple(other.places), other.ids
 
     def _take_event(
         self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
@@ -198,8 +198,8 @@ class TurnIndexes:
             self._keep(fd, key, index)
             number, end = (rest[-1].number + 1, rest[-1].end) if rest else (index.lines, index.size)
             behind_end = tuple(lines_behind(number, end, leftover))
-            places = index.closed([*rest, *behind_end])
-            return TurnPlaces(places, index.taken_back, index.ids.copy(), behind_end)
+            places, ids = index.closed([*rest, *behind_end])
+            return TurnPlaces(places, index.taken_back, ids, behind_end)
 
     def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
         index, sample = self._kept.pop(key, (None, b""))

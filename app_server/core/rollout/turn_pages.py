@@ -54,7 +54,7 @@ class TurnHistory:
     def whole(self) -> WholeHistory:
         """Return all turns, and the ids of all items."""
         found = self._in_one_pass()
-        return WholeHistory(self._records(self._ids), self._stored.ids.copy()) if found is None else found
+        return WholeHistory(self._records(self._ids), self._stored.ids) if found is None else found
 
     def _in_one_pass(self) -> WholeHistory | None:
         """Read from the begin to the end, where an index would take another pass; None for files that need one."""

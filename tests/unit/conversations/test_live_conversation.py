@@ -15,6 +15,7 @@ from app_server.conversations.adapter import ClientLine, ClientQuestion, Convers
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
 from app_server.conversations.unloading import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
+from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import AddToHistory, Close, Command
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import ClientReply, Outgoing
@@ -82,7 +83,7 @@ class Words:
     spelling = "{id} {text}"
     made: list[Words]
 
-    def __init__(self, conversation_id: str) -> None:
+    def __init__(self, conversation_id: str, ids: ItemIds) -> None:
         self.conversation_id = conversation_id
         self.elsewhere = False
         self.raw: list[bool] = []

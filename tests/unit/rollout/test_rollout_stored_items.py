@@ -84,7 +84,7 @@ def test_other_tools_searches_and_the_last_plan(tmp_path: Path) -> None:
         "echo",
         ItemStatus.COMPLETED,
     )
-    assert search == WebSearch("search weather", "weather")
+    assert search == WebSearch("stored search weather", "weather")
     assert found.plan is not None
     assert [step.step for step in found.plan.plan] == ["new"]
 
@@ -93,7 +93,7 @@ def test_repeated_ids_are_distinguished(tmp_path: Path) -> None:
     found = stored(
         tmp_path, call("shell", {"command": ["ls"]}), output("x"), call("shell", {"command": ["pwd"]})
     )
-    assert [each.item.id for each in found.items] == ["c1", "c1-2"]
+    assert [each.item.id for each in found.items] == ["stored c1", "stored c1-2"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_calls_of_one_id_that_are_stored_as_items_too_are_those_items(tmp_path: 
         turn_item(CommandExecution(id="c1", command=("ls",), cwd="/", parsed=(), output="kept")),
     )
     found = items_in(tmp_path, ls, item, ls, item, ls, ("response_item", output("third")))
-    assert [each.id for each in found] == ["c1", "c1-2", "c1-3"]
+    assert [each.id for each in found] == ["c1", "c1-2", "stored c1"]
     assert [printed(each) for each in found[:2]] == ["kept", "kept"]
 
 
@@ -153,7 +153,7 @@ def test_of_calls_with_one_id_only_those_without_an_item_are_read_of_the_history
         ("response_item", call("shell", {"command": ["ls"]})),
         ("response_item", output("two")),
     )
-    assert [(each.id, printed(each)) for each in found] == [("c1", "as an item"), ("c1-2", "two")]
+    assert [(each.id, printed(each)) for each in found] == [("c1", "as an item"), ("stored c1", "two")]
 
 
 def test_a_search_is_stored_without_its_id(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_search_is_stored_without_its_id(tmp_path: Path) -> None:
     found = items_in(
         tmp_path, ("response_item", history), ("event_msg", turn_item(search)), ("response_item", other)
     )
-    assert found == [search, WebSearch("search news", "news")]
+    assert found == [search, WebSearch("stored search news", "news")]
 
 
 def test_outputs_belong_to_the_calls_of_their_id_in_order(tmp_path: Path) -> None:
@@ -191,13 +191,8 @@ def test_items_have_their_times_and_say_whether_they_were_cut(tmp_path: Path) ->
     assert read_stored_items(path, ID).items == (
         EndedItem(image, 3, 4, cut=True),
         EndedItem(replace(image, id="i-2"), None, None),
-        EndedItem(ImageView("v", "/y.png"), None, None),
+        EndedItem(ImageView("stored v", "/y.png"), None, None, cut=True),
     )
-
-
-def test_ids_go_on_behind_those_of_the_file(tmp_path: Path) -> None:
-    path = written(tmp_path, ("event_msg", turn_item(ImageView("i", "/x.png"))))
-    assert read_stored_items(path, ID).ids.begin_and_end("i") == "i-2"
 
 
 def test_an_item_that_the_file_does_not_end_is_there(tmp_path: Path) -> None:

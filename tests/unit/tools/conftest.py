@@ -20,6 +20,7 @@ from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.sandbox.probe import SandboxState
 from app_server.core.tools.contract import (
     ApprovalServices,
@@ -156,7 +157,7 @@ def scene(tmp_path: Path) -> MakeScene:
         broker, runner = ApprovalBroker(), ScriptedRunner(tmp_path / "home")
         config = load_config(SettingsPlace(home=tmp_path / "home", cwd=tmp_path / "ws"))
 
-        adapter = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc")
+        adapter = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc", ItemIds())
 
         def emit(event: EngineEvent) -> None:
             said.extend(adapter.messages(SessionEvent("1", "turn-1", event)))

@@ -8,7 +8,6 @@ import json
 import os.path
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import anyio
 from msgspec import Struct
@@ -35,8 +34,8 @@ from app_server.core.auth.credentials import LoginOutcome
 from app_server.core.errors import RolloutNotFound
 from app_server.core.opening import StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
-from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.stored_items import StoredItems
+from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.errors import invalid_params
 from protocol.acp.requests import (
     AUTHENTICATE,
@@ -182,11 +181,12 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
     live = await services.server.conversations.find_shared(services.server.client, path)
     if live is None:
         stored = await conversations.items(path, id)
-        session = await open_session(services, plan, StoredRollout(path), stored.ids)
+        session = await open_session(services, plan, StoredRollout(path, turns=True))
         session.live.opened_with(API, params)
     else:
-        stored = await _stored_now(conversations, live, path)
-        session = await join_session(services, plan, live, stored.ids)
+        session = await join_session(services, plan, live)
+        ended = live.subscriptions.so_far.ids.copy()
+        stored = _as_joined(await conversations.items(path, id), ended)
     if title := summary.name or summary.preview:
         session.title_from(title)
     return session, stored
@@ -208,17 +208,12 @@ class SessionKeeper(Struct, frozen=True):
         self.shared.sessions.follow(session)
 
 
-async def _stored_now(conversations: StoredConversations, live: LiveConversation, path: Path) -> StoredItems:
-    """Read the items of a conversation that goes on, without those that have not ended for who is in it."""
-    so_far = live.subscriptions.so_far
-    while True:
-        ended = so_far.ended
-        stored = await conversations.items(path, live.session.id)
-        if so_far.ended == ended:
-            items = list(stored.items)
-            while items and so_far.goes_on(items[-1].item.id):
-                items.pop()  # it is stored, and its end is not told yet
-            return replace(stored, items=tuple(items))
+def _as_joined(stored: StoredItems, ended: ItemIds) -> StoredItems:
+    """Return the items as they were when the client joined, when those with these ids had ended: of all others it is
+    told as of what happens. A call of the history alone, without an output, is about to be such an item.
+    """
+    items = (each for each in stored.items if each.item.id in ended or not (each.started_ms or each.cut))
+    return replace(stored, items=tuple(items))
 
 
 async def _end(session: AcpSession) -> None:

@@ -28,7 +28,6 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
 from app_server.core.opening import NewConversation, Origin
-from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.errors import invalid_params
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.session import NewSessionRequest, NewSessionResponse
@@ -110,7 +109,7 @@ async def new_session(services: AcpServices, params: NewSessionRequest) -> Async
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await services.require_login()
-    session = await open_session(services, plan, NewConversation(), ItemIds())
+    session = await open_session(services, plan, NewConversation())
     session.live.opened_with(API, params)
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
     await follow(services, session)
@@ -133,19 +132,17 @@ def planned(
     return replace(plan, config=replace(plan.config, mcp_servers=servers))
 
 
-async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
-    """Open a session, of which the client is told nothing yet. `ids`: those that its stored items have."""
+async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin) -> AcpSession:
+    """Open a session, of which the client is told nothing yet."""
     prompts = await services.server.host.prompts()
     live, _ = await services.server.conversations.open(services.server.client, plan.config, origin)
-    return _opened(services, plan, live, ids, prompts)
+    return _opened(services, plan, live, prompts)
 
 
-async def join_session(
-    services: AcpServices, plan: SessionPlan, live: LiveConversation, ids: ItemIds
-) -> AcpSession:
+async def join_session(services: AcpServices, plan: SessionPlan, live: LiveConversation) -> AcpSession:
     """Join a conversation in which other clients are; what happens in it is held until `follow`."""
     prompts = await services.server.host.prompts()
-    session = _opened(services, plan, live, ids, prompts)
+    session = _opened(services, plan, live, prompts)
     services.sessions.hold(session)
     return session
 
@@ -154,10 +151,9 @@ def _opened(
     services: AcpServices,
     plan: SessionPlan,
     live: LiveConversation,
-    ids: ItemIds,
     prompts: tuple[CustomPrompt, ...],
 ) -> AcpSession:
-    session = services.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
+    session = services.sessions.add(live, plan.options)  # from here on nothing is waited for
     client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
         live.session.use_editor(ClientEditor(live.id, services.server.client.outgoing))

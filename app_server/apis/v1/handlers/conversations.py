@@ -127,9 +127,10 @@ async def _join(
         )
         session.do(ChangeSettings(session.facts.permitted(change)))
     if subscriptions.hold(services.client, JOINING, ConversationAdapter) is not None:
-        so_far = ConversationAdapter(live.id)
-        events = (*subscriptions.so_far.events(), *(each.event for each in live.questions.open))
-        told = [line for event in events for line in _all_lines(so_far, event)]
+        so_far = subscriptions.so_far
+        events = (*so_far.events(), *(each.event for each in live.questions.open))
+        adapter = ConversationAdapter(live.id, so_far.ids)
+        told = [line for event in events for line in _all_lines(adapter, event)]
         subscriptions.hold_first(services.client, ConversationAdapter, told)
     if live.rollout_path is None:
         return ()

@@ -45,7 +45,11 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         live.unloads = True
         live.opened_with(threads.API, params)
         await _copy_name(context, id, live)
-        stored = await context.seeds.follow(live, context.make_adapter, context.client)
+        found = await context.reading.whole(live)
+        if found is not None:
+            live.subscriptions.so_far.ids = found.ids
+        live.subscriptions.adapter(context.make_adapter, context.client)
+        stored = () if found is None else found.turns
         turns = () if params.exclude_turns else await threads.all_turns(context, live, stored)
         thread = await threads.shown_thread(context, live, turns)
         response = ThreadForkResponse(thread=thread, **in_force(live.session.facts))
@@ -72,13 +76,15 @@ async def thread_revert(
     async with before.replaced():
         _notify_status(heard, before.id, ConversationStatus(Activity.NOT_LOADED))
         facts = before.session.facts
-        origin = StoredRollout(path, Revert(cut.keeps, cut.turns, facts.settings), keeps_usage=True)
+        origin = StoredRollout(
+            path, Revert(cut.keeps, cut.turns, facts.settings), turns=True, keeps_usage=True
+        )
         # It is opened for who opened it before: tools stay with the client that brought them.
         live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
         async with live.opened():
             live.unloads = True
             live.opened_with(threads.API, before.options)
-            await context.seeds.follow(live, context.make_adapter, context.client)
+            live.subscriptions.adapter(context.make_adapter, context.client)
             _notify_status(heard, live.id, live.status)
             turns, items = await _last(context, live)
             yield ThreadRevertResponse(

@@ -16,7 +16,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import KeptConversation, ServerServices, change_of, require_folder
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.items import response_items
-from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads, ReadingContext
+from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.apis.v2.news import AccountLimits, shown_goal, token_usage
 from app_server.apis.v2.opening import client_tools, in_force, overrides_of, reopened
 from app_server.apis.v2.outbound import ThreadAdapter
@@ -30,6 +30,7 @@ from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, Config
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import invalid_field, invalid_request
 from protocol.engine.events import TurnRecord
@@ -170,13 +171,13 @@ async def _reopen(
     live, opened = await context.conversations.open(context.client, config, origin)
     stored = opened.stored
     async with live.opened():
-        found = stored.turns if stored else None
-        turns = await context.seeds.follow(live, context.make_adapter, context.client, found)
+        found = (stored.turns if stored else None) or await context.reading.whole(live)
+        live.subscriptions.adapter(context.make_adapter, context.client)
         live.unloads = True
         live.opened_with(API, params)
     status = thread_status(live.status)
     context.to_audience(live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
-    return live, turns
+    return live, () if found is None else found.turns
 
 
 @contextmanager
@@ -291,7 +292,6 @@ class SharedThreads(Struct, frozen=True):
     """State that all clients of this API share."""
 
     make_adapter: AdapterFactory
-    seeds: ItemIdSeeds
     unloader: IdleUnloader
 
 
@@ -308,7 +308,6 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier) -> Thread
         notifier=notifier,
         make_adapter=shared.make_adapter,
         reading=ReadingContext(config, loaded, services.stored.get()),
-        seeds=shared.seeds,
         unloader=shared.unloader,
         host=services.host,
     )
@@ -320,10 +319,9 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
     """Build what the first client of threads finds missing, and begin to unload threads that nobody uses."""
     conversations, machine = services.conversations, services.machine
     limits = services.shared.get(AccountLimits, AccountLimits)
-    seeds = ItemIdSeeds(services.stored.get())
 
-    def make_adapter(thread_id: str) -> ThreadAdapter:
-        return ThreadAdapter(thread_id, machine.wall_clock, seeds.take(thread_id), limits)
+    def make_adapter(thread_id: str, ids: ItemIds) -> ThreadAdapter:
+        return ThreadAdapter(thread_id, machine.wall_clock, ids, limits)
 
     def closed(live: LiveConversation) -> None:
         heard, id = notifier.to(live.subscriptions.audience(make_adapter)), live.id
@@ -333,7 +331,7 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
     unloader = services.shared.get(IdleUnloader, lambda: IdleUnloader(conversations, machine.monotonic))
     unloader.closed.append(closed)
     conversations.in_background(partial(unloader.run, anyio.sleep), "idle conversations")
-    return SharedThreads(make_adapter, seeds, unloader)
+    return SharedThreads(make_adapter, unloader)
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
