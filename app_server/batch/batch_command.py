@@ -115,7 +115,7 @@ def _retried(args: argparse.Namespace) -> BatchPlan:
     """Plan to run tasks of a batch again, with the settings that it was begun with."""
     out = Path(args.folder)
     before = require_batch(out)
-    statuses, ids = _words(args.status), _words(args.id)
+    statuses, ids = args.status, args.id
     if wrong := [word for word in statuses if word not in get_args(Status)]:
         raise InvalidCommandLine(
             f"--status: expected some of {', '.join(get_args(Status))}, got {wrong[0]!r}"
@@ -137,10 +137,6 @@ def _retried(args: argparse.Namespace) -> BatchPlan:
         environment=os.environ,
         again=again,
     )
-
-
-def _words(text: str | None) -> tuple[str, ...]:
-    return () if text is None else tuple(text.split(","))
 
 
 def _with_secrets(stored: CliOverrides, given: CliOverrides) -> CliOverrides:

@@ -191,11 +191,11 @@ def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]
 
 
 def _require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task]) -> None:
-    for model in sorted({task.settings.model or config.model.name for task in tasks}):
-        if limits.cost is not None and model not in limits.prices:
-            raise InvalidCommandLine(
-                f"--max-cost needs a price of the model {model}: name a file that has it with --prices"
-            )
+    models = {task.settings.model or config.model.name for task in tasks}
+    if limits.cost is not None and (unknown := sorted(models - limits.prices.keys())):
+        raise InvalidCommandLine(
+            f"--max-cost needs a price of the model {unknown[0]}: name a file that has it with --prices"
+        )
 
 
 def of_shard(tasks: Sequence[Numbered], shard: str | None) -> Sequence[Numbered]:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -147,9 +148,8 @@ class OutFolder:
                 raise InvalidCommandLine(f"{shard}: the task {id!r} has another result already")
         for name in (PATCHES, EVENTS, HOMES):
             shutil.copytree(shard / name, self.path / name, symlinks=True, dirs_exist_ok=True)
-        append_lines(
-            self.path / JOURNAL, [line for line in raw_lines(shard / JOURNAL) if _id(line) not in have]
-        )
+        noted = Counter(raw_lines(shard / JOURNAL)) - Counter(raw_lines(self.path / JOURNAL))
+        append_lines(self.path / JOURNAL, list(noted.elements()))
         append_lines(self.path / RESULTS, [line for id, line in lines.items() if id not in have])
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.batch.messages import Result, Status, TaskUsage
+from app_server.core.rollout import disk
 from protocol.structs import Json, replace
 
 RESULTS, JOURNAL = "results.jsonl", "attempts.jsonl"
@@ -24,6 +25,7 @@ SHOWN = 10
 """The slowest tasks, and reasons of failures, that a summary names."""
 LONGEST_REASON = 200
 PIECE = 1 << 16
+DISK = disk.REAL_DISK
 
 
 class StoredStatus(Struct, frozen=True, kw_only=True):
@@ -163,13 +165,7 @@ def open_to_append(path: Path) -> int:
 
 def _append(file: int, lines: Sequence[bytes]) -> None:
     """Write all of it, or nothing. Raises OSError."""
-    content, written = b"".join(lines), 0
-    try:
-        while written < len(content):
-            written += os.write(file, memoryview(content)[written:])
-    except OSError:
-        os.ftruncate(file, os.fstat(file).st_size - written)
-        raise
+    disk.append_lines(file, b"".join(lines), DISK, known_end=os.fstat(file).st_size)
 
 
 def summary(folder: Path, ids: Collection[str], running: int) -> Mapping[str, Json]:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
@@ -38,7 +39,7 @@ from protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
-ENDS_WITHIN: Final = 3.0
+ENDS_WITHIN: Final = 3
 """Seconds for a worker to clear up that is needed no more; its commands end with it."""
 
 
@@ -49,13 +50,14 @@ def main() -> None:
     set_up_logging(os.environ)
     if "APP_SERVER_LOG" not in os.environ:
         logging.disable(logging.WARNING)
+    leave_soon = partial(signal.alarm, ENDS_WITHIN)  # also where something that it clears up hangs
     transport, node = StdioTransport(0, write_fd, LONGEST_LINE), "".join(sys.argv[1:])
-    anyio.run(work, transport, dict(os.environ), _leave_soon, node or os.uname().nodename)
+    anyio.run(work, transport, dict(os.environ), leave_soon, node or os.uname().nodename)
     os._exit(0)  # without waiting for threads that a disk blocks
 
 
 async def work(
-    transport: Transport, environment: Mapping[str, str], ending: Callable[[], None], node: str
+    transport: Transport, environment: Mapping[str, str], ending: Callable[[], object], node: str
 ) -> None:
     """Do the tasks that come over a transport, until it ends; then `ending` is called, and what runs is cut. `node` is
     what this machine is called in results.
@@ -122,13 +124,6 @@ async def _parts(
             secrets = known_secrets(config, home, environment)
             schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
             yield WorkerParts(setup, server, gate, checkouts, secrets, schema)
-
-
-def _leave_soon() -> None:
-    """End the process though something that it clears up takes long."""
-    timer = threading.Timer(ENDS_WITHIN, os._exit, (1,))
-    timer.daemon = True
-    timer.start()
 
 
 if __name__ == "__main__":

@@ -37,8 +37,10 @@ def _add_batch_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_retry_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="OUT", help="the folder of the batch")
-    parser.add_argument("--status", metavar="A,B", help="tasks that ended so (failed,lost)")
-    parser.add_argument("--id", metavar="A,B", help="these tasks")
+    parser.add_argument(
+        "--status", type=_words, default=(), metavar="A,B", help="tasks that ended so (failed,lost)"
+    )
+    parser.add_argument("--id", type=_words, default=(), metavar="A,B", help="these tasks")
     _add_run_arguments(parser)
     add_settings(parser)
 
@@ -72,6 +74,10 @@ def _add_status_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_merge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="OUT", help="the folder for all results")
     parser.add_argument("shards", nargs="+", metavar="FROM", help="the folders of shards")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _whole(text: str) -> int:

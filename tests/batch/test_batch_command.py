@@ -229,6 +229,8 @@ async def test_shards_are_merged(batch: BatchWorld, monkeypatch: pytest.MonkeyPa
             done = await batch.command("merge", str(batch.out), str(batch.root / "1"), str(batch.root / "2"))
             assert done.status == 0, done.stderr
             assert done.results.keys() == {f"t{n}" for n in range(5)}
+            journal = (batch.out / "attempts.jsonl").read_text()
+            assert (journal.count('"attempt":1'), journal.count('"usage"')) == (5, 10)
         asked = len(batch.requests)
         assert (await batch.command()).status == 0, "the whole batch is done"
         assert len(batch.requests) == asked

@@ -18,6 +18,7 @@ from app_server.core.config.types import CliOverrides
 from app_server.core.errors import GitError
 from app_server.core.git.run_git import Git
 from app_server.core.git.snapshot import write_worktree
+from app_server.core.rollout.disk import DiskCalls
 from protocol.structs import Json
 from tests.support.batches import Author, BatchWorld, MemoryWorkers
 from tests.support.leftovers import marked
@@ -235,13 +236,9 @@ async def test_a_disk_that_is_full_stops_the_batch_and_spoils_nothing(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(file, data)
 
-    class FullDisk:
-        def __getattr__(self, name: str) -> object:
-            return full if name == "write" else getattr(os, name)
-
     batch.write(*({"id": f"t{n}"} for n in range(20)))
     with monkeypatch.context() as patch:
-        patch.setattr(results, "os", FullDisk())
+        patch.setattr(results, "DISK", DiskCalls(write=full))
         patch.setattr(coordinator, "GATHERS_FOR", 0.0)
         done = await batch.run(jobs=1)
     assert done.status == 4
