@@ -4,12 +4,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
 
+from app_server.batch.checkout import scratch_folder
 from tests.support.batches import BatchWorld
 from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
 from tests.support.waiting import until
@@ -24,7 +26,7 @@ TASKS = 200
 
 @pytest.fixture
 def cluster(batch: BatchWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Two nodes, whose environment is that of the batch."""
+    """Two nodes, whose environment is that of the batch, with a folder for temporary files of their own."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415  an extra
 
     for name, value in {
@@ -33,8 +35,11 @@ def cluster(batch: BatchWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
         MARK: str(batch.root),
         "BATCH_PROVIDER_KEY": "s3cr3t-0123456789",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_TMPDIR": gettempdir(),
+        "TMPDIR": str(batch.root / "tmp"),
     }.items():
         monkeypatch.setenv(name, value)
+    (batch.root / "tmp").mkdir()
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80 << 20})
     nodes.add_node(num_cpus=1, object_store_memory=80 << 20)
     yield nodes
@@ -68,6 +73,11 @@ async def test_two_hundred_tasks_with_a_node_that_dies(batch: BatchWorld, cluste
     assert len(list((batch.out / "patches").iterdir())) == TASKS
     threads = {path.stem[-36:] for path in batch.out.glob("homes/*/sessions/**/*.jsonl")}
     assert {line["threadId"] for line in lines} <= threads, "threads come back"
+    [work] = (batch.root / "tmp").glob("app-server-batch-*")
+    await until(lambda: len(list(work.glob("worker-????????"))) <= 1, "of those that worked on")
+    async with scratch_folder(work):
+        pass  # the next one on a machine removes what is left of the node that died
+    assert list(work.iterdir()) == []
     logs = Path(cluster.head_node.get_session_dir_path()) / "logs"
     for folder in (logs, batch.out):
         found = [
