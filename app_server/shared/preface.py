@@ -42,7 +42,7 @@ def parse_preface(line: bytes, home: Path, above: CliOverrides) -> ClientPlace |
     """
     try:
         said = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadPreface("the preface is no JSON") from None
     match said:
         case {"preface": int(number)} if number != NUMBER:
