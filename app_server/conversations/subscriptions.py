@@ -54,16 +54,15 @@ class Client(Struct, eq=False, weakref=True):
     """Whether it is sent a notification that names its method."""
 
     def send(self, lines: Iterable[ClientLine], *, behind: bool = False) -> None:
-        """Send messages. `behind`: others read while it does not, so what can be joined is."""
-        for line in lines:
-            if line.method and not self.wants(line):
-                continue
+        """Send what one event says. `behind`: others read while the client does not, so what can be joined is."""
+        wanted = (line for line in lines if not line.method or self.wants(line))
+        for n, line in enumerate(wanted):
             if behind and line.part is not None:
-                self.outgoing.send_missed(line.part)
+                self.outgoing.send_missed(line.part, further=n > 0)
             elif behind and line.state is not None:
-                self.outgoing.send_state(line.state, line.data)
+                self.outgoing.send_state(line.state, line.data, further=n > 0)
             else:
-                self.outgoing.send(line.data)
+                self.outgoing.send(line.data, further=n > 0)
 
 
 class Seat(Struct):

@@ -196,9 +196,9 @@ class Outgoing:
             waiter.settle(GONE)
         self.send(dump_request(waiter.id, method, params))
 
-    def send(self, line: bytes) -> None:
-        """Queue one message, without its line end."""
-        if self._takes_more():
+    def send(self, line: bytes, *, further: bool = False) -> None:
+        """Queue one message, without its line end. `further`: it belongs to the event of the one before."""
+        if self._takes_more(further):
             self._backlog.add(line)
             self._added()
 
@@ -212,17 +212,17 @@ class Outgoing:
             self._backlog.share(lines)
             self._added()
 
-    def send_missed(self, part: TextPart) -> None:
+    def send_missed(self, part: TextPart, *, further: bool = False) -> None:
         """Count a piece of a text: the client is behind, and is sent all that it missed in one message."""
-        if self._takes_more():
+        if self._takes_more(further):
             before = len(self._backlog)
             self._backlog.add_missed(part)
             if len(self._backlog) > before:
                 self._added()
 
-    def send_state(self, of: Hashable, line: bytes) -> None:
+    def send_state(self, of: Hashable, line: bytes, *, further: bool = False) -> None:
         """Queue a message instead of the one that said the same state before: the client is behind."""
-        if self._takes_more():
+        if self._takes_more(further):
             self._backlog.add_state(of, line)
             self._added()
 
@@ -231,10 +231,11 @@ class Outgoing:
             self._backlog.add_answer(line)
             self._added()
 
-    def _takes_more(self) -> bool:
-        """Tell whether the queue is open. It is closed where too much is in it already: one message never is."""
-        if self._patience is not None and self._backlog.unasked > self._patience.most_unasked:
-            self._patience.over()
+    def _takes_more(self, further: bool = False) -> bool:
+        """Tell whether the queue is open. It is closed where too much is in it already: one event never is."""
+        patience = self._patience
+        if not further and patience is not None and self._backlog.unasked > patience.most_unasked:
+            patience.over()
         return not (self._closed or self.silent)
 
     def _added(self) -> None:

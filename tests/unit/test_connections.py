@@ -94,9 +94,10 @@ async def test_answers_do_not_count_however_large_they_are() -> None:
         assert p.client.notice is None
 
 
-async def test_one_line_is_never_too_much_where_nothing_else_waits() -> None:
+async def test_one_event_is_never_too_much_where_nothing_else_waits() -> None:
     async with place() as p:
         p.client.outgoing.send(b"x" * 20_000)
+        p.client.outgoing.send(b"x" * 20_000, further=True)
         await anyio.wait_all_tasks_blocked()  # it is in hand now
         p.client.outgoing.send(b"x" * 5_000)
         assert p.client.notice is None
