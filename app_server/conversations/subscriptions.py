@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MOST_WAITING = 4096
 """Events that wait here for the first subscriber of an API, while the conversation goes on; then the oldest go."""
 
-
 SHARED_BYTES = 16 * 1024
 """Bytes of lines that clients share, until it is looked which of them have much to read."""
 
@@ -238,8 +237,7 @@ class Subscriptions:
 
     def release(self, client: Client, make_adapter: AdapterFactory, before: Sequence[ClientLine]) -> None:
         """Send these lines, then those that were held."""
-        api = self._apis.get(make_adapter)
-        seat = None if api is None else api.seats.get(client)
+        seat = self.seats(make_adapter).get(client)
         if seat is not None and seat.held is not None:
             held, seat.held = seat.held, None
             seat.send(client, (*before, *held), behind=self.is_behind(client))
@@ -288,14 +286,11 @@ class Subscriptions:
 
     def subscribers(self, make_adapter: AdapterFactory) -> dict[Client, bool]:
         """Return who subscribed to an API, and whether they want the model's items as they came, too."""
-        api = self._apis.get(make_adapter)
-        seats = {} if api is None else api.seats
-        return {client: seat.raw for client, seat in seats.items() if seat.subscriptions}
+        return {client: seat.raw for client, seat in self.seats(make_adapter).items() if seat.subscriptions}
 
     def audience(self, make_adapter: AdapterFactory) -> list[Client]:
         """Return who is told of the conversation in the words of an API, whether subscribed or not."""
-        api = self._apis.get(make_adapter)
-        here = {} if api is None else api.seats
+        here = self.seats(make_adapter)
         all_of_them = (each for each in self._clients if each.hears_all and make_adapter in each.speaks)
         return [*here, *(each for each in all_of_them if each not in here)]
 
@@ -354,9 +349,13 @@ class Subscriptions:
 
     def adapters(self) -> Iterator[ApiAdapter]:
         """Yield all adapters, those in which somebody is asked first."""
-        asked = [adapter for adapters in self.asked().values() for adapter in adapters]
-        yield from asked
-        yield from (api.adapter for api in self._apis.values() if api.adapter not in asked)
+        asked = (adapter for adapters in self.asked().values() for adapter in adapters)
+        yield from dict.fromkeys((*asked, *(api.adapter for api in self._apis.values())))
+
+    def seats(self, make_adapter: AdapterFactory) -> dict[Client, Seat]:
+        """Return the seats at an API."""
+        api = self._apis.get(make_adapter)
+        return {} if api is None else api.seats
 
     def _api(self, make_adapter: AdapterFactory) -> FollowedApi:
         api = self._apis.get(make_adapter)

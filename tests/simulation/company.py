@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from tests.simulation.habits import ANSWERS
 from tests.simulation.people import Gone, Person
 from tests.simulation.visits import counted
 
@@ -28,6 +29,7 @@ async def keep_company(world: "SimWorld", api: str) -> None:
             if world.calm.is_set():
                 return
             async with world.connection(api) as person:
+                person.answers = draws.pick("answers of somebody", ANSWERS)
                 try:
                     await _stay(world, person)
                 except Gone:

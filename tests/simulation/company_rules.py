@@ -363,7 +363,13 @@ def _over_without_cause(
             )
             thread, call = _call(question)
             by_others = any(about == (thread, call) and each.position < over.position for about, each in said)
-            by_end = any(of == thread and each.position < over.position for of, each in ended)
+            by_end = any(
+                of == thread
+                and each.position < over.position
+                and each.seconds
+                > question.seconds - SOON  # an end may take its time, and the question come meanwhile
+                for of, each in ended
+            )
             if not (mine or by_others or by_end):
                 yield f"{question.method} for {call} was over for {one.person.name}, and nobody had answered"
 

@@ -42,6 +42,16 @@ DEEDS = (
 """What a person may do beside saying something."""
 GOALS = ("goal", "goal", "no goal")
 """Deeds about what a thread works for by itself."""
+ANSWERS = (
+    ("yes",),
+    ("no",),
+    ("yes", "no", "session"),
+    ("yes", "abort"),
+    ("malformed", "yes", "error"),
+    ("twice", "never", "no"),
+    ("interrupt", "no", "yes"),
+)
+"""What somebody answers to questions, one of these."""
 TURNS_OWN = ("interrupt", "second turn", "steer", "shell")
 """What is about the turn itself, or makes others wait, and is done more often."""
 
@@ -205,18 +215,7 @@ def draw_habits(draws: Draws) -> Habits:
         interrupts=draws.pick("interrupts", (0.0, 0.0, 0.1, 0.5, 0.9)),
         moments=_moments(draws),
         thinking=draws.pick("thinking", ((0.0,), (0.3,), (3.0, 0.0), (0.0, 400.0))),
-        answers=draws.pick(
-            "answers",
-            (
-                ("yes",),
-                ("no",),
-                ("yes", "no", "session"),
-                ("yes", "abort"),
-                ("malformed", "yes", "error"),
-                ("twice", "never", "no"),
-                ("interrupt", "no", "yes"),
-            ),
-        ),
+        answers=draws.pick("answers", ANSWERS),
         approval_policy=draws.pick(
             "policy", ("never", "untrusted", "on-request", "on-failure"), (2, 4, 2, 2)
         ),

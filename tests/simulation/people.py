@@ -193,6 +193,7 @@ class Person:
         self.name = world.new_name(self.api)
         self.draws, self.habits = world.model.draws, world.model.habits
         self.record = world.record
+        self.answers = self.habits.answers
         self.log: list[Logged] = []
         self.garbage: list[bytes] = []
         self.left_early = self.leaving = self.closed = False
@@ -380,7 +381,7 @@ class Person:
     async def decide(self, question: Json) -> str:
         """Think about a question; return the kind of its answer."""
         marks = self._shown_marks(question)
-        kind = self.draws.pick("answer", self.habits.answers)
+        kind = self.draws.pick("answer", self.answers)
         if len(self.open_questions) > 1:
             self.world.model.note("two questions open at once")
         try:

@@ -109,8 +109,10 @@ class AcpSession:
         self._write(self.adapter.send_message(self._others.new_id(), text))
 
     def _write(self, lines: Sequence[ClientLine]) -> None:
-        client = self._others.behind
-        client.send(lines, behind=self.live.subscriptions.is_behind(client))
+        """Send lines behind those that are held; none where the client has left the session."""
+        client, subscriptions = self._others.behind, self.live.subscriptions
+        if (seat := subscriptions.seats(self.make_adapter).get(client)) is not None:
+            seat.send(client, lines, behind=subscriptions.is_behind(client))
 
     # --- what the adapter reports
     def _observe(self, event: SessionEvent) -> Sequence[bytes]:
