@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from protocol.structs import Json
+from tests.simulation.people import WITHDRAWALS
 from tests.simulation.rounds import REPEATED
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def company_rules(world: "SimWorld") -> Iterator[str]:
     if lasts:
         yield from _told_to_some(of_threads)
         yield from _asked_of_some(of_threads)
-    yield from _over_without_cause(of_threads, all_of_them, world)
+    yield from _over_without_cause(all_of_them, world)
     yield from _tools_elsewhere(of_threads, world.record.reverted)
 
 
@@ -314,14 +315,12 @@ def _resolves(heard: Heard, question: Heard) -> bool:
     return (
         not heard.sent
         and heard.position > question.position
-        and heard.method == "serverRequest/resolved"
+        and heard.method in WITHDRAWALS
         and heard.params["requestId"] == question.message["id"]
     )
 
 
-def _over_without_cause(
-    people: Sequence[Follower], all_of_them: Sequence[Follower], world: "SimWorld"
-) -> Iterator[str]:
+def _over_without_cause(all_of_them: Sequence[Follower], world: "SimWorld") -> Iterator[str]:
     """Yield approvals that were over for somebody who did not answer, though nobody had answered them, and nobody ended
     their turn.
     """
@@ -347,9 +346,9 @@ def _over_without_cause(
         for each in one.heard
         if each.sent and each.method in ENDS_QUESTIONS
     ]
-    for one in people:
+    for one in all_of_them:
         for question in one.heard:
-            if not question.is_question or not question.method.endswith("/requestApproval"):
+            if not question.is_question or not question.method.endswith(("/requestApproval", "_permission")):
                 continue
             over = next((each for each in one.heard if _resolves(each, question)), None)
             if over is None:
