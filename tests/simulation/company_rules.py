@@ -334,14 +334,7 @@ def _over_without_cause(all_of_them: Sequence[Follower], world: "SimWorld") -> I
     ]
     said = [(call, each) for each, call in answers if call is not None and _is_answer(each.message)]
     ended = [
-        (
-            str(
-                each.params.get("threadId")
-                or each.params.get("conversationId")
-                or each.params.get("sessionId")
-            ),
-            each,
-        )
+        (_call(each)[0], each)
         for one in all_of_them
         for each in one.heard
         if each.sent and each.method in ENDS_QUESTIONS
@@ -362,15 +355,20 @@ def _over_without_cause(all_of_them: Sequence[Follower], world: "SimWorld") -> I
             )
             thread, call = _call(question)
             by_others = any(about == (thread, call) and each.position < over.position for about, each in said)
-            by_end = any(
-                of == thread
-                and each.position < over.position
-                and each.seconds
-                > question.seconds - SOON  # an end may take its time, and the question come meanwhile
+            by_end = not _went_on(one, question) and any(
+                of == thread and question.seconds - SOON < each.seconds and each.position < over.position
                 for of, each in ended
             )
             if not (mine or by_others or by_end):
                 yield f"{question.method} for {call} was over for {one.person.name}, and nobody had answered"
+
+
+def _went_on(one: Follower, question: Heard) -> bool:
+    """Tell whether the turn of a question came to its own end, so that nobody has ended it."""
+    turns = (each.params["turn"] for each in one.heard if not each.sent and each.method == "turn/completed")
+    return any(
+        each["id"] == question.params.get("turnId") and each["status"] == "completed" for each in turns
+    )
 
 
 def _asked_under(one: Follower, answer: Heard) -> tuple[str, str] | None:
