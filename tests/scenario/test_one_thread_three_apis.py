@@ -338,3 +338,20 @@ async def test_a_call_id_that_the_model_uses_again_is_numbered_alike_over_every_
         read = await t.threads.call("thread/read", {"threadId": t.thread, "includeTurns": True})
         items = [each for turn in read["thread"]["turns"] for each in turn["items"]]
         assert [each["id"] for each in items if each["type"] == "commandExecution"] == ["c", "c-2"]
+
+
+async def test_a_prompt_waits_for_a_review_that_takes_the_place_of_a_compaction(world: MakeWorld) -> None:
+    hold = Hold()
+    async with three(
+        world, reply(hold, says("a summary")), reply(says("looked at")), reply(says("said"))
+    ) as t:
+        await t.editor_joins()
+        await t.threads.call("thread/compact/start", {"threadId": t.thread})
+        await until(lambda: len(t.world.model.requests) == 2)
+        prompt = await t.prompt("behind both")
+        target: Json = {"type": "custom", "instructions": "look"}
+        await t.threads.call("review/start", {"threadId": t.thread, "target": target})
+        answer = await t.editor.answer_to(prompt)
+        assert answer["result"]["stopReason"] == "end_turn"
+        assert t.chunks()[-1] == "said"
+        hold.release()

@@ -54,6 +54,8 @@ EPOCH = 1_790_000_000
 
 ROOT = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
 """Where worlds have their files: in memory, where the system has such a folder."""
+OF_KILLED = "of-killed"
+"""The folder to which the home of a process is moved that was killed."""
 
 PEOPLE: Mapping[str, type[Person]] = {
     "v1": ConversationPerson,
@@ -268,12 +270,14 @@ def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -
 
 
 def _open_files() -> set[str]:
-    """Return the descriptors of this process, with what they are open on."""
+    """Return the descriptors of this process, with what they are open on. Those of a simulated process that was killed
+    are left out: the system closes them.
+    """
     found = set()
     for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
         with suppress(OSError):  # the one that lists them
             found.add(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
-    return found
+    return {each for each in found if f"/{OF_KILLED}/" not in each}
 
 
 def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
@@ -348,7 +352,7 @@ async def _both_parts(world: SimWorld) -> None:
             tasks.cancel_scope.cancel()
         world.loop.before_round.clear()
         if world.killed.is_set():
-            shutil.rmtree(world.home)
+            os.rename(world.home, world.root / OF_KILLED)
             os.rename(world.root / "killed", world.home)
             world.model.note("killed")
             _let_go(world)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from msgspec import Struct
 
@@ -166,3 +167,5 @@ class PromptTurns:
             await self._session.settled()
         elif self._awaited:
             await next(iter(self._awaited.values())).over.wait()
+        else:
+            await anyio.lowlevel.checkpoint()  # what another client has asked for is about to begin
