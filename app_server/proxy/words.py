@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 ALIAS = "app-server"
 """Clients pass it once or twice. It means the same as no command."""
 
-VALUES = {"--profile": "profile", "-p": "profile", "--model": "model", "-m": "model"}
-VALUES |= {"--sock": "sock", "--startup": "startup"}
+VALUES = {
+    "--profile": "profile",
+    "-p": "profile",
+    "--model": "model",
+    "-m": "model",
+    "--sock": "sock",
+    "--startup": "startup",
+}
 LISTS = {
     "--config": "config",
     "-c": "config",

@@ -132,7 +132,7 @@ class SharedProcess:
             state: HandedOver | None = None
             descriptors: Iterator[int] = iter(())
             if self._before is not None:
-                await self._end_loading(server)
+                await self._prepare(server)
                 taken = await self._before.get().take()
                 if taken is None:
                     return None  # it goes on
@@ -184,9 +184,9 @@ class SharedProcess:
             reload.begin()
             return
         end_loading()
-        await self._end_loading(server)
+        await self._prepare(server)
 
-    async def _end_loading(self, server: Server) -> None:
+    async def _prepare(self, server: Server) -> None:
         """Do what begins with the first turn or command otherwise. Everything is in memory by now."""
         await server.engine.prepare()
         raise_descriptor_limit()  # behind the launcher, whose commands keep the usual one

@@ -15,19 +15,20 @@ as_root = pytest.mark.skipif(not ROOT, reason="only root may mount")
 @contextlib.contextmanager
 def small_disk(path: Path, size: str) -> Iterator[None]:
     path.mkdir(exist_ok=True, parents=True)
-    done = subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)), check=False)
-    if done.returncode:
-        pytest.skip("no tmpfs can be mounted here")
-    try:
+    with _mounted(path, "-t", "tmpfs", "-o", f"size={size}", "none"):
         yield
-    finally:
-        subprocess.run(("umount", "-l", str(path)), check=True)
 
 
 @contextlib.contextmanager
 def mounted_on_itself(path: Path) -> Iterator[None]:
-    done = subprocess.run(("mount", "--bind", str(path), str(path)), check=False)
-    if done.returncode:
+    with _mounted(path, "--bind", str(path)):
+        yield
+
+
+@contextlib.contextmanager
+def _mounted(path: Path, *what: str) -> Iterator[None]:
+    """Mount something there; skip the test where that is not allowed."""
+    if subprocess.run(("mount", *what, str(path)), check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
         yield
