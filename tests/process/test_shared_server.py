@@ -479,7 +479,9 @@ def test_a_service_manager_may_listen(shared: SharedHome) -> None:
     activate = ("systemd-socket-activate", "-l", listen, *passed, *command.split())
     with subprocess.Popen(activate, env=shared.environment, stderr=subprocess.PIPE) as manager:
         try:
-            wait_until(lambda: os.path.exists(listen))
+            assert manager.stderr is not None
+            # The file of the socket is there before it may be connected to.
+            assert manager.stderr.readline().startswith(b"Listening on ")
             with shared.connect() as first:
                 assert "result" in answer_of(first)
             with shared.client("proxy", "--no-start") as client:
