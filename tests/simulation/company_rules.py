@@ -5,15 +5,15 @@ one order; a question is put to all of them, and is over for all of them for a r
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from protocol.structs import Json
+from tests.simulation.followers import SOON, Follower, Heard, followers
 from tests.simulation.people import WITHDRAWALS
 from tests.simulation.rounds import REPEATED
+from tests.simulation.text_rules import chunks_not_whole, text_not_whole
 
 if TYPE_CHECKING:
-    from tests.simulation.people import Person
     from tests.simulation.world import SimWorld
 
 FOREIGN_TURNS = (
@@ -26,7 +26,6 @@ FOREIGN_TURNS = (
 is told in the middle of a message what was used before.
 """
 
-OPENS = ("thread/start", "thread/resume", "thread/fork")
 ENDS_QUESTIONS = (
     "turn/interrupt",
     "review/start",
@@ -41,8 +40,6 @@ ENDS_QUESTIONS = (
 )
 """What a person may do that ends the turn of a question."""
 TOLD_TO_ALL = ("thread/settings/updated", "thread/name/updated", "thread/archived", "thread/reverted")
-SOON = 8.0
-"""Virtual seconds within which all are told: more than the disk and the threads of a world take."""
 
 
 def with_foreign_turns(problems: Iterable[str]) -> list[str]:
@@ -56,61 +53,13 @@ def with_foreign_turns(problems: Iterable[str]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """A message of somebody's connection, in the order of the whole world."""
-
-    position: int
-    seconds: float
-    sent: bool
-    message: Json
-
-    @property
-    def method(self) -> str:
-        return str(self.message.get("method", ""))
-
-    @property
-    def params(self) -> Json:
-        return self.message.get("params") or {}
-
-    @property
-    def is_question(self) -> bool:
-        return not self.sent and "method" in self.message and "id" in self.message
-
-
-@dataclass(slots=True)
-class Follower:
-    """Somebody with what was said on the connection."""
-
-    person: "Person"
-    heard: list[Heard]
-    since: dict[str, Heard] = field(default_factory=dict)
-    """When a thread was opened or joined over the thread API, by the answer."""
-    brought: set[str] = field(default_factory=set)
-    """Threads that were begun there, with the tools of this client."""
-
-    def stays(self, thread: str, begin: Heard) -> bool:
-        """Tell whether the thread is followed from before that message until some time behind it."""
-        joined = self.since.get(thread)
-        return joined is not None and joined.seconds < begin.seconds and self.is_there(begin)
-
-    def is_there(self, begin: Heard) -> bool:
-        """Tell whether this person does not leave soon behind that message."""
-        left = self.person.left_at
-        return left is None or left > begin.seconds + SOON
-
-    def near(self, begin: Heard) -> Iterator[Heard]:
-        """Yield what was heard at about the time of that message."""
-        return (each for each in self.heard if not each.sent and abs(each.seconds - begin.seconds) <= SOON)
-
-
 def company_rules(world: "SimWorld") -> Iterator[str]:
     """Yield what is wrong between the clients of the first server."""
-    all_of_them = _followers(world)
+    all_of_them = followers(world)
     lasts = not world.killed.is_set() and not world.habits.clock_jumps
     for one in all_of_them:
-        yield from _text_not_whole(one)
-    yield from _chunks_not_whole(all_of_them)
+        yield from text_not_whole(one)
+    yield from chunks_not_whole(all_of_them)
     yield from _in_another_order(all_of_them)
     of_threads = [each for each in all_of_them if each.person.api == "v2"]
     if lasts:
@@ -118,102 +67,6 @@ def company_rules(world: "SimWorld") -> Iterator[str]:
         yield from _asked_of_some(of_threads)
     yield from _over_without_cause(all_of_them, world)
     yield from _tools_elsewhere(of_threads, world.record.reverted)
-
-
-def _followers(world: "SimWorld") -> list[Follower]:
-    first = world.people[0].name
-    found = {each.name: Follower(each, []) for each in world.people if each.server == first}
-    for position, entry in enumerate(world.model.journal.entries):
-        if entry.who in found:
-            found[entry.who].heard.append(Heard(position, entry.seconds, entry.sent, entry.message))
-    for each in found.values():
-        asked: dict[Json, str] = {}
-        for heard in each.heard:
-            if heard.sent and heard.method in OPENS:
-                asked[heard.message["id"]] = heard.method
-            elif not heard.sent and "result" in heard.message and heard.message.get("id") in asked:
-                method, thread = asked[heard.message["id"]], heard.message["result"]["thread"]["id"]
-                each.since.setdefault(thread, heard)
-                if method == "thread/start":
-                    each.brought.add(thread)
-    return list(found.values())
-
-
-# --- texts
-def _text_of(item: Json) -> str | None:
-    """Return the text of a message or of a thought, in the words of either API that has items."""
-    match item:
-        case {"type": "agentMessage", "text": text}:
-            return str(text)
-        case {"type": "reasoning", "summary": [*parts]}:
-            return "".join(parts)
-        case {"AgentMessage": {"content": [{"Text": {"text": text}}]}}:
-            return str(text)
-        case _:
-            return None
-
-
-def _pieces(heard: Iterable[Heard]) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield begins, pieces and ends of texts, with the names of thread, turn and item."""
-    for each in heard:
-        if each.sent:
-            continue
-        params, msg = each.params, each.params.get("msg") or {}
-        match each.method:
-            case "item/started" | "item/completed" if (text := _text_of(params["item"])) is not None:
-                kind = "begin" if each.method == "item/started" else "end"
-                yield kind, (params["threadId"], params["turnId"], params["item"]["id"]), text
-            case "item/agentMessage/delta" | "item/reasoning/summaryTextDelta":
-                yield "piece", (params["threadId"], params["turnId"], params["itemId"]), params["delta"]
-            case "codex/event/item_started" | "codex/event/item_completed" if (
-                text := _text_of(msg["item"])
-            ) is not None:
-                kind = "begin" if msg["type"] == "item_started" else "end"
-                yield (
-                    kind,
-                    (params["conversationId"], msg["turn_id"], msg["item"]["AgentMessage"]["id"]),
-                    text,
-                )
-            case "codex/event/agent_message_content_delta":
-                yield "piece", (params["conversationId"], msg["turn_id"], msg["item_id"]), msg["delta"]
-
-
-def _text_not_whole(one: Follower) -> Iterator[str]:
-    """Yield texts whose begin and pieces are not what they were at their end."""
-    so_far: dict[tuple[str, ...], str] = {}
-    for kind, name, text in _pieces(one.heard):
-        if kind == "begin":
-            so_far[name] = text
-        elif kind == "piece" and name in so_far:
-            so_far[name] += text
-        elif kind == "end" and name in so_far:
-            shown = so_far.pop(name)
-            if shown not in ("", text):  # a text without pieces comes whole at its end
-                yield f"{one.person.name} was shown {shown[:80]!r} of {name[2]}, which is {text[:80]!r}"
-
-
-def _chunks_not_whole(all_of_them: Sequence[Follower]) -> Iterator[str]:
-    """Yield messages that a session was shown otherwise than clients with items were."""
-    whole: dict[tuple[str, str], set[str]] = {}
-    for one in all_of_them:
-        for kind, (thread, _, item), text in _pieces(one.heard):
-            if kind == "end":
-                whole.setdefault((thread, item), set()).add(text)
-    for one in all_of_them:
-        if one.person.api != "acp" or one.person.left_early:
-            continue
-        shown: dict[tuple[str, str], str] = {}
-        for each in one.heard:
-            update = each.params.get("update") or {}
-            if each.sent and each.method == "session/load":
-                session = each.params["sessionId"]
-                shown = {name: text for name, text in shown.items() if name[0] != session}
-            elif update.get("sessionUpdate") == "agent_message_chunk":
-                name = each.params["sessionId"], update["messageId"]
-                shown[name] = shown.get(name, "") + update["content"]["text"]
-        for name, text in shown.items():
-            if text not in whole.get(name, {text}):
-                yield f"{one.person.name} was shown {text[:80]!r} of {name[1]}, which is {whole[name]}"
 
 
 # --- order

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.rollout.rollout_names import conversation_of
-from tests.simulation.people import APIS, Person
+from tests.simulation.people import APIS, Person, marks
 from tests.simulation.streamed_text import lost_text, unsent_text
 from tests.support.thread_invariants import is_reverted, stored_items
 
@@ -86,7 +86,7 @@ def _whole_messages(path: Path | None) -> Iterator[str]:
         with suppress(ValueError):
             payload = json.loads(line)["payload"]
             if payload.get("type") in ("user_message", "agent_message"):
-                yield payload["message"].split()[0]
+                yield from marks([payload["message"]])
 
 
 async def beginning(world: "SimWorld") -> None:

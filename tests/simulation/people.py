@@ -863,7 +863,7 @@ class ConversationPerson(Person):
             return None
         await self._listen(thread)
         events = answer["result"]["initialMessages"] or ()
-        return _marks(each.get("message") for each in events if each["type"] in SAYINGS)
+        return marks(each.get("message") for each in events if each["type"] in SAYINGS)
 
     async def do(self, thread: str, deed: str, turn: str | None) -> None:
         match deed:
@@ -969,7 +969,7 @@ class EditorPerson(Person):
             return None
         shown = [m["params"] for m in self.received_since(begin) if m.get("method") == "session/update"]
         updates = [each["update"] for each in shown if each["sessionId"] == thread]
-        return _marks(each["content"].get("text") for each in updates if each["sessionUpdate"] in SAYINGS)
+        return marks(each["content"].get("text") for each in updates if each["sessionUpdate"] in SAYINGS)
 
     async def do(self, thread: str, deed: str, turn: str | None) -> None:
         match deed:
@@ -1005,15 +1005,18 @@ SAYINGS = (
 """What is said, in the words of each API."""
 
 
-def _marks(texts: Iterable[str | None]) -> list[str]:
-    """Return the marks that texts of people and of the model begin with."""
-    return [found[0] for text in texts if text and (found := SAYING.match(text))]
+def marks(texts: Iterable[str | None]) -> list[str]:
+    """Return the marks that texts of people and of the model begin with. Of a text that broke off in its mark, `s12`,
+    it may be that `s1` is all there is, which is not the mark of another.
+    """
+    found = (SAYING.match(text) for text in texts if text)
+    return [each[0] + ("" if each.string[each.end() :] else "…") for each in found if each]
 
 
 def marks_of(thread: Json) -> list[str]:
     """Return the marks of what was said in a thread with its turns."""
     items = [item for turn in thread["turns"] for item in turn["items"]]
-    return _marks(_text_of(item) for item in items if item["type"] in SAYINGS)
+    return marks(_text_of(item) for item in items if item["type"] in SAYINGS)
 
 
 def _text_of(item: Json) -> str:

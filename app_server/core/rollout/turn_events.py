@@ -153,7 +153,7 @@ class TurnReader(Struct):
                     reason=_member(TurnAbortReason, payload.get("reason")) or TurnAbortReason.INTERRUPTED,
                 )
             case str() if name == TURN_ITEM:
-                self._whole_item(out, payload)
+                self._whole_item(out, number, payload)
             case "agent_reasoning" | "agent_reasoning_raw_content":
                 self._reasoning_part(out, number, name, payload)
             case _:
@@ -198,6 +198,12 @@ class TurnReader(Struct):
         self._turn, self.explicit, self._turn_started = turn_id, explicit, started_at
         out.append(self._event(events.TurnStarted(kind, None, started_at or 0.0)))
 
+    def _begin_derived(
+        self, out: _Events, number: int, kind: events.TurnKind = events.TurnKind.REGULAR
+    ) -> None:
+        """Begin a turn whose begin is not stored."""
+        self._begin(out, self._derived("turn", number), kind, None, explicit=False)
+
     def _turn_end(
         self,
         out: _Events,
@@ -236,11 +242,15 @@ class TurnReader(Struct):
         self._turn = None
 
     # --- items
-    def _whole_item(self, out: _Events, payload: Mapping[str, Json]) -> None:
+    def _whole_item(self, out: _Events, number: int, payload: Mapping[str, Json]) -> None:
         item = items.item_from_value(payload.get("item"))
-        if item is not None:
-            turn_id = text_of(payload, "turn_id") or self._turn
-            self._item(out, item, times_of(payload), turn_id, cut=payload.get("cut") is True)
+        if item is None:
+            return
+        turn_id = text_of(payload, "turn_id")
+        if turn_id is None and self._turn is None:  # a crash has lost the line that began the turn
+            self._begin_derived(out, number)
+        cut = payload.get("cut") is True
+        self._item(out, item, times_of(payload), turn_id or self._turn, cut=cut)
 
     def _older_item(
         self, out: _Events, number: int, payload: Mapping[str, Json], *, after_compaction: bool
@@ -250,7 +260,7 @@ class TurnReader(Struct):
         if self._turn is None or (opens and not self.explicit):
             self._close(out)
             kind = events.TurnKind.REVIEW if name == "entered_review_mode" else events.TurnKind.REGULAR
-            self._begin(out, self._derived("turn", number), kind, None, explicit=False)
+            self._begin_derived(out, number, kind)
         id = text_of(payload, "item_id") or self._derived("item", number)
         item = _older(id, payload, after_compaction=after_compaction)
         if item is not None:
@@ -263,7 +273,7 @@ class TurnReader(Struct):
         if before is not None and id is not None and (id, times) != (before.id, before.times):
             self._end_reasoning(out)
         if self._turn is None:
-            self._begin(out, self._derived("turn", number), events.TurnKind.REGULAR, None, explicit=False)
+            self._begin_derived(out, number)
         if self._reasoning is None:
             self._reasoning = _OpenReasoning(id or self._derived("item", number), times)
         text = text_of(payload, "text")

@@ -314,6 +314,18 @@ def test_a_whole_item_has_its_turn_its_times_and_whether_it_was_cut() -> None:
         assert items(events(BEGIN, {**line, "item": damaged})) == []
 
 
+def test_an_item_that_was_cut_begins_a_turn_where_a_crash_has_lost_the_begin() -> None:
+    item = AgentMessage("m", ("so far",))
+    older = {"type": "agent_message", "message": "so far", "item_id": "m"}
+    line = {"type": "turn_item", "turn_id": None, "cut": True, "item": item_to_value(item)}
+    found = events(older, line, {"type": "turn_aborted", "reason": "interrupted"}, SAID)
+    assert items(found)[0] == item
+    assert turn_ids(found) == [derived("turn", 1), derived("turn", 3)]
+    assert [type(event) for _, event in in_turns(found)[:3]] == [TurnStarted, ItemCompleted, TurnEnded]
+    [(_, named)] = in_turns(events({**line, "turn_id": "of"}))
+    assert named == ItemCompleted(item, 0, 0, cut=True), "a turn with a name needs no begin"
+
+
 # --- reasoning
 def part(text: str, *, raw: bool = False, **more: Json) -> Json:
     return {"type": "agent_reasoning_raw_content" if raw else "agent_reasoning", "text": text, **more}

@@ -1,0 +1,125 @@
+"""What must be true of texts that people are shown who share a server: each has every text whole, and no part twice."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from protocol.structs import Json
+from tests.simulation.followers import Follower, Heard
+
+
+def _text_of(item: Json) -> str | None:
+    """Return the text of a message or of a thought, in the words of either API that has items."""
+    match item:
+        case {"type": "agentMessage", "text": text}:
+            return str(text)
+        case {"type": "reasoning", "summary": [*parts]}:
+            return "".join(parts)
+        case {"AgentMessage": {"content": [{"Text": {"text": text}}]}}:
+            return str(text)
+        case _:
+            return None
+
+
+def _pieces(heard: Iterable[Heard]) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield begins, pieces and ends of texts, with the names of thread, turn and item."""
+    for each in heard:
+        if each.sent:
+            continue
+        params, msg = each.params, each.params.get("msg") or {}
+        match each.method:
+            case "item/started" | "item/completed" if (text := _text_of(params["item"])) is not None:
+                kind = "begin" if each.method == "item/started" else "end"
+                yield kind, (params["threadId"], params["turnId"], params["item"]["id"]), text
+            case "item/agentMessage/delta" | "item/reasoning/summaryTextDelta":
+                yield "piece", (params["threadId"], params["turnId"], params["itemId"]), params["delta"]
+            case "codex/event/item_started" | "codex/event/item_completed" if (
+                text := _text_of(msg["item"])
+            ) is not None:
+                kind = "begin" if msg["type"] == "item_started" else "end"
+                yield (
+                    kind,
+                    (params["conversationId"], msg["turn_id"], msg["item"]["AgentMessage"]["id"]),
+                    text,
+                )
+            case "codex/event/agent_message_content_delta":
+                yield "piece", (params["conversationId"], msg["turn_id"], msg["item_id"]), msg["delta"]
+
+
+def text_not_whole(one: Follower) -> Iterator[str]:
+    """Yield texts whose begin and pieces are not what they were at their end."""
+    so_far: dict[tuple[str, ...], str] = {}
+    for kind, name, text in _pieces(one.heard):
+        if kind == "begin":
+            so_far[name] = text
+        elif kind == "piece" and name in so_far:
+            so_far[name] += text
+        elif kind == "end" and name in so_far:
+            shown = so_far.pop(name)
+            if shown not in ("", text):  # a text without pieces comes whole at its end
+                yield f"{one.person.name} was shown {shown[:80]!r} of {name[2]}, which is {text[:80]!r}"
+
+
+def chunks_not_whole(all_of_them: Sequence[Follower]) -> Iterator[str]:
+    """Yield messages that a session was shown otherwise than clients with items were."""
+    whole: dict[_Name, set[str]] = {}
+    for one in all_of_them:
+        for kind, (thread, _, item), text in _pieces(one.heard):
+            if kind == "end":
+                whole.setdefault((thread, item), set()).add(text)
+    for one in all_of_them:
+        if one.person.api != "acp" or one.person.left_early:
+            continue
+        for name, text, is_over in _texts_of_sessions(one.heard):
+            texts = whole.get(name, {text})
+            if not (text in texts if is_over else any(each.startswith(text) for each in texts)):
+                yield f"{one.person.name} was shown {text[:80]!r} of {name[1]}, which is {texts}"
+
+
+_Name = tuple[str, str]
+"""Of a message: its session and its id."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is shown of a session: its messages in the order in which they were first shown, with their texts."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    before: dict[str, str] | None = None
+    """The texts as the session was asked for again, until its replay begins. What comes until then was on its way, and
+    the replay has it, too.
+    """
+
+    def ask_again(self) -> None:
+        self.before, self.texts = {**(self.before or {}), **self._so_far()}, {}
+
+    def replay_begins_with(self, id: str) -> bool:
+        """Tell whether a message that was over is shown again."""
+        return self.before is not None and id in [*self.before][:-1]
+
+    def begin_replay(self) -> dict[str, str]:
+        """Show nothing, and return the messages of what was on its way, as far as they had come."""
+        on_its_way = self._so_far()
+        self.texts, self.before = {}, None
+        return on_its_way
+
+    def _so_far(self) -> dict[str, str]:
+        return {id: (self.before or {}).get(id, "") + text for id, text in self.texts.items()}
+
+
+def _texts_of_sessions(heard: Iterable[Heard]) -> Iterator[tuple[_Name, str, bool]]:
+    """Yield the texts of messages as sessions are shown them, and whether they stay as they are."""
+    sessions: dict[str, _Session] = {}
+    for each in heard:
+        update = each.params.get("update") or {}
+        kind = update.get("sessionUpdate")
+        if each.sent and each.method == "session/load":
+            sessions.setdefault(each.params["sessionId"], _Session()).ask_again()
+        elif kind in ("user_message_chunk", "agent_message_chunk"):
+            id, session = update["messageId"], sessions.setdefault(each.params["sessionId"], _Session())
+            if session.replay_begins_with(id):
+                for on_its_way, text in session.begin_replay().items():
+                    yield (each.params["sessionId"], on_its_way), text, False
+            session.texts[id] = session.texts.get(id, "") + update["content"].get("text", "")
+    for name, session in sessions.items():
+        for id, text in session.texts.items():
+            yield (name, id), text, True
