@@ -19,6 +19,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from tests.simulation import watchdog
 from tests.simulation.draws import Draws
 
 
@@ -85,7 +86,9 @@ class SimLoop(asyncio.SelectorEventLoop):
         """Tasks that have not begun: asyncio promises that they begin in the order in which they were made."""
         self.set_task_factory(self._new_task)
         self.rounds = 0
-        """Steps of tasks that have run."""
+        """Steps of tasks that have begun."""
+        self._moment = 0.0
+        self._steps_of_moment = 0
         self.before_round: dict[int, Callable[[], None]] = {}
         """What happens before a step, by its number."""
 
@@ -121,6 +124,15 @@ class SimLoop(asyncio.SelectorEventLoop):
             callback(*args)
         else:
             context.run(callback, *args)
+        self._count_in_moment()
+
+    def _count_in_moment(self) -> None:
+        if self._moment != self._clock.now:
+            self._moment, self._steps_of_moment = self._clock.now, 0
+        self._steps_of_moment += 1
+        if self._steps_of_moment > watchdog.MOST_STEPS:
+            self._steps_of_moment = 0  # as many again for the tasks to end
+            raise watchdog.Spin(f"the clock stands still while tasks take steps:\n{describe_tasks(self)}")
 
     def jump(self, seconds: float) -> None:
         """Move the clock at once, as after a suspend."""

@@ -47,6 +47,7 @@ from tests.simulation.sim_disk import Writers, reading_fails, sim_disk
 from tests.simulation.sim_model import SimHttp, SimModel
 from tests.simulation.streamed_text import note_what_streams
 from tests.simulation.visits import come_back, visit
+from tests.simulation.watchdog import Spin, step_limit
 from tests.support.client import MemoryWire
 
 EPOCH = 1_790_000_000
@@ -299,11 +300,17 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
         reading_fails(model, world.home),
     ):
         try:
-            anyio.run(_both_parts, world, backend_options={"loop_factory": lambda: loop})
+            with step_limit(lambda: loop.rounds):
+                anyio.run(_both_parts, world, backend_options={"loop_factory": lambda: loop})
         except Deadlock:
             world.problems.append(f"deadlock:\n{describe_tasks(loop)}")
+        except Spin as spin:
+            world.problems.append(str(spin))
         except BaseExceptionGroup as group:
-            world.problems += [f"exception: {error!r}" for error in _leaves(group)]
+            told = (
+                str(each) if isinstance(each, Spin) else f"exception: {each!r}" for each in _leaves(group)
+            )
+            world.problems += told
     if not loop.is_closed():
         loop.close()
     world.problems += [*world.writers.problems, *violations(world)]

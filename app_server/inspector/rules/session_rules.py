@@ -44,11 +44,12 @@ class _Open:
 
 class _Calls:
     """The tool calls of each session, with their states. Those that run are told anew behind the answer by which it is
-    opened again.
+    opened again; where that is refused, the session goes on as it was.
     """
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, str], str] = {}
+        self._forgotten: dict[tuple[str, str], str] = {}
         self._asked = _Open()
 
     def see(self, wire: WireMessage) -> None:
@@ -57,7 +58,10 @@ class _Calls:
         if wire.sent and wire.method in OPENS_SESSIONS:
             self._forget(wire.params.get("sessionId"))
         elif answered is not None and answered[0] in OPENS_SESSIONS:
-            self._forget(answered[1])
+            if "error" in wire.message:
+                self.states = {**self._forgotten, **self.states}
+            else:
+                self._forget(answered[1])
         elif (update := _update(wire)) is not None and update["sessionUpdate"] in (
             "tool_call",
             "tool_call_update",
@@ -66,6 +70,7 @@ class _Calls:
             self.states[key] = update.get("status") or self.states.get(key) or "pending"
 
     def _forget(self, session: Json) -> None:
+        self._forgotten = {key: state for key, state in self.states.items() if key[0] == session}
         self.states = {key: state for key, state in self.states.items() if key[0] != session}
 
 

@@ -183,6 +183,25 @@ def test_a_session_that_is_opened_again_is_told_of_its_calls_again() -> None:
     assert found == [set(), set(), {"session_08_a_call_is_announced_once_and_goes_forward"}]
 
 
+def test_a_session_that_cannot_be_opened_again_goes_on_with_its_calls() -> None:
+    def call(status: str, kind: str = "tool_call_update") -> tuple[Source, Json]:
+        return session_update(sessionUpdate=kind, toolCallId="t", title="ls", status=status)
+
+    refused = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32002, "message": "not found"}}
+    entries = analysed(
+        [
+            *OPENED,
+            call("pending", "tool_call"),
+            asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]),
+            (SERVER, refused),
+            call("completed"),
+            call("failed"),
+        ]
+    )
+    found = [set(rules([each])) for each in entries[-2:]]
+    assert found == [set(), {"session_08_a_call_is_announced_once_and_goes_forward"}]
+
+
 def test_a_broken_order_is_marked_at_its_message() -> None:
     late = told("item/agentMessage/delta", turnId=TURN, itemId="message", delta="too late")
     entries = analysed([*TURN_WITH_APPROVAL, late])
