@@ -180,7 +180,7 @@ def _merge(out: Path, sources: Collection[Path]) -> int:
         if (each.digest, each.doing) != (batch.digest, batch.doing):
             raise InvalidCommandLine(f"{place} is of other tasks, or other settings, than {first}")
     with OutFolder(out, server_home(os.environ)) as folder:
-        folder.begin(replace(batch, shard=None, commits=commits), _raw(str(first / TASKS)), ())
+        folder.begin(replace(batch, shard=None, commits=commits), _raw(str(first / TASKS)))
         for source in batches:
             folder.take_over(source)
     return _status(out, as_json=False)

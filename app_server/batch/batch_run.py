@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -102,15 +101,9 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
             f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
         )
     runs = {task.id: Run(task=task, commit=commits.get(commit_key(task) or "")) for _, task in mine}
-    with OutFolder(plan.out, home) as out, ExitStack() as open_files:
-        try:
-            out.begin(replace(plan.batch, commits=commits), plan.raw, plan.again)
-            results = Results(out.path, runs)
-            open_files.enter_context(results.open())
-        except OSError as error:
-            raise InvalidCommandLine(f"{out.path} cannot be written: {error.strerror or error}") from None
-        ledger = Ledger(limits, anyio.current_time(), results.spent)
-        return await _run(plan, workers or _workers(plan, len(left)), out, results, ledger, runs)
+    with OutFolder(plan.out, home) as out:
+        out.begin(replace(plan.batch, commits=commits), plan.raw, plan.again)
+        return await _run(plan, workers or _workers(plan, len(left)), out, limits, runs)
 
 
 def _workers(plan: BatchPlan, tasks: int) -> Workers:
@@ -141,11 +134,11 @@ async def _run(
     plan: BatchPlan,
     workers: Workers,
     out: OutFolder,
-    results: Results,
-    ledger: Ledger,
+    limits: SharedLimits,
     runs: Mapping[str, Run],
 ) -> int:
-    args = plan.args
+    args, results = plan.args, Results(out.path, runs)
+    ledger = Ledger(limits, anyio.current_time(), results.spent)
     scheduler = Scheduler(
         [run.task for id, run in runs.items() if id not in results.final],
         lambda task: place_key(task, plan.doing.checkout),

@@ -28,6 +28,9 @@ RECOVERS_IN: Final = 120.0
 PAUSE: Final = 1.0
 """Seconds without requests after a refusal that names no time."""
 WINDOW: Final = 60.0
+"""Seconds over which it is counted what is sent at present."""
+MOST_SENT: Final = 10_000
+"""Requests whose times are kept for that."""
 NO_LIMIT: Final = float("inf")
 
 
@@ -85,11 +88,13 @@ class Ledger:
         self.limits = limits
         self._tokens = Rate(limits.tokens_per_minute, now)
         self._requests = Rate(limits.requests_per_minute, now)
-        self._waiting: deque[tuple[int, Ask]] = deque()
+        self._waiting: dict[tuple[int, int], Ask] = {}
+        """By worker and number, in their order."""
         self._leases: dict[tuple[int, int], Ask] = {}
-        """Requests under way, by worker and number; their sizes are the tokens that are set aside for them."""
+        """Requests under way; their sizes are the tokens that are set aside for them."""
         self._largest = 0
-        self._sent: deque[float] = deque()
+        self._sent: deque[float] = deque(maxlen=MOST_SENT)
+        """When the last requests were sent."""
         self._began, self._held_until, self._cut_at = now, now, now - CUT_EVERY
         self.tokens, self.cost = 0, 0.0
         for model, usage in spent.items():
@@ -102,7 +107,7 @@ class Ledger:
 
     def ask(self, worker: int, ask: Ask) -> None:
         """Take a request that waits."""
-        self._waiting.append((worker, ask))
+        self._waiting[worker, ask.number] = ask
 
     def wait(self, now: float) -> float:
         """Return the seconds until the next request may be sent; endless where none waits, or another one has to end
@@ -111,29 +116,28 @@ class Ledger:
         if not self._waiting:
             return NO_LIMIT
         reserved = sum(lease.size for lease in self._leases.values())
-        if reserved and reserved + self._size(self._waiting[0][1]) > self._left() > 0:
+        if reserved and reserved + self._size(next(iter(self._waiting.values()))) > self._left() > 0:
             return NO_LIMIT
         return max(self._held_until - now, self._requests.wait(now), self._tokens.wait(now))
 
     def answers(self, now: float) -> Iterator[tuple[int, Ask, Pass]]:
         """Yield the requests that may be sent now, or never, each with its worker."""
         while self._waiting and (self.exhausted or self.wait(now) <= 0):
-            never = self.exhausted
-            worker, ask = self._waiting.popleft()
+            never, key = self.exhausted, next(iter(self._waiting))
+            ask = self._waiting.pop(key)
             if not never:
-                lease = self._leases[worker, ask.number] = replace(ask, size=self._size(ask))
+                lease = self._leases[key] = replace(ask, size=self._size(ask))
                 self._requests.take(1)
                 self._tokens.take(lease.size)
-                self._note_sent(now)
-            yield worker, ask, Pass(ask.number, never)
+                self._sent.append(now)
+            yield key[0], ask, Pass(ask.number, never)
 
     def over(self, worker: int, over: Over, now: float) -> tuple[str, TaskUsage] | None:
         """Take what a request used; return its task and that with its cost, None where it was not sent."""
-        lease = self._leases.pop((worker, over.number), None)
+        key = worker, over.number
+        lease = self._leases.pop(key, None)
         if lease is None:
-            self._waiting = deque(
-                each for each in self._waiting if (each[0], each[1].number) != (worker, over.number)
-            )
+            self._waiting.pop(key, None)
             return None
         self._largest = max(self._largest, over.usage.total)
         self._tokens.take(over.usage.total - lease.size)
@@ -144,20 +148,17 @@ class Ledger:
 
     def gone(self, worker: int) -> None:
         """Forget the requests of a worker that died."""
-        self._waiting = deque(each for each in self._waiting if each[0] != worker)
-        self._leases = {key: lease for key, lease in self._leases.items() if key[0] != worker}
+        for asked in (self._waiting, self._leases):
+            for key in [key for key in asked if key[0] == worker]:
+                del asked[key]
 
     def _slow_down(self, pause: float, now: float) -> None:
         self._held_until = max(self._held_until, now + pause)
         if now - self._cut_at >= CUT_EVERY:
             self._cut_at = now
-            self._requests.halve(len(self._sent) * WINDOW / min(max(now - self._began, 1.0), WINDOW))
+            seconds = min(max(now - self._began, 1.0), WINDOW)
+            self._requests.halve(sum(at >= now - seconds for at in self._sent) * WINDOW / seconds)
             self._tokens.halve(NO_LIMIT)
-
-    def _note_sent(self, now: float) -> None:
-        self._sent.append(now)
-        while self._sent[0] < now - WINDOW:
-            self._sent.popleft()
 
     def _size(self, ask: Ask) -> int:
         """Return what to set aside: as much as the largest request took, as a model's answer may be long."""

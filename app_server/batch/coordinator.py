@@ -83,16 +83,16 @@ class Coordinator:
     def _goes_on(self) -> bool:
         """Do what can be done now: answer requests, start tasks. Returns whether there will be more."""
         self._let_pass()
-        self._look_for_stops()
+        if self._scheduler.failing:
+            self._close(Stop(STOPPED, "too many tasks have failed in a row"))
+        elif self._ledger.exhausted:
+            self._close(Stop(BUDGET, "a budget of the whole batch is used up"))
         self._start_tasks()
         return not self._scheduler.over and self._clock() < self._until
 
     def _start_tasks(self) -> None:
         """Give every worker what it can take, the idle ones first."""
-        jobs = self._jobs
-        if len(self._scheduler.running) >= jobs:
-            return
-        busy = Counter(each.worker for each in self._scheduler.running.values())
+        jobs, busy = self._jobs, Counter(each.worker for each in self._scheduler.running.values())
         most = -(-jobs // self._workers.count)
         while busy.total() < jobs and (free := [each for each in self._nodes if busy[each] < most]):
             worker = min(free, key=busy.__getitem__)
@@ -104,17 +104,9 @@ class Coordinator:
 
     def _wakes_in(self) -> float:
         now = self._clock()
-        soonest = min(self._scheduler.wakes_in(now), self._ledger.wait(now), self._until - now)
-        return max(soonest, 0.001)
+        return max(min(self._scheduler.wakes_in(now), self._ledger.wait(now), self._until - now), 0.001)
 
     def _hear(self, worker: int, message: messages.FromWorker | None) -> None:
-        self._take(worker, message)
-        if not self._goes_on() or self._wakes_in() < NO_LIMIT:
-            self._woken.set()
-        if self._pending or self._results.notes:
-            self._fresh.set()
-
-    def _take(self, worker: int, message: messages.FromWorker | None) -> None:
         now = self._clock()
         match message:
             case messages.Ready(node=node):
@@ -131,23 +123,22 @@ class Coordinator:
                 if (over := self._ledger.over(worker, message, now)) is not None:
                     id, usage = over
                     self._results.took(id, message.model, usage)
-            case messages.Ended(result=result):
+            case messages.Ended(result=result, ending=ending):
+                if ending == "refused":
+                    why = result.error.message if result.error else ""
+                    self._stop_now(Stop(STOPPED, f"the provider refuses the login: {why}"))
                 running = self._scheduler.running.get(result.id)
-                if running is not None and running.worker == worker:  # else it was given to another one
-                    self._ended(message, now)
-
-    def _ended(self, message: messages.Ended, now: float) -> None:
-        error = message.result.error
-        if message.ending == "refused":
-            self._stop_now(Stop(STOPPED, f"the provider refuses the login: {error.message if error else ''}"))
-        if self._scheduler.ended(message, now):
-            self._pending.append(message)
+                ours = running is not None and running.worker == worker  # else it was given to another one
+                if ours and self._scheduler.ended(message, now):
+                    self._pending.append(message)
+        self._woken.set()
+        if self._pending or self._results.notes:
+            self._fresh.set()
 
     def _let_pass(self) -> None:
         answers = list(self._ledger.answers(self._clock()))
         reached = [ask.id for _, ask, answer in answers if ask.first and not answer.never]
-        if reached:  # noted before it is sent, so that no attempt is forgotten
-            self._results.reached(reached)
+        self._results.reached(reached)  # before it is sent, so that no attempt is forgotten
         for worker, _, answer in answers:
             self._workers.send(worker, answer)
 
@@ -164,9 +155,7 @@ class Coordinator:
             pending, self._pending = self._pending, []
             try:
                 self._results.write_notes()
-                if not pending:
-                    return
-                results = await run_in_thread(self._stored, pending)
+                results = await run_in_thread(self._stored, pending) if pending else ()
             except OSError as error:
                 why = error.strerror or error
                 self._stop_now(Stop(STOPPED, f"{self._out.path} cannot be written any more: {why}"))
@@ -180,12 +169,6 @@ class Coordinator:
         return results
 
     # --- stopping
-    def _look_for_stops(self) -> None:
-        if self._scheduler.failing:
-            self._close(Stop(STOPPED, "too many tasks have failed in a row"))
-        elif self._ledger.exhausted:
-            self._close(Stop(BUDGET, "a budget of the whole batch is used up"))
-
     def _close(self, stop: Stop) -> None:
         """Start nothing more; the first reason counts."""
         self.stop = self.stop or stop

@@ -20,17 +20,15 @@ import msgspec
 from msgspec import Struct
 
 from app_server.batch.messages import HOMES, Doing, Ended
-from app_server.batch.results import JOURNAL, RESULTS, append_lines, raw_lines
+from app_server.batch.results import JOURNAL, RESULTS, AttemptLine, StoredStatus, append_lines, raw_lines
 from app_server.batch.tasks import file_name
-from app_server.beneath import Beneath
 from app_server.client.command_line import InvalidCommandLine
+from app_server.core.config.safe_file import STAGED, write_file_atomically
 from app_server.core.rollout.rollout_names import OTHER_HOMES
 from app_server.places.locks import LockHeld, hold, is_held
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
 PATCHES, EVENTS = "patches", "events"
-STAGED = ".staged-"
-"""How files begin that a crash left half written."""
 LOCKED_WITHIN: Final = 1.0
 """Seconds in which a lock may be held by who only looks."""
 
@@ -58,7 +56,7 @@ def read_batch(out: Path) -> BatchFile | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise InvalidCommandLine(f"{out}: {getattr(error, 'strerror', None) or error}") from None
-    if any(name != LOCK and not name.startswith(STAGED) for name in names):
+    if any(name != LOCK and STAGED not in name for name in names):
         raise InvalidCommandLine(f"{out} has files in it, and is of no batch: expected a new folder")
     return None
 
@@ -92,33 +90,44 @@ class OutFolder:
     def __exit__(self, *raised: object) -> None:
         os.close(self._lock)
 
-    def begin(self, batch: BatchFile, tasks: bytes, again: Collection[str]) -> None:
-        """Store what the batch does, and move the results of tasks that run `again` aside. Raises OSError."""
-        self.write(BATCH, msgspec.json.format(msgspec.json.encode(batch), indent=2))
-        self.write(TASKS, tasks)
-        for name in (PATCHES, EVENTS, HOMES):
-            (self.path / name).mkdir(exist_ok=True)
-        if again:
-            lines = [(_id(line) in again, line) for line in raw_lines(self.path / RESULTS)]
-            append_lines(self.path / RETRIED, [line for moves, line in lines if moves])
-            self.write(RESULTS, b"".join(line for moves, line in lines if not moves))
+    def begin(self, batch: BatchFile, tasks: bytes, again: Collection[str] = ()) -> None:
+        """Store what the batch does, and put aside the results of tasks that run `again`. Raises InvalidCommandLine."""
+        try:
+            self._replace(BATCH, msgspec.json.format(msgspec.json.encode(batch), indent=2))
+            self._replace(TASKS, tasks)
+            for name in (PATCHES, EVENTS, HOMES):
+                (self.path / name).mkdir(exist_ok=True)
+            if again:
+                lines = _lines_by_id(self.path)
+                append_lines(self.path / RETRIED, [line for id, line in lines.items() if id in again])
+                self._replace(RESULTS, b"".join(line for id, line in lines.items() if id not in again))
+        except OSError as error:
+            raise InvalidCommandLine(f"{self.path} cannot be written: {error.strerror or error}") from None
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file in one step; makes missing folders. Raises OSError."""
-        with Beneath(self.path) as folder:
-            folder.replace(name, content, 0o600)
+    def _replace(self, name: str, content: bytes) -> None:
+        write_file_atomically(self.path / name, content, 0o600)
 
     def write_files(self, ended: Ended) -> str | None:
-        """Write what belongs to a result; return the place of the patch. Raises OSError."""
-        name = file_name(ended.result.id)
-        patch = f"{PATCHES}/{name}.diff" if ended.patch else None
-        if patch is not None:
-            self.write(patch, ended.patch)
+        """Write and sync what belongs to a result; return the place of the patch. Raises OSError."""
+        name, patch = file_name(ended.result.id), None
+        if ended.patch:
+            patch = f"{PATCHES}/{name}.diff"
+            self._write(patch, ended.patch)
         if ended.events:
-            self.write(f"{EVENTS}/{name}.jsonl", ended.events)
+            self._write(f"{EVENTS}/{name}.jsonl", ended.events)
         if ended.rollout is not None:
-            self.write(f"{HOMES}/{ended.result.node}/{ended.rollout[0]}", ended.rollout[1])
+            self._write(f"{HOMES}/{ended.result.node}/{ended.rollout[0]}", ended.rollout[1])
         return patch
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Write a file that counts only once there is a final line of its task; makes missing folders."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
 
     def show_running(self, running: Sequence[str]) -> None:
         """Say which tasks run, for who asks how the batch stands."""
@@ -141,16 +150,21 @@ class OutFolder:
 
     def take_over(self, shard: Path) -> None:
         """Add the results of another folder, with what belongs to them. Raises InvalidCommandLine and OSError."""
-        have = {_id(line): line for line in raw_lines(self.path / RESULTS)}
-        lines = {_id(line): line for line in raw_lines(shard / RESULTS)}
+        have, lines = _lines_by_id(self.path), _lines_by_id(shard)
         for id, line in lines.items():
             if have.get(id, line) != line:
                 raise InvalidCommandLine(f"{shard}: the task {id!r} has another result already")
         for name in (PATCHES, EVENTS, HOMES):
             shutil.copytree(shard / name, self.path / name, symlinks=True, dirs_exist_ok=True)
-        noted = Counter(raw_lines(shard / JOURNAL)) - Counter(raw_lines(self.path / JOURNAL))
-        append_lines(self.path / JOURNAL, list(noted.elements()))
+        its, ours = (
+            Counter(line for _, line in raw_lines(each / JOURNAL, AttemptLine)) for each in (shard, self.path)
+        )
+        append_lines(self.path / JOURNAL, list((its - ours).elements()))
         append_lines(self.path / RESULTS, [line for id, line in lines.items() if id not in have])
+
+
+def _lines_by_id(out: Path) -> Mapping[str, bytes]:
+    return {each.id: line for each, line in raw_lines(out / RESULTS, StoredStatus)}
 
 
 def shown_running(out: Path) -> Sequence[str]:
@@ -160,11 +174,3 @@ def shown_running(out: Path) -> Sequence[str]:
     except (OSError, msgspec.MsgspecError, KeyError):  # it is being written
         return ()
     return tuple(shown)
-
-
-class _Line(Struct):
-    id: str
-
-
-def _id(line: bytes) -> str:
-    return msgspec.json.decode(line, type=_Line).id

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,8 +49,9 @@ class Results:
     def __init__(self, folder: Path, ids: Container[str]) -> None:
         """Read them. Raises OSError."""
         self._folder = folder
-        stored = read_lines(folder / RESULTS, StoredStatus)
-        self.final = {each.id: each.status for each in stored if each.id in ids}
+        self.final = {
+            each.id: each.status for each in read_lines(folder / RESULTS, StoredStatus) if each.id in ids
+        }
         self.statuses = Counter(self.final.values())
         self.attempts: Counter[str] = Counter()
         self.spent: dict[str, TaskUsage] = {}
@@ -63,21 +63,12 @@ class Results:
         self.notes: list[bytes] = []
         """Lines of the journal that are not written yet."""
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        """Have the files open, to write them, while the block runs. Raises OSError."""
-        self._journal, self._results = (open_to_append(self._folder / name) for name in (JOURNAL, RESULTS))
-        try:
-            yield
-        finally:
-            os.close(self._journal)
-            os.close(self._results)
-
-    def reached(self, ids: Iterable[str]) -> None:
+    def reached(self, ids: Collection[str]) -> None:
         """Write down attempts whose first request is to be sent. Raises OSError."""
         for id in ids:
             self._note(AttemptLine(id=id, attempt=self.attempts[id] + 1))
-        self.write_notes()
+        if ids:
+            self.write_notes()
 
     def took(self, id: str, model: str, usage: TaskUsage) -> None:
         """Note what a request took; it is not written yet."""
@@ -86,7 +77,7 @@ class Results:
     def write_notes(self) -> None:
         """Write what was noted. Raises OSError."""
         if self.notes:
-            _append(self._journal, self.notes)
+            append_lines(self._folder / JOURNAL, self.notes, synced=False)
             self.notes = []
 
     def complete(self, result: Result, patch: str | None) -> Result:
@@ -96,8 +87,7 @@ class Results:
 
     def append(self, results: Sequence[Result]) -> None:
         """Write final lines and sync them. Blocks. Raises OSError; then none of them is there."""
-        _append(self._results, [msgspec.json.encode(each) + b"\n" for each in results])
-        os.fsync(self._results)
+        append_lines(self._folder / RESULTS, [msgspec.json.encode(each) + b"\n" for each in results])
         self.final.update((each.id, each.status) for each in results)
         self.statuses.update(each.status for each in results)
 
@@ -123,49 +113,43 @@ T = TypeVar("T", StoredStatus, Result, AttemptLine)
 
 def read_lines(path: Path, kind: type[T]) -> Iterator[T]:
     """Yield the whole lines of a file that is there or not; those that are damaged are left out. Raises OSError."""
+    return (each for each, _ in raw_lines(path, kind))
+
+
+def raw_lines(path: Path, kind: type[T]) -> Iterator[tuple[T, bytes]]:
+    """Yield such lines also as they are stored. Raises OSError."""
     decoder = msgspec.json.Decoder(kind)
-    for line in raw_lines(path):
-        try:
-            yield decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-
-
-def raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield the whole lines of a file that is there or not. Raises OSError."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     with open(file, "rb") as opened:
-        yield from (line for line in opened if line.endswith(b"\n"))
+        for line in opened:
+            try:
+                each = decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            if line.endswith(b"\n"):
+                yield each, line
 
 
-def append_lines(path: Path, lines: Sequence[bytes]) -> None:
-    """Append lines to a file, and sync it. Raises OSError."""
-    file = open_to_append(path)
+def append_lines(path: Path, lines: Sequence[bytes], *, synced: bool = True) -> None:
+    """Append lines to a file behind its last whole one; what follows that is cut off. Raises OSError; then none of the
+    lines is there.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        _append(file, lines)
-        os.fsync(file)
+        end = size = os.fstat(file).st_size
+        while end > 0 and os.pread(file, 1, end - 1) != b"\n":
+            begin = max(0, end - PIECE)
+            end = begin + os.pread(file, end - begin, begin).rfind(b"\n") + 1
+        if end != size:
+            os.ftruncate(file, end)
+        disk.append_lines(file, b"".join(lines), DISK, known_end=end)
+        if synced:
+            os.fsync(file)
     finally:
         os.close(file)
-
-
-def open_to_append(path: Path) -> int:
-    """Open a file behind its last whole line; what follows that is cut off. Raises OSError."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    end = size = os.fstat(file).st_size
-    while end > 0 and os.pread(file, 1, end - 1) != b"\n":
-        begin = max(0, end - PIECE)
-        end = begin + os.pread(file, end - begin, begin).rfind(b"\n") + 1
-    if end != size:
-        os.ftruncate(file, end)
-    return file
-
-
-def _append(file: int, lines: Sequence[bytes]) -> None:
-    """Write all of it, or nothing. Raises OSError."""
-    disk.append_lines(file, b"".join(lines), DISK, known_end=os.fstat(file).st_size)
 
 
 def summary(folder: Path, ids: Collection[str], running: int) -> Mapping[str, Json]:
@@ -174,14 +158,14 @@ def summary(folder: Path, ids: Collection[str], running: int) -> Mapping[str, Js
     final = [each for each in read_lines(folder / RESULTS, Result) if each.id in stored.final]
     slowest = sorted(final, key=lambda each: -(each.seconds.setup + each.seconds.turn))
     reasons = Counter(each.error.message[:LONGEST_REASON] for each in final if each.error)
-    spent = [*(each.usage for each in final), *(stored.usage[id] for id in stored.usage if id in ids)]
+    spent = stored.spent.values()
     costs = [each.cost for each in spent if each.cost is not None]
     usage = replace(sum(spent, TaskUsage()), cost=sum(costs) if costs else None)
     return {
         "tasks": len(ids),
         "left": len(ids) - len(final),
         "running": running,
-        "statuses": dict(Counter(each.status for each in final)),
+        "statuses": dict(stored.statuses),
         "usage": msgspec.to_builtins(usage),
         "slowest": [each.id for each in slowest[:SHOWN]],
         "reasons": dict(reasons.most_common(SHOWN)),

@@ -166,6 +166,19 @@ async def test_a_retry_runs_what_failed_and_keeps_the_old_lines(batch: BatchWorl
     assert [(line["id"], line["status"]) for line in old] == [("b", "failed")]
 
 
+async def test_a_retry_leaves_out_a_damaged_line(batch: BatchWorld) -> None:
+    batch.author = fails_for("b")
+    batch.write({"id": "a"}, {"id": "b"})
+    done = await batch.run()
+    path = done.out / "results.jsonl"
+    path.write_bytes(b'{"id": "b"\n' + path.read_bytes())
+    batch.author = fails_for()
+    async with batch.serving():
+        again = await batch.command("retry", str(batch.out))
+    assert again.status == 0, again.stderr
+    assert {line["status"] for line in again.results.values()} == {"completed"}
+
+
 async def test_a_retry_of_certain_tasks_or_statuses(batch: BatchWorld) -> None:
     batch.author = fails_for("c")
     batch.write({"id": "a"}, {"id": "b"}, {"id": "c"})

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,35 @@ async def test_a_disk_that_is_full_stops_the_batch_and_spoils_nothing(
     assert (done.out / "results.jsonl").read_bytes() == stored[0], "what was final stays readable"
     again = await batch.run()
     assert (again.status, len(again.results)) == (0, 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what is open")
+async def test_what_belongs_to_a_result_is_synced_before_its_line(
+    batch: BatchWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure leaves no result without its patch, and a retry no folder without results."""
+    fsync, synced = os.fsync, list[str]()
+
+    def noted(file: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+        fsync(file)
+
+    batch.author = lambda request: (
+        reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt"))
+    )
+    batch.write({"id": "a", "repo": str(batch.repository())}, {"id": "b"})
+    monkeypatch.setattr(os, "fsync", noted)
+    async with batch.serving():
+        await batch.command(jobs=1)
+        assert [name for name in synced if name in ("a.diff", "results.jsonl")][:2] == [
+            "a.diff",
+            "results.jsonl",
+        ]
+        synced.clear()
+        monkeypatch.setattr(os, "fsync", noted)
+        await batch.command("retry", str(batch.out), "--id", "b")
+    aside, rewritten, *_ = (name for name in synced if name.startswith(("retried", ".results")))
+    assert (aside, rewritten.startswith(".results.jsonl.staged-")) == ("retried.jsonl", True)
 
 
 async def test_a_place_that_cannot_be_written_is_told_before_anything_runs(batch: BatchWorld) -> None:

@@ -185,7 +185,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
     tasks = world.tasks()
     with OutFolder(world.folder, world.folder / "home") as out:
         doing = messages.Doing(overrides=CliOverrides(), checkout="worktree")
-        out.begin(BatchFile(digest="", folder="/", doing=doing), b"", ())
+        out.begin(BatchFile(digest="", folder="/", doing=doing), b"")
         results = Results(out.path, [task.id for task in tasks])
         left = [task for task in tasks if task.id not in results.final]
         scheduler = Scheduler(left, lambda task: task.cwd, retries=world.retries)
@@ -202,7 +202,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
         )
         runs = {task.id: messages.Run(task=task) for task in tasks}
         seconds = float("inf") if killed_at is None else killed_at
-        with results.open(), anyio.fail_after(LONGEST), anyio.move_on_after(seconds):
+        with anyio.fail_after(LONGEST), anyio.move_on_after(seconds):
             await coordinator.run(setup, runs, world.jobs)
         world.seconds = anyio.current_time()
         return coordinator.stop

@@ -101,8 +101,7 @@ def test_ten_thousand_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
     tasks = [Task(id=f"t{n}", prompt="x", cwd=f"/c{n % 50}" if n % 9 == 0 else None) for n in range(10_000)]
     for until in (90.0, 300.0, float("inf")):
         run = Hours(tmp_path, tasks, chance)
-        with run.results.open():
-            run.play(until)
+        run.play(until)
         for path in (tmp_path / RESULTS, tmp_path / "attempts.jsonl"):
             content = path.read_bytes()
             path.write_bytes(content[: -chance.randrange(1, 40)] if until != float("inf") else content)

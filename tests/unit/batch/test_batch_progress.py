@@ -36,8 +36,7 @@ def two_of_five(folder: Path, stderr: io.StringIO, prices: dict[str, ModelPrice]
             progress = Progress(5, results, ledger, 0.0, stderr, None)
             spend(ledger, 1, 0.0)
         result = Result(id=id, status=status)  # type: ignore[arg-type]
-        with results.open():
-            results.append([results.complete(result, patch=None)])
+        results.append([results.complete(result, patch=None)])
     return progress
 
 
