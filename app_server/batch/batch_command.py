@@ -75,23 +75,20 @@ def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchP
         None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema)).schema
     )
     doing = Doing(overrides=_overrides(vars(args)), checkout=args.checkout, schema=schema)
-    shown = replace(doing, overrides=without_secrets(doing.overrides))
     batch = BatchFile(
-        digest=sha256(raw).hexdigest(), folder=str(working_directory()), doing=shown, shard=args.shard
+        digest=sha256(raw).hexdigest(), folder=str(working_directory()), doing=doing, shard=args.shard
     )
     if (before := None if args.allow_changed else read_batch(out)) is not None:
         for what, same in (
             ("other tasks", batch.digest == before.digest),
             ("another shard", batch.shard == before.shard),
-            ("other settings of what tasks do", batch.doing == before.doing),
+            ("other settings of what tasks do", without_secrets(doing) == before.doing),
         ):
             if not same:
                 raise InvalidCommandLine(f"{out} is of {what}: name another folder, or say --allow-changed")
-        batch = before
+        batch = replace(before, doing=doing)
     source = "stdin" if args.tasks == FROM_STDIN else args.tasks
-    return BatchPlan(
-        args=args, out=out, raw=raw, source=source, batch=batch, doing=doing, environment=environment
-    )
+    return BatchPlan(args=args, out=out, raw=raw, source=source, batch=batch, environment=environment)
 
 
 def _overrides(given: Mapping[str, Any]) -> CliOverrides:
@@ -125,28 +122,28 @@ def _retried(args: argparse.Namespace) -> BatchPlan:
         raise InvalidCommandLine(f"--id: the task {unknown[0]!r} has no result in {out}")
     wanted = statuses or (get_args(Status) if ids else AGAIN)
     again = frozenset(id for id, status in final.items() if status in wanted and (not ids or id in ids))
-    overrides = _with_secrets(before.doing.overrides, _overrides(vars(args)))
+    batch = replace(before, doing=_with_secrets(before.doing, dict(_overrides(vars(args)).settings)))
     source = str(out / TASKS)
     return BatchPlan(
         args=args,
         out=out,
         raw=_raw(source),
         source=source,
-        batch=before,
-        doing=replace(before.doing, overrides=overrides),
+        batch=batch,
         environment=os.environ,
         again=again,
     )
 
 
-def _with_secrets(stored: CliOverrides, given: CliOverrides) -> CliOverrides:
-    """Return the settings of a batch with those that are not stored, which are given again."""
-    again = dict(given.settings)
-    for key, value in stored.settings:
-        if MASK in value and key not in again:
-            raise InvalidCommandLine(f"the setting {key} is a secret, and not stored: give -c {key}=… again")
-    settings = [(key, again[key] if MASK in value else value) for key, value in stored.settings]
-    return replace(stored, settings=tuple(settings))
+def _with_secrets(stored: Doing, given: Mapping[str, str]) -> Doing:
+    """Return what a batch does with the settings that are not stored, which are given again."""
+    settings = stored.overrides.settings
+    if missing := [key for key, value in settings if MASK in value and key not in given]:
+        raise InvalidCommandLine(
+            f"the setting {missing[0]} is a secret, and not stored: give -c {missing[0]}=… again"
+        )
+    whole = tuple((key, given[key] if MASK in value else value) for key, value in settings)
+    return replace(stored, overrides=replace(stored.overrides, settings=whole))
 
 
 # --- looking, joining, showing

@@ -17,7 +17,7 @@ from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.checkout import remove, sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
 from app_server.batch.local import Workers, local_workers
-from app_server.batch.messages import CHECKOUTS, WORK, Doing, Run, Setup
+from app_server.batch.messages import CHECKOUTS, WORK, Run, Setup
 from app_server.batch.out_folder import BatchFile, OutFolder
 from app_server.batch.progress import Progress
 from app_server.batch.repositories import TaskChecker, commit_key
@@ -56,9 +56,7 @@ class BatchPlan(Struct, frozen=True, kw_only=True):
     source: str
     """How errors name where they come from."""
     batch: BatchFile
-    """What is stored of it; the commits are those that an earlier run has found."""
-    doing: Doing
-    """What it does, with its secrets."""
+    """What it does; the commits are those that an earlier run has found."""
     environment: Mapping[str, str]
     again: Collection[str] = ()
     """The tasks whose results are put aside, so that they run again."""
@@ -68,7 +66,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
     InvalidCommandLine and ConfigError.
     """
-    args, home, doing = plan.args, server_home(plan.environment), plan.doing
+    args, home, doing = plan.args, server_home(plan.environment), plan.batch.doing
     limits = SharedLimits(
         tokens_per_minute=args.tokens_per_minute,
         requests_per_minute=args.requests_per_minute,
@@ -96,7 +94,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
         print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
         return COMPLETED
-    if args.ray is not None and (secret := secret_settings(doing.overrides)):
+    if args.ray is not None and (secret := secret_settings(doing)):
         raise InvalidCommandLine(
             f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
         )
@@ -141,7 +139,7 @@ async def _run(
     ledger = Ledger(limits, anyio.current_time(), results.spent)
     scheduler = Scheduler(
         [run.task for id, run in runs.items() if id not in results.final],
-        lambda task: place_key(task, plan.doing.checkout),
+        lambda task: place_key(task, plan.batch.doing.checkout),
         retries=args.retries,
         stop_after=args.stop_after,
     )
@@ -152,7 +150,7 @@ async def _run(
         folder=plan.batch.folder,
         out=str(out.path),
         shared=args.ray is None,
-        doing=plan.doing,
+        doing=plan.batch.doing,
         seconds=args.task_timeout,
         keep=args.keep,
     )

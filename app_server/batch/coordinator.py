@@ -161,7 +161,7 @@ class Coordinator:
                 self._stop_now(Stop(STOPPED, f"{self._out.path} cannot be written any more: {why}"))
                 return
             for result in results:
-                self._progress.ended(result)
+                self._progress.tell("taskEnded", result)
 
     def _stored(self, pending: Sequence[messages.Ended]) -> Sequence[messages.Result]:
         results = [self._results.complete(each.result, self._out.write_files(each)) for each in pending]

@@ -31,7 +31,10 @@ class RunningTask:
         """Of the attempt; and of its work, after which its place is looked at and cleared."""
         self.stopped: Stop | None = None
         self.why = ""
+        self.reached = False
+        """A request was sent."""
         self.requests = self.tokens = 0
+        """What counts for the task's budget; requests that a provider refused for a while do not."""
         self.refused: int | None = None
         """The status with which the provider refused the last request."""
         self.queued = 0.0
@@ -107,18 +110,18 @@ class WorkerGate:
             return
         number, passes = next(self._numbers), anyio.Event()
         self._waiting[number] = running, passes
-        first = running.requests == 0
-        size = request.size // BYTES_PER_TOKEN
+        size, first = request.size // BYTES_PER_TOKEN, not running.reached
         self._send(Ask(number=number, id=running.task.id, size=size, first=first))
         try:
             with running.waiting():
                 await passes.wait()
-            running.requests += 1
+            running.reached = True
             yield
         finally:
             del self._waiting[number]
             used = request.usage or TokenUsage()
             usage = TaskUsage(used.input_tokens, used.cached_input_tokens, used.output_tokens, requests=1)
+            running.requests += not request.limited
             running.tokens += usage.total
             running.refused = request.status
             limited, after = request.limited, request.retry_after

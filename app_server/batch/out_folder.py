@@ -21,11 +21,13 @@ from msgspec import Struct
 
 from app_server.batch.messages import HOMES, Doing, Ended
 from app_server.batch.results import JOURNAL, RESULTS, AttemptLine, StoredStatus, append_lines, raw_lines
+from app_server.batch.secrets import without_secrets
 from app_server.batch.tasks import file_name
 from app_server.client.command_line import InvalidCommandLine
 from app_server.core.config.safe_file import STAGED, write_file_atomically
 from app_server.core.rollout.rollout_names import OTHER_HOMES
 from app_server.places.locks import LockHeld, hold, is_held
+from protocol.structs import replace
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
 PATCHES, EVENTS = "patches", "events"
@@ -34,7 +36,7 @@ LOCKED_WITHIN: Final = 1.0
 
 
 class BatchFile(Struct, frozen=True, kw_only=True):
-    """`batch.json`. The values of secrets are masked."""
+    """`batch.json`. There the values of secrets are masked."""
 
     digest: str
     """SHA-256 of the tasks as they were read."""
@@ -93,7 +95,8 @@ class OutFolder:
     def begin(self, batch: BatchFile, tasks: bytes, again: Collection[str] = ()) -> None:
         """Store what the batch does, and put aside the results of tasks that run `again`. Raises InvalidCommandLine."""
         try:
-            self._replace(BATCH, msgspec.json.format(msgspec.json.encode(batch), indent=2))
+            stored = replace(batch, doing=without_secrets(batch.doing))
+            self._replace(BATCH, msgspec.json.format(msgspec.json.encode(stored), indent=2))
             self._replace(TASKS, tasks)
             for name in (PATCHES, EVENTS, HOMES):
                 (self.path / name).mkdir(exist_ok=True)

@@ -11,7 +11,6 @@ from typing import Final, TextIO
 import msgspec
 
 from app_server.batch.budget import Ledger
-from app_server.batch.messages import Result
 from app_server.batch.results import Results
 from app_server.client.command_line import printable
 from protocol.structs import Json
@@ -40,13 +39,9 @@ class Progress:
         self._changes = stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
         """Whether there is a line that changes; then it is the last one of the terminal."""
 
-    def ended(self, result: Result) -> None:
-        """Tell of a result."""
-        self._tell("taskEnded", result)
-
     def note(self, text: str) -> None:
         """Say something that is not asked for at any other time."""
-        self._tell("notice", {"message": text})
+        self.tell("notice", {"message": text})
         cleared = CLEARED if self._changes else ""
         print(f"{cleared}app-server batch: {printable(text)}", file=self._stderr)
 
@@ -72,7 +67,8 @@ class Progress:
             parts.append(f"about {max((self._total - done) * minutes / new, 1.0):.0f} min left")
         return ", ".join(parts)
 
-    def _tell(self, method: str, params: Json) -> None:
+    def tell(self, method: str, params: Json) -> None:
+        """Tell scripts what happened."""
         if self._events is not None:
             self._events.write(msgspec.json.encode({"method": method, "params": params}).decode() + "\n")
             self._events.flush()

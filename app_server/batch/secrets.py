@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from app_server.batch.messages import Doing
 from app_server.core.auth.home_login import read_auth
-from app_server.core.config.types import CliOverrides, Config
+from app_server.core.config.types import Config
 from app_server.masking import MASK, is_secret_name, masked_text
 from protocol.structs import replace
 
@@ -14,16 +15,17 @@ SHORTEST = 8
 """Characters of a value that is looked for: shorter ones are in too many words."""
 
 
-def without_secrets(overrides: CliOverrides) -> CliOverrides:
+def without_secrets(doing: Doing) -> Doing:
     """Mask the settings whose names or values look like secrets."""
-    pairs = [(key, MASK if is_secret_name(key) else masked_text(value)) for key, value in overrides.settings]
-    return replace(overrides, settings=tuple(pairs))
+    settings = doing.overrides.settings
+    shown = tuple((key, MASK if is_secret_name(key) else masked_text(value)) for key, value in settings)
+    return replace(doing, overrides=replace(doing.overrides, settings=shown))
 
 
-def secret_settings(overrides: CliOverrides) -> Sequence[str]:
+def secret_settings(doing: Doing) -> Sequence[str]:
     """Return the keys of settings that are secrets."""
-    pairs = zip(overrides.settings, without_secrets(overrides).settings, strict=True)
-    return [key for (key, value), (_, shown) in pairs if value != shown]
+    pairs = zip(doing.overrides.settings, without_secrets(doing).overrides.settings, strict=True)
+    return [given[0] for given, shown in pairs if given != shown]
 
 
 def known_secrets(config: Config, home: Path, environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -116,10 +116,6 @@ def _require_no_secret(line: bytes, secrets: Mapping[str, str]) -> None:
             raise ValueError(f"the line has the value of {holder} in it, and lines are stored: leave it out")
 
 
-_EXPECTED = {"sandbox": get_args(Sandbox), "approvalPolicy": get_args(Approval)}
-"""The words of fields that take one of a few."""
-
-
 def _reason(error: Exception) -> str:
     text = str(error).removesuffix(" - at `$`")
     match error:
@@ -128,7 +124,7 @@ def _reason(error: Exception) -> str:
         case UnicodeDecodeError():
             return f"it is not UTF-8 at byte {error.start} of a text"
         case msgspec.ValidationError() if text.startswith("Invalid enum value"):
-            words = next((each for name, each in _EXPECTED.items() if name in text), ())
+            words = get_args(Sandbox if text.endswith(".sandbox`") else Approval)
             return f"{text}: expected one of {', '.join(words)}"
         case msgspec.DecodeError() if not isinstance(error, msgspec.ValidationError):
             return f"it is not JSON: {text}"

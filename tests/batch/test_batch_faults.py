@@ -56,6 +56,15 @@ async def test_a_provider_that_asks_for_fewer_requests_fails_no_task_and_costs_n
     assert max(line["seconds"]["turn"] for line in done.lines) < 60
 
 
+async def test_a_provider_that_asks_for_fewer_requests_uses_up_no_budget_of_a_task(batch: BatchWorld) -> None:
+    batch.author = refusing(3, failure(429, {"error": {"message": "slow down"}}, **{"retry-after": "0.1"}))
+    batch.write({"id": "a", "budget": {"requests": 1}})
+    done = await batch.run()
+    line = done.results["a"]
+    assert (done.status, line["status"], line["attempts"]) == (0, "completed", 1), done.stderr
+    assert len(batch.requests) == 4
+
+
 async def test_what_may_pass_is_tried_again_in_a_fresh_place(batch: BatchWorld) -> None:
     repository = batch.repository()
     served = {"a": 0}
