@@ -8,6 +8,7 @@ from pathlib import Path
 from app_server.batch.messages import Doing
 from app_server.core.auth.home_login import read_auth
 from app_server.core.config.types import Config
+from app_server.core.diagnostics.settings import configured_values
 from app_server.masking import MASK, is_secret_name, masked_text
 from protocol.structs import replace
 
@@ -32,11 +33,9 @@ def known_secrets(config: Config, home: Path, environment: Mapping[str, str]) ->
     """Return the values of the secrets that are known here, by what holds them."""
     named = config.credential_variables()
     held = {f"${name}": environment[name] for name in environment if name in named or is_secret_name(name)}
-    for provider in config.providers.values():
-        held[f"the token of the provider {provider.id}"] = provider.experimental_bearer_token or ""
-        for name, value in (*provider.http_headers.items(), *provider.query_params.items()):
-            if is_secret_name(name):
-                held[f"{name} of the provider {provider.id}"] = value.removeprefix("Bearer ")
+    for owner, name, value in configured_values(config):
+        if is_secret_name(name):
+            held[f"{name} of {owner}"] = value.removeprefix("Bearer ")
     if (login := read_auth(home)) is not None:
         held["the login's key"] = login.api_key or ""
         if login.tokens is not None:
@@ -46,7 +45,7 @@ def known_secrets(config: Config, home: Path, environment: Mapping[str, str]) ->
 
 
 def masked_bytes(content: bytes, secrets: Mapping[str, str]) -> bytes:
-    """Return the content with these secrets replaced."""
-    for value in secrets.values():
+    """Return the content with these secrets replaced, the longest ones first: others may be parts of them."""
+    for value in sorted(secrets.values(), key=len, reverse=True):
         content = content.replace(value.encode(errors="surrogateescape"), MASK.encode())
     return content

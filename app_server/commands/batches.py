@@ -8,6 +8,7 @@ from typing import Final
 
 from app_server.commands.options import (
     CommandCode,
+    above_zero,
     add_choice,
     add_settings,
     add_turn_settings,
@@ -85,13 +86,7 @@ def _whole(text: str) -> int:
 
 
 def _amount(text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = 0.0
-    if not 0 < amount < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected an amount above 0, got {text!r}")
-    return amount
+    return above_zero(text, "an amount above 0", text)
 
 
 def _shard(text: str) -> str:

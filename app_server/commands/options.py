@@ -90,13 +90,18 @@ def positive(text: str) -> int:
 def duration(text: str) -> float:
     """Parse a time: seconds, or a number with its unit."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    return above_zero(number, "seconds, or a time as in 90s, 30m or 2h", text, UNITS[unit])
+
+
+def above_zero(number: str, expected: str, text: str, unit: int = 1) -> float:
+    """Parse a number that need not be whole, of the argument `text`."""
     try:
-        seconds = float(number) * UNITS[unit]
+        found = float(number) * unit
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected seconds, or a time as in 90s, 30m or 2h, got {text!r}")
-    return seconds
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+    return found
 
 
 def _folder(text: str) -> str:

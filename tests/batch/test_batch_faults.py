@@ -495,6 +495,13 @@ async def test_a_prompt_with_a_key_in_it_is_refused(batch: BatchWorld) -> None:
     assert not done.out.exists()
 
 
+async def test_a_prompt_with_the_key_of_an_mcp_server_is_refused(batch: BatchWorld) -> None:
+    batch.write({"id": "a", "prompt": f"Use {KEY}."})
+    done = await batch.run("-c", f'mcp_servers.tracker={{command="true",env={{TRACKER_KEY="{KEY}"}}}}')
+    assert (done.status, batch.requests) == (2, [])
+    assert ":1: the line has the value of TRACKER_KEY of the MCP server tracker in it" in done.stderr
+
+
 async def test_workers_that_share_a_repository_do_not_disturb_each_other(batch: BatchWorld) -> None:
     """Worktrees are made, removed and compared all the time, and git reads the settings of all of them."""
     repository = batch.repository()

@@ -62,7 +62,9 @@ class Redaction:
     def learn(self, config: Config) -> None:
         """Remove from now on what this configuration holds, too."""
         named = (self._environment.get(name, "") for name in config.credential_variables())
-        self._secrets.update(_long_enough(named), _long_enough(_configured(config)))
+        self._secrets.update(
+            _long_enough(named), _long_enough(value for _, _, value in configured_values(config))
+        )
 
     def apply(self, check: Check) -> Check:
         return replace(check, found=self._shown(check.found), advice=self._shown(check.advice))
@@ -73,17 +75,20 @@ class Redaction:
         return masked_text(text)
 
 
-def _configured(config: Config) -> Iterator[str]:
+def configured_values(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield the values that may be credentials: who has it, its name there, the value."""
     for provider in config.providers.values():
-        yield provider.experimental_bearer_token or ""
-        yield from (*provider.http_headers.values(), *provider.query_params.values())
-    for server in config.mcp_servers.values():
+        owner = f"the provider {provider.id}"
+        yield owner, "experimental_bearer_token", provider.experimental_bearer_token or ""
+        for name, value in (*provider.http_headers.items(), *provider.query_params.items()):
+            yield owner, name, value
+    for id, server in config.mcp_servers.items():
         transport = server.transport
-        if isinstance(transport, McpStdioTransport):
-            yield from transport.env.values()
-        else:
-            yield from transport.http_headers.values()
-    yield from config.otel.headers.values()
+        given = transport.env if isinstance(transport, McpStdioTransport) else transport.http_headers
+        for name, value in given.items():
+            yield f"the MCP server {id}", name, value
+    for name, value in config.otel.headers.items():
+        yield "telemetry", name, value
 
 
 def _long_enough(values: Iterable[str]) -> list[str]:
