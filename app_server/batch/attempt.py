@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import anyio
 import msgspec
@@ -18,9 +18,9 @@ from msgspec.structs import asdict, astuple
 
 from app_server.batch import messages
 from app_server.batch.checkout import Checkouts, TaskPatch, TaskPlace
-from app_server.batch.gate import RunningTask, WorkerGate
 from app_server.batch.messages import Ended, Ending, ResultError, Run, Setup, Status
 from app_server.batch.secrets import masked_bytes
+from app_server.batch.tasks import Task
 from app_server.client import approval_requests as asked
 from app_server.client.app_server import AppServer
 from app_server.client.failures import AppServerError, RequestRefused, ServerEnded
@@ -57,12 +57,70 @@ PASSING: Final = (
 )
 
 
+Stop = Literal["timedOut", "overBudget", "interrupted"]
+
+
+class RunningTask:
+    """One attempt while it runs: its clock, what it has used, and why it is to end."""
+
+    def __init__(self, task: Task, seconds: float) -> None:
+        self.task, self.seconds = task, task.budget.seconds or seconds
+        self.whole, self.scope = anyio.CancelScope(), anyio.CancelScope()
+        """Of the attempt; and of its work, after which its place is looked at and cleared."""
+        self.stopped: Stop | None = None
+        self.why = ""
+        self.reached = False
+        """A request was sent."""
+        self.requests = self.tokens = 0
+        """What counts for the task's budget; requests that a provider refused for a while do not."""
+        self.refused: int | None = None
+        """The status with which the provider refused the last request."""
+        self.queued = 0.0
+        self._clock, self._left, self._waits = anyio.current_time, self.seconds, 0
+
+    def start_clock(self) -> None:
+        self.scope.deadline = self._clock() + self._left
+
+    def stop(self, stopped: Stop, why: str) -> None:
+        """End the attempt; the first reason counts."""
+        if self.stopped is None:
+            self.stopped, self.why = stopped, why
+            (self.whole if stopped == "interrupted" else self.scope).cancel()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Stop the clock while the block runs."""
+        since = self._clock()
+        if not self._waits:
+            self._left, self.scope.deadline = self.scope.deadline - since, float("inf")
+        self._waits += 1
+        try:
+            yield
+        finally:
+            self._waits -= 1
+            if not self._waits:
+                self.queued += self._clock() - since
+                self.start_clock()
+
+    def over_budget(self) -> bool:
+        """Stop where the task's own budget is used up."""
+        budget = self.task.budget
+        for name, used, most in (
+            ("requests", self.requests, budget.requests),
+            ("tokens", self.tokens, budget.tokens),
+        ):
+            if most is not None and used >= most:
+                self.stop("overBudget", f"the task's budget of {most} {name} is used up")
+        return self.stopped is not None
+
+
 class WorkerParts(NamedTuple):
     """Parts of a worker that all its attempts use."""
 
     setup: Setup
     server: AppServer
-    gate: WorkerGate
+    following: Callable[[str, RunningTask], AbstractContextManager[None]]
+    """Count the requests of a thread as those of a task while the block runs."""
     checkouts: Checkouts
     secrets: Mapping[str, str]
     schema: OutputSchema | None
@@ -148,7 +206,7 @@ class Attempt(RunningTask):
 
         thread = await server.start_thread(on_approval=decline, **options)
         result.thread_id, self._rollout = thread.id, Path(thread.opened.thread.path or "")
-        with self._parts.gate.following(thread.id, self):
+        with self._parts.following(thread.id, self):
             try:
                 yield thread
             finally:

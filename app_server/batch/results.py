@@ -53,11 +53,11 @@ class Results:
             each.id: each.status for each in read_lines(folder / RESULTS, StoredStatus) if each.id in ids
         }
         self.statuses = Counter(self.final.values())
-        self.attempts: Counter[str] = Counter()
         self.spent: dict[str, TaskUsage] = {}
         """By model, on all tasks in all runs."""
+        self.attempts: Counter[str] = Counter()
         self.usage: dict[str, TaskUsage] = {}
-        """By task, for those that had no final line."""
+        """By task, as the attempts are, for those that had no final line."""
         for each in read_lines(folder / JOURNAL, AttemptLine):
             self._take(each)
         self.notes: list[bytes] = []
@@ -96,12 +96,14 @@ class Results:
         self._take(each)
 
     def _take(self, each: AttemptLine) -> None:
-        if each.attempt is not None:
-            self.attempts[each.id] = max(self.attempts[each.id], each.attempt)
         if each.usage is not None:
             _add(self.spent, each.model, each.usage)
-            if each.id not in self.final:
-                _add(self.usage, each.id, each.usage)
+        if each.id in self.final:
+            return
+        if each.usage is not None:
+            _add(self.usage, each.id, each.usage)
+        if each.attempt is not None:
+            self.attempts[each.id] = max(self.attempts[each.id], each.attempt)
 
 
 def _add(total: dict[str, TaskUsage], key: str, usage: TaskUsage) -> None:

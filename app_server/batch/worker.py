@@ -8,9 +8,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
@@ -18,15 +19,15 @@ from typing import Final
 import anyio
 
 from app_server.batch import messages
-from app_server.batch.attempt import Attempt, WorkerParts
+from app_server.batch.attempt import Attempt, RunningTask, WorkerParts
 from app_server.batch.checkout import Checkouts, scratch_folder
-from app_server.batch.gate import WorkerGate
 from app_server.batch.local import LONGEST_LINE, heard, say
 from app_server.batch.secrets import known_secrets
 from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
 from app_server.core.git.run_git import Git
+from app_server.core.model.request_gate import GatedRequest
 from app_server.headless.output_schema import OutputSchema
 from app_server.in_process import InProcessConnector
 from app_server.logs import set_up_logging
@@ -35,12 +36,14 @@ from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
 from app_server.transport.framing import Transport
 from app_server.transport.stdio import StdioTransport
+from protocol.events.turn import TokenUsage
 from protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
 ENDS_WITHIN: Final = 3
 """Seconds for a worker to clear up that is needed no more; its commands end with it."""
+BYTES_PER_TOKEN: Final = 4
 
 
 def main() -> None:
@@ -123,7 +126,67 @@ async def _parts(
         ) as server:
             secrets = known_secrets(config, home, environment)
             schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
-            yield WorkerParts(setup, server, gate, checkouts, secrets, schema)
+            yield WorkerParts(setup, server, gate.following, checkouts, secrets, schema)
+
+
+class WorkerGate:
+    """The `RequestGate` of a worker's server: the coordinator says when each request may be sent. Waiting for that is
+    nobody's time limit.
+    """
+
+    def __init__(self, send: Callable[[messages.FromWorker], None]) -> None:
+        self._send, self._numbers = send, count()
+        self._running: dict[str, RunningTask] = {}
+        self._waiting: dict[int, tuple[RunningTask, anyio.Event]] = {}
+
+    @contextmanager
+    def following(self, thread_id: str, running: RunningTask) -> Iterator[None]:
+        """Count the requests of a thread as those of a task."""
+        self._running[thread_id] = running
+        try:
+            yield
+        finally:
+            del self._running[thread_id]
+
+    def told(self, message: messages.Pass) -> None:
+        """Take what the coordinator says of a request, which may not wait any more."""
+        if (found := self._waiting.get(message.number)) is not None:
+            running, passes = found
+            if message.never:
+                running.stop("overBudget", "a budget of the whole batch is used up")
+            else:
+                passes.set()
+
+    @asynccontextmanager
+    async def passing(self, request: GatedRequest) -> AsyncIterator[None]:
+        running = self._running.get(request.conversation_id)
+        if running is None or running.over_budget():
+            await anyio.sleep_forever()  # its turn is being interrupted
+            return
+        number, passes = next(self._numbers), anyio.Event()
+        self._waiting[number] = running, passes
+        size, first = request.size // BYTES_PER_TOKEN, not running.reached
+        self._send(messages.Ask(number=number, id=running.task.id, size=size, first=first))
+        try:
+            with running.waiting():
+                await passes.wait()
+            running.reached = True
+            yield
+        finally:
+            del self._waiting[number]
+            used = request.usage or TokenUsage()
+            usage = messages.TaskUsage(
+                used.input_tokens, used.cached_input_tokens, used.output_tokens, requests=1
+            )
+            running.requests += not request.limited
+            running.tokens += usage.total
+            running.refused = request.status
+            limited, after = request.limited, request.retry_after
+            self._send(
+                messages.Over(
+                    number=number, model=request.model, usage=usage, limited=limited, retry_after=after
+                )
+            )
 
 
 if __name__ == "__main__":
