@@ -64,6 +64,8 @@ class Coordinator:
         """The machines of the workers that are ready."""
         self._pending: list[messages.Ended] = []
         """What is to be stored."""
+        self._cut_short: list[messages.Ended] = []
+        """Attempts that are no results; their threads are stored."""
         self._until = NO_LIMIT
         self.stop: Stop | None = None
 
@@ -131,8 +133,10 @@ class Coordinator:
                 ours = running is not None and running.worker == worker  # else it was given to another one
                 if ours and self._scheduler.ended(message, now):
                     self._pending.append(message)
+                else:
+                    self._cut_short.append(message)
         self._woken.set()
-        if self._pending or self._results.notes:
+        if self._pending or self._cut_short or self._results.notes:
             self._fresh.set()
 
     def _let_pass(self) -> None:
@@ -153,9 +157,12 @@ class Coordinator:
         """Store the results that have come: first their files, then their lines, all with one sync."""
         async with self._storing:
             pending, self._pending = self._pending, []
+            cut_short, self._cut_short = self._cut_short, []
             try:
                 self._results.write_notes()
-                results = await run_in_thread(self._stored, pending) if pending else ()
+                if not (pending or cut_short):
+                    return
+                results = await run_in_thread(self._stored, pending, cut_short)
             except OSError as error:
                 why = error.strerror or error
                 self._stop_now(Stop(STOPPED, f"{self._out.path} cannot be written any more: {why}"))
@@ -163,9 +170,14 @@ class Coordinator:
             for result in results:
                 self._progress.tell("taskEnded", result)
 
-    def _stored(self, pending: Sequence[messages.Ended]) -> Sequence[messages.Result]:
+    def _stored(
+        self, pending: Sequence[messages.Ended], cut_short: Sequence[messages.Ended]
+    ) -> Sequence[messages.Result]:
+        for each in (*pending, *cut_short):
+            self._out.write_thread(each)
         results = [self._results.complete(each.result, self._out.write_files(each)) for each in pending]
-        self._results.append(results)
+        if results:
+            self._results.append(results)
         return results
 
     # --- stopping

@@ -118,9 +118,12 @@ class OutFolder:
             self._write(patch, ended.patch)
         if ended.events:
             self._write(f"{EVENTS}/{name}.jsonl", ended.events)
+        return patch
+
+    def write_thread(self, ended: Ended) -> None:
+        """Write the thread of an attempt that was made in a home which is not in this folder. Raises OSError."""
         if ended.rollout is not None:
             self._write(f"{HOMES}/{ended.result.node}/{ended.rollout[0]}", ended.rollout[1])
-        return patch
 
     def _write(self, name: str, content: bytes) -> None:
         """Write a file that counts only once there is a final line of its task; makes missing folders."""

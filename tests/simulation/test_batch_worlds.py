@@ -53,6 +53,8 @@ class World:
     sent: list[float] = field(default_factory=list)
     asked: Counter[str] = field(default_factory=Counter)
     """Answered requests by task."""
+    failed: set[str] = field(default_factory=set)
+    """Tasks of which an attempt failed."""
     problems: list[str] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     most_at_once: int = 0
@@ -148,8 +150,11 @@ class SimWorkers(Workers):
         finally:
             world.busy.remove(place)
         fails = draws.chance("failure", 0.05)
-        result = messages.Result(id=task.id, status="failed" if fails else "completed")
-        ended = messages.Ended(result=result, ending="retry" if fails else "final")
+        if fails:
+            world.failed.add(task.id)
+        result = messages.Result(id=task.id, status="failed" if fails else "completed", node="n")
+        thread = f"sessions/{task.id}-{'failed' if fails else 'completed'}.jsonl", b"said\n"
+        ended = messages.Ended(result=result, ending="retry" if fails else "final", rollout=thread)
         self._hear(worker, ended)
 
     async def _request(self, worker: int, task: Task, *, first: bool) -> bool:
@@ -256,6 +261,16 @@ def test_each_task_has_one_result_whatever_dies(seed: int, tmp_path: Path) -> No
     every_task_once(world)
     spent = sum(each.usage.total for each in world.final())
     assert spent <= sum(world.asked.values()) * TOKENS
+
+
+def test_threads_come_back_of_all_attempts_that_have_ended(tmp_path: Path) -> None:
+    world = World(Draws(5), tmp_path, count=80, retries=50)
+    assert play(world) is None
+    every_task_once(world)
+    assert world.failed
+    stored = {path.name for path in tmp_path.glob("homes/n/sessions/*")}
+    failed = {f"{id}-failed.jsonl" for id in world.failed}
+    assert stored == failed | {f"{task.id}-completed.jsonl" for task in world.tasks()}
 
 
 @pytest.mark.skipif(not LONG, reason="FAULTS=long plays it; fewer tasks are played above")
