@@ -160,8 +160,8 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
 def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
     """Tell whether the request may know less: the server before could not store all."""
     reopens = "resume" in world.habits.deeds and world.habits.api in ("v1", "acp")
-    if world.loses_lines and (world.habits.visitor or reopens):
-        return True  # a thread that could not be stored may have been opened again
+    if world.loses_lines and (world.habits.visitor or reopens or world.habits.company):
+        return True  # a thread that could not be stored may have been closed and opened again
     return before.server != request.server and (world.killed.is_set() or world.loses_lines)
 
 
