@@ -85,6 +85,8 @@ class SimLoop(asyncio.SelectorEventLoop):
         self._new: set[int] = set()
         """Tasks that have not begun: asyncio promises that they begin in the order in which they were made."""
         self.set_task_factory(self._new_task)
+        self._a_step = asyncio.Handle(self._step, (), self, contextvars.Context())
+        """Stands in the ready queue once for each step that is due: none of them is cancelled, so one is enough."""
         self.rounds = 0
         """Steps of tasks that have begun."""
         self._moment = 0.0
@@ -107,7 +109,8 @@ class SimLoop(asyncio.SelectorEventLoop):
         if not isinstance(task, SimTask):
             return super().call_soon(callback, *args, context=context)
         bisect.insort(self._steps, (task.number, next(self._order), context, callback, args))
-        return super().call_soon(self._step)
+        self._ready.append(self._a_step)  # type: ignore[attr-defined]
+        return self._a_step
 
     def _step(self) -> None:
         """Run one of the steps that are due."""

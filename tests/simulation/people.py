@@ -852,7 +852,13 @@ class ConversationPerson(Person):
     def settle(self) -> None:
         for word, thread in self._said.items():
             if self.record.words.get(word) == "ended" and thread not in self._troubled | self.record.gone:
-                self.record.words[word] = "completed"
+                # Who has left may have been told of the end of the turn before, and of no begin.
+                began = not self.left_early or self._was_shown(word)
+                self.record.words[word] = "completed" if began else "gone"
+
+    def _was_shown(self, word: str) -> bool:
+        of_words = (m for m in self.received() if m.get("method") == "codex/event/user_message")
+        return any(word in marks([each["params"]["msg"]["message"]]) for each in of_words)
 
     def busy(self) -> bool:
         return bool(self._running)

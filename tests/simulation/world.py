@@ -259,7 +259,8 @@ def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -
     root.mkdir(mode=0o700)
     before = _open_files()
     try:
-        outcome = _play(seed, draws, habits, root)
+        with _collected_behind():
+            outcome = _play(seed, draws, habits, root)
         if left := _open_files() - before:
             gc.collect()  # closes what nobody uses any more
             left = _open_files() - before
@@ -268,6 +269,21 @@ def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -
         if keep is not None:
             shutil.copytree(root, keep, dirs_exist_ok=True)
         shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def _collected_behind() -> Iterator[None]:
+    """Keep the garbage collector from running in a world: it takes time, and finalizers would run at any moment. Behind
+    the world it looks at what was made in it, and at nothing older.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+        gc.collect(0)
 
 
 def _open_files() -> set[str]:
