@@ -5,9 +5,11 @@ choices. Recorded ones replay them, and fewer of them are a simpler world: a cho
 option, which is the plainest one (no fault, no delay, the first task).
 """
 
+import bisect
+import itertools
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,38 +24,43 @@ class Draws:
     def __init__(self, seed: int, given: Choices | None = None) -> None:
         """With `given`, the recorded choices are made again."""
         self._seed, self._given = seed, given
-        self._streams: dict[str, random.Random] = {}
-        self.made: dict[str, list[int]] = {}
+        self._drawn: dict[str, tuple[list[int], Callable[[], float]]] = {}
+        """By kind: the choices that were made, and the stream of numbers for the next ones."""
+
+    @property
+    def made(self) -> dict[str, list[int]]:
+        return {kind: choices for kind, (choices, _) in self._drawn.items()}
 
     def pick(self, kind: str, options: Sequence[T], weights: Sequence[float] | None = None) -> T:
         """Choose one of the options; the first is the plainest. The weights need not sum up to 1."""
-        if len(options) == 1:
-            return options[0]
-        made = self.made.setdefault(kind, [])
-        if self._given is not None:
-            given = self._given.get(kind, ())
-            drawn = given[len(made)] if len(made) < len(given) else None
-            index = min(drawn or 0, len(options) - 1)
-        else:
-            stream = self._streams.get(kind)
-            if stream is None:
-                stream = self._streams[kind] = random.Random(f"{self._seed} {kind}")
-            if weights is None:
-                index = int(stream.random() * len(options))
-            else:
-                index = stream.choices(range(len(options)), weights)[0]
-        made.append(index)
-        return options[index]
+        return options[self._index(kind, len(options), weights)]
 
     def chance(self, kind: str, probability: float) -> bool:
         """Draw whether something happens; that it does not is the plain option."""
-        if probability <= 0:
-            return False
-        return self.pick(kind, (False, True), (1 - probability, probability))
+        return probability > 0 and self._index(kind, 2, (1 - probability, probability)) == 1
 
     def below(self, kind: str, limit: int) -> int:
         """Draw a number from 0 up to, not including, the limit."""
-        return self.pick(kind, range(limit))
+        return self._index(kind, limit, None)
+
+    def _index(self, kind: str, count: int, weights: Sequence[float] | None) -> int:
+        if count == 1:
+            return 0
+        drawn = self._drawn.get(kind)
+        if drawn is None:
+            drawn = self._drawn[kind] = [], random.Random(f"{self._seed} {kind}").random
+        made, number = drawn
+        if self._given is not None:
+            given = self._given.get(kind, ())
+            chosen = given[len(made)] if len(made) < len(given) else None
+            index = min(chosen or 0, count - 1)
+        elif weights is None:
+            index = int(number() * count)
+        else:
+            bounds = [*itertools.accumulate(weights)]
+            index = bisect.bisect(bounds, number() * bounds[-1], 0, count - 1)
+        made.append(index)
+        return index
 
     def seconds(self, kind: str, *options: float) -> float:
         """Draw a time; the first option is the plainest."""

@@ -1,7 +1,6 @@
 """What must be true of every simulated world."""
 
 import itertools
-import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -232,7 +231,7 @@ def _unshown(log: Sequence[Logged]) -> list[str]:
 
 def _tried_too_often(world: "SimWorld", received: Sequence[Json]) -> list[str]:
     """Return attempts beyond those that are configured."""
-    told = (ATTEMPT.search(json.dumps(message)) for message in received)
+    told = (ATTEMPT.search(str(message)) for message in received)
     return [
         f"an attempt too many: {found[0]}"
         for found in told

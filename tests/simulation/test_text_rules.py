@@ -54,6 +54,7 @@ def problems(*shown: Any) -> list[str]:
             said("n", "before"),
             said("m", "one two"),
         ],
+        [WORDS, said("m", "one two"), LOAD, LOAD, WORDS, said("m", "one two"), WORDS, said("m", "one two")],
         [WORDS, said("m", "one"), LOAD, said("m", " t"), LOAD, said("m", "wo"), WORDS, said("m", "one two")],
     ],
 )

@@ -84,26 +84,33 @@ class _Session:
     """What is shown of a session: its messages in the order in which they were first shown, with their texts."""
 
     texts: dict[str, str] = field(default_factory=dict)
-    before: dict[str, str] | None = None
+    before: dict[str, str] = field(default_factory=dict)
     """The texts as the session was asked for again, until its replay begins. What comes until then was on its way, and
     the replay has it, too.
     """
+    replays: int = 0
+    """So many were asked for and have not begun."""
 
-    def ask_again(self) -> None:
-        self.before, self.texts = {**(self.before or {}), **self._so_far()}, {}
+    is_known: bool = False
+    """Something may be on its way as it is asked for."""
+
+    def ask_for(self) -> None:
+        self.replays += self.is_known or bool(self.texts)
+        self.before, self.texts, self.is_known = {**self.before, **self._so_far()}, {}, True
 
     def replay_begins_with(self, id: str) -> bool:
         """Tell whether a message that was over is shown again."""
-        return self.before is not None and id in [*self.before][:-1]
+        return self.replays > 0 and id in [*{**self.before, **self.texts}][:-1]
 
     def begin_replay(self) -> dict[str, str]:
         """Show nothing, and return the messages of what was on its way, as far as they had come."""
         on_its_way = self._so_far()
-        self.texts, self.before = {}, None
+        self.texts, self.before = {}, {}
+        self.replays -= 1
         return on_its_way
 
     def _so_far(self) -> dict[str, str]:
-        return {id: (self.before or {}).get(id, "") + text for id, text in self.texts.items()}
+        return {id: self.before.get(id, "") + text for id, text in self.texts.items()}
 
 
 def _texts_of_sessions(heard: Iterable[Heard]) -> Iterator[tuple[_Name, str, bool]]:
@@ -113,7 +120,7 @@ def _texts_of_sessions(heard: Iterable[Heard]) -> Iterator[tuple[_Name, str, boo
         update = each.params.get("update") or {}
         kind = update.get("sessionUpdate")
         if each.sent and each.method == "session/load":
-            sessions.setdefault(each.params["sessionId"], _Session()).ask_again()
+            sessions.setdefault(each.params["sessionId"], _Session()).ask_for()
         elif kind in ("user_message_chunk", "agent_message_chunk"):
             id, session = update["messageId"], sessions.setdefault(each.params["sessionId"], _Session())
             if session.replay_begins_with(id):
