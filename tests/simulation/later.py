@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app_server.core.rollout.rollout_names import conversation_of
 from tests.simulation.people import APIS, Person, marks
+from tests.simulation.stored import rollout_of, rollouts
 from tests.simulation.streamed_text import lost_text, unsent_text
 from tests.support.thread_invariants import is_reverted, stored_items
 
@@ -46,7 +47,7 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
     person.settle()
     if world.record.words[word] != "completed":
         return [f"the turn of a resumed thread ended as {world.record.words[word]}"]
-    path = path_of(world.home, thread)
+    path = rollout_of(world.home, thread)
     assert path is not None
     if b'"type":"compacted"' in path.read_bytes() or world.loses_lines:
         return []  # what the model is told is a summary, or some of what was said could not be stored
@@ -74,7 +75,7 @@ async def all_tell_the_same(world: "SimWorld") -> None:
                     told.setdefault(thread, {})[api] = await person.history(thread)
     for thread, by_api in told.items():
         threads, editor, old = by_api["v2"], by_api["acp"], by_api["v1"]
-        whole = set(_whole_messages(path_of(world.home, thread)))
+        whole = set(_whole_messages(rollout_of(world.home, thread)))
         if threads != editor or old != [each for each in threads or () if each in whole]:
             world.problems.append(f"the APIs do not tell the same of {thread}: {by_api}")
 
@@ -92,7 +93,7 @@ def _whole_messages(path: Path | None) -> Iterator[str]:
 async def beginning(world: "SimWorld") -> None:
     """Cut a stored thread at any byte, often between two lines, and play one more turn behind that."""
     draws = world.draws
-    found = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))
+    found = rollouts(world.home / "sessions")
     paths = [path for path in found if _is_json(path.read_bytes().split(b"\n")[0])]
     if not paths:
         return
@@ -139,11 +140,7 @@ def _is_json(line: bytes) -> bool:
     return False
 
 
-def path_of(home: Path, thread: str) -> Path | None:
-    return next(iter(home.glob(f"sessions/**/*{thread}.jsonl")), None)
-
-
 def is_stored(home: Path, thread: str) -> bool:
     """Return whether the disk has the begin of a thread: where writes fail, it may never have come to that."""
-    path = path_of(home, thread)
+    path = rollout_of(home, thread)
     return path is not None and any(_is_json(line) for line in path.read_bytes().split(b"\n")[:2])

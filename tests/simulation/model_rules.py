@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from protocol.structs import Json
 from tests.simulation.sim_model import SimRequest
+from tests.simulation.stored import rollout_of
 from tests.support.invariants import orphans
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
 
 def _all_compacted(world: "SimWorld", thread: str) -> bool:
     """Tell whether each summary that was asked for is stored: one that was cut off takes nothing out."""
-    path = next(world.home.glob(f"sessions/**/*{thread}.jsonl"), None)
+    path = rollout_of(world.home, thread)
     stored = 0 if path is None else path.read_bytes().count(b'"type":"compacted"')
     asked = sum(each.is_compaction and each.thread == thread for each in world.model.requests)
     is_copy = any(fork.child == thread for fork in world.record.forks)

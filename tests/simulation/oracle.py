@@ -12,6 +12,7 @@ from tests.simulation.model_rules import model_rules
 from tests.simulation.people import THREAD_NAMES
 from tests.simulation.sim_commands import OWN_COMMAND
 from tests.simulation.storage_rules import storage_rules
+from tests.simulation.stored import rollout_of, rollouts
 from tests.support.client import Logged
 from tests.support.invariants import (
     conversations,
@@ -53,7 +54,7 @@ def violations(world: "SimWorld") -> list[str]:
     broken += consent_rules(world)
     broken += model_rules(world)
     broken += storage_rules(world)
-    paths = sorted(world.home.glob("**/rollout-*.jsonl"))
+    paths = rollouts(world.home)
     if not world.loses_lines:  # a write that failed in its middle costs that line
         broken += [problem for path in paths for problem in rollout(path)[1]]
     if world.commands.running:
@@ -79,7 +80,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     if world.loses_lines:  # an item that was lost leaves its id to another
         of_threads = [each for each in of_threads if not each.endswith(" twice")]
     broken += of_threads
-    paths = sorted(person.home.glob("**/rollout-*.jsonl"))
+    paths = rollouts(person.home)
     if not world.loses_lines:
         broken += stored_otherwise(received, paths)
     broken += _told_otherwise(person)
@@ -130,7 +131,7 @@ def _shown_too_early(person: "Person") -> list[str]:
     """Return what the client was shown before it was stored."""
     broken = []
     for shown in person.shown:
-        path = next(person.home.glob(f"sessions/**/*{shown.thread}.jsonl"), None)
+        path = rollout_of(person.home, shown.thread)
         if path is not None:
             stored = path.read_bytes()[: shown.size]
             if not any(re.search(each.encode(), stored) for each in shown.stored_as):

@@ -23,6 +23,7 @@ from tests.simulation.moments import sign_of
 from tests.simulation.rounds import REPEATED, Rounds
 from tests.simulation.sim_commands import OWN_COMMAND, TOUCHED
 from tests.simulation.sim_model import SimModel
+from tests.simulation.stored import rollout_of
 from tests.support.client import Logged, MemoryWire
 
 MARK = re.compile(r"\bm\d+\b")
@@ -333,7 +334,7 @@ class Person:
     def _note(self, thread: str, *stored_as: str) -> None:
         """Note how long the file of a thread is when the client is shown something that is to be stored."""
         if self._paths.get(thread) is None:
-            self._paths[thread] = next(self.home.glob(f"sessions/**/*{thread}.jsonl"), None)
+            self._paths[thread] = rollout_of(self.home, thread)
         path = self._paths[thread]
         with suppress(OSError):
             self.shown.append(Shown(thread, stored_as, 0 if path is None else path.stat().st_size))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.simulation.stored import rollouts
 from tests.support.invariants import rollout, unstored
 from tests.support.thread_invariants import stored_otherwise
 
@@ -31,7 +32,7 @@ def storage_rules(world: "SimWorld") -> Iterator[str]:
     comes_and_goes = habits.visitor or habits.comes_back or habits.company or RESTLESS & set(habits.deeds)
     if not habits.disk_faults or comes_and_goes or world.killed.is_set():
         return
-    paths = sorted(world.home.glob("sessions/**/rollout-*.jsonl"))
+    paths = rollouts(world.home / "sessions")
     for path in paths:
         yield from _glued(path)
     person = world.people[0]

@@ -45,6 +45,7 @@ from tests.simulation.people import ConversationPerson, EditorPerson, Person, Re
 from tests.simulation.sim_commands import Commands, runner_of
 from tests.simulation.sim_disk import Writers, reading_fails, sim_disk
 from tests.simulation.sim_model import SimHttp, SimModel
+from tests.simulation.stored import rollouts
 from tests.simulation.streamed_text import note_what_streams
 from tests.simulation.visits import come_back, visit
 from tests.simulation.watchdog import Spin, step_limit
@@ -331,12 +332,9 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
         loop.close()
     world.problems += [*world.writers.problems, *violations(world)]
     journal = tuple(model.journal.entries)
-    said = [json.dumps([each.seconds, each.who, each.sent, each.message], sort_keys=True) for each in journal]
-    stored = [
-        path.read_bytes().decode(errors="backslashreplace")
-        for path in sorted(world.home.glob("**/rollout-*.jsonl"))
-    ]
-    text = re.sub(r"simulation-\d*", "ROOT", "\n".join(said + stored))  # also where a line was torn in it
+    said = json.dumps([[each.seconds, each.who, each.sent, each.message] for each in journal], sort_keys=True)
+    stored = [path.read_bytes().decode(errors="backslashreplace") for path in rollouts(world.home)]
+    text = re.sub(r"simulation-\d*", "ROOT", "\n".join([said, *stored]))  # also where a line was torn in it
     return Outcome(
         seed,
         tuple(world.problems),
@@ -447,7 +445,7 @@ def _kill(world: SimWorld) -> None:
     shutil.copytree(world.home, world.root / "killed")
     if world.habits.power_cut:
         world.model.note("power cut")
-        for path in sorted(world.home.glob("sessions/**/rollout-*.jsonl")):
+        for path in rollouts(world.home / "sessions"):
             status = path.stat()
             unsynced = status.st_size - world.writers.synced.get(status.st_ino, 0)
             if unsynced > 0:
