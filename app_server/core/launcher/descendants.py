@@ -18,7 +18,7 @@ MAX_PID = 1 << 22
 
 def kill_below(root: int, leader: int) -> None:
     """Send SIGKILL to every descendant of `root`, and to the process group of `leader`."""
-    _kill_group(leader, signal.SIGKILL)
+    kill_group(leader)
     for pid in below(root, parents()):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -41,6 +41,11 @@ def end_tree_of(leader: int) -> None:
     for pid in stopped:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+    kill_group(leader)
+
+
+def kill_group(leader: int) -> None:
+    """Send SIGKILL to the process group of `leader`, if there is one."""
     _kill_group(leader, signal.SIGKILL)
 
 
@@ -92,6 +97,15 @@ def _from_proc() -> dict[int, int]:
             ):
                 found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
     return found
+
+
+def has_children() -> bool:
+    """Tell whether this process has a child that it has not reaped. Fast, however many processes a system has."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def own_children() -> list[int]:

@@ -197,18 +197,16 @@ class Launcher:
         for parent in self.parents:
             parent.drain()
         deadline = time.monotonic() + SHUTDOWN_SECONDS
-        while time.monotonic() < deadline:
-            table = descendants.parents()
+        while descendants.has_children() and time.monotonic() < deadline:
+            self._wait(20)
             ours = self.supervisors | {parent.pid for parent in self.parents}
-            left = [pid for pid, parent in table.items() if parent == os.getpid() and pid not in ours]
-            for pid in left:
+            table = descendants.parents() if descendants.has_children() else {}
+            for pid in [pid for pid, parent in table.items() if parent == os.getpid() and pid not in ours]:
                 descendants.kill_below(pid, pid)
                 _kill(pid)
-            if not left and not ours:
-                break
-            self._wait(20)
-        for pid in descendants.below(os.getpid(), descendants.parents()):
-            _kill(pid)
+        if descendants.has_children():
+            for pid in descendants.below(os.getpid(), descendants.parents()):
+                _kill(pid)
         self.placeholders.release_all()
 
     def _wait(self, milliseconds: int | None) -> set[int]:

@@ -226,8 +226,11 @@ def reap() -> tuple[dict[int, int], bool]:
 def end_tree(child: int, whole: bool) -> int | None:
     """Kill all descendants and wait for them. Returns the wait status of `child` if it was not reaped before."""
     deadline = time.monotonic() + KILL_SECONDS
-    status: int | None = None
-    while time.monotonic() <= deadline:
+    descendants.kill_group(child)
+    # Orphans become children of this process: where it has none, nobody has to be searched for.
+    ended, left = reap()
+    status = ended.get(child)
+    while left and time.monotonic() <= deadline:
         if whole:
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
@@ -237,7 +240,7 @@ def end_tree(child: int, whole: bool) -> int | None:
             ended, left = reap()
             status = ended.get(child, status)
             if not left:
-                return status
+                break
             time.sleep(0.0005)
     return status
 

@@ -50,3 +50,38 @@ def test_what_has_ended_is_no_child_that_lives() -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert child.pid not in descendants.own_children()
     child.wait()
+
+
+ENDING = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from app_server.core.launcher import descendants, supervisor
+from app_server.core.sandbox.confine import enforce
+enforce.become_reaper()
+searches = 0
+def counted(find=descendants.listed):
+    global searches
+    searches += 1
+    return find()
+descendants.listed = counted
+for lasting in (False, True):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if lasting and os.fork() == 0:
+            os.setsid()
+            os.write(writer, b'.')
+            signal.pause()
+        os._exit(os.read(reader, 1) != b'.' if lasting else 0)
+    os.waitpid(child, 0)
+    searches = 0
+    supervisor.end_tree(child, False)
+    print(searches > 0, descendants.has_children())
+"""
+
+
+def test_the_table_of_processes_is_read_only_where_something_is_left() -> None:
+    root = descendants.__file__.rsplit(os.sep, 4)[0]
+    found = subprocess.run([sys.executable, "-I", "-S", "-c", ENDING, root], capture_output=True, check=False)
+    assert found.stdout == b"False False\nTrue False\n", found.stderr
