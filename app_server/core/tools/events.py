@@ -91,6 +91,11 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+def shown_output(result: ExecResult, output: str) -> str:
+    """Return all output of a command that ran as the model is shown it."""
+    return command_output(output, timed_out=result.timed_out, seconds=result.duration_s)
+
+
 def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecution:
     """Return the item of a command that ran to its end."""
     output = decode(result.aggregated)
@@ -100,7 +105,7 @@ def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecu
         stdout=decode(result.stdout),
         stderr=decode(result.stderr),
         output=output,
-        shown_output=command_output(output, timed_out=result.timed_out, seconds=result.duration_s),
+        shown_output=shown_output(result, output),
         exit_code=result.exit_code,
         seconds=result.duration_s,
     )

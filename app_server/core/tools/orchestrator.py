@@ -23,14 +23,14 @@ from app_server.core.approvals import decide
 from app_server.core.approvals.consent import EVERYTHING, CommandSubject, Consent
 from app_server.core.approvals.planted import ProgramSearch, git_is_plain
 from app_server.core.approvals.rules_text import PrefixRule
-from app_server.core.context.text_for_model import command_output, command_result
+from app_server.core.context.text_for_model import command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult, command_environment
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.shell.summaries import parse_command
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.events import OutputDeltas, decode, finished_command, unstarted_command
+from app_server.core.tools.events import OutputDeltas, finished_command, unstarted_command
 from app_server.core.tools.rights import confinement, exposed_by, has_consent, policy_rights
 from protocol.engine.events import CommandRunning
 from protocol.engine.items import CommandExecution, CommandSource
@@ -103,8 +103,9 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
         return await turn.commands.runner.run(spec, OutputDeltas(command.call_id, turn.emit).emit_output)
 
     result = await run_with_approval(command, turn, execute)
-    turn.items.complete(finished_command(command.item(), result))
-    return command_tool_output(result)
+    item = finished_command(command.item(), result)
+    turn.items.complete(item)
+    return command_tool_output(result, item.shown_output)
 
 
 async def run_with_approval(
@@ -285,8 +286,7 @@ def _text_of(error: ToolFailure | CoreError | OSError | Rejected) -> str:
             return str(error)
 
 
-def command_tool_output(result: ExecResult) -> ToolOutput:
-    """Return the output for the model of a command that ran."""
-    output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
-    text = command_result(output, result.exit_code, result.duration_s)
+def command_tool_output(result: ExecResult, shown: str) -> ToolOutput:
+    """Return the output for the model of a command that ran. `shown`: what it printed, cut to size."""
+    text = command_result(shown, result.exit_code, result.duration_s)
     return text_output(text, success=result.exit_code == 0)

@@ -42,7 +42,7 @@ from app_server.core.tools.editor_files import (
     plan_with_editor,
     write_through_editor,
 )
-from app_server.core.tools.events import OutputDeltas, decode
+from app_server.core.tools.events import OutputDeltas, decode, shown_output
 from app_server.core.tools.orchestrator import RETRY_REASON, Command, command_tool_output
 from app_server.core.tools.rights import confinement, has_consent
 from app_server.core.tools.schemas import PatchArguments, parse_arguments
@@ -65,6 +65,11 @@ class PatchFlow(Struct, frozen=True):
     text: str
     cwd: str
     turn: ToolTurn
+
+    async def output(self) -> ToolOutput:
+        """Apply it. Returns the output for the model; raises ToolFailure if nothing was written."""
+        result = await self.apply()
+        return command_tool_output(result, shown_output(result, decode(result.aggregated)))
 
     async def apply(self) -> ExecResult:
         """Returns the output of the writer. Raises ToolFailure if nothing was written."""
@@ -227,7 +232,7 @@ def _spool(home: Path, document: bytes) -> str:
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     """Apply a patch."""
     text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input
-    return command_tool_output(await PatchFlow(call.call_id, text, turn.settings.cwd, turn).apply())
+    return await PatchFlow(call.call_id, text, turn.settings.cwd, turn).output()
 
 
 async def apply_if_patch(command: Command, turn: ToolTurn) -> ToolOutput | None:
@@ -235,7 +240,7 @@ async def apply_if_patch(command: Command, turn: ToolTurn) -> ToolOutput | None:
     match find_patch(command.argv):
         case PatchCall(patch, workdir):
             cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))
-            return command_tool_output(await PatchFlow(command.call_id, patch, cwd, turn).apply())
+            return await PatchFlow(command.call_id, patch, cwd, turn).output()
         case ParseProblem(message):
             raise ToolFailure(message)
         case _:
