@@ -98,12 +98,18 @@ def _in_another_order(all_of_them: Sequence[Follower]) -> Iterator[str]:
     ends = [(one, _ends(one)) for one in all_of_them]
     for n, (one, mine) in enumerate(ends):
         for other, theirs in ends[n + 1 :]:
-            if one.person.api != other.person.api:
+            if one.person.api != other.person.api or _apart(one, other):
                 continue
             for thread in mine.keys() & theirs.keys():
                 if not _fit(mine[thread], theirs[thread]):
                     names = [[name for name, _ in each[thread]] for each in (mine, theirs)]
                     yield f"{one.person.name} and {other.person.name} were told otherwise of {thread}: {names}"
+
+
+def _apart(one: Follower, other: Follower) -> bool:
+    """Tell whether one left before the other came: the operations of both may have the same numbers."""
+    came = max((each.heard[0].seconds for each in (one, other) if each.heard), default=0.0)
+    return any(each.person.left_at is not None and each.person.left_at <= came for each in (one, other))
 
 
 def _fit(mine: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> bool:
