@@ -30,7 +30,7 @@ class ExternallyTagged:
             ],
             mode="left_to_right",
             serialization=core_schema.plain_serializer_function_ser_schema(
-                self._wrap, return_schema=core_schema.dict_schema()
+                self.wrap, return_schema=core_schema.dict_schema()
             ),
         )
 
@@ -44,7 +44,8 @@ class ExternallyTagged:
         member = core_schema.typed_dict_field(handler.generate_schema(self.members[tag]))
         return core_schema.typed_dict_schema({tag: member}, extra_behavior="forbid")
 
-    def _wrap(self, value: Any) -> dict[str, Any]:
+    def wrap(self, value: Any) -> dict[str, Any]:
+        """Return a member under its tag."""
         return {self.tags[type(value)]: value}
 
 

@@ -5,6 +5,7 @@ Ids are the provider's item id, the model's call id, or a UUIDv7 where neither n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, get_args
@@ -14,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 import protocol
+from protocol.events.commands import TAGGED_CHANGE, ParsedCommand
 from protocol.events.commands import FileChange as ChangedFile
-from protocol.events.commands import ParsedCommand
 from protocol.events.review import ReviewOutputEvent
 from protocol.items import SentInput, UserInput
 from protocol.responses import WebSearchAction
-from protocol.structs import Discreet, EngineStruct, Json, model_of, struct_of
+from protocol.structs import Discreet, EngineStruct, Json, json_bytes, model_of, struct_of
 
 if TYPE_CHECKING:
     import protocol.mcp
@@ -199,8 +200,10 @@ KINDS: Final = {model.__name__: model for model in get_args(Item)}
 
 def item_to_value(item: Item) -> Json:
     """Return `{"kind": CLASS, …fields}`, as it is stored."""
-    shape = model_of(type(item)).model_construct(**asdict(item))
-    return {"kind": type(item).__name__, **shape.model_dump(mode="json", exclude={*NOT_STORED})}
+    fields = {name: value for name, value in asdict(item).items() if name not in NOT_STORED}
+    if isinstance(item, FileChange):
+        fields["changes"] = {path: TAGGED_CHANGE.wrap(change) for path, change in item.changes.items()}
+    return {"kind": type(item).__name__, **json.loads(json_bytes(fields))}
 
 
 def item_from_value(value: Json) -> Item | None:

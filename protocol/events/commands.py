@@ -3,7 +3,7 @@ whole turn.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
@@ -158,12 +158,11 @@ class UpdateFileChange(EngineModel):
     move_path: str | None = None
 
 
+TAGGED_CHANGE: Final = ExternallyTagged(
+    {"add": AddFileChange, "delete": DeleteFileChange, "update": UpdateFileChange}
+)
 FileChange = TypeAliasType(
-    "FileChange",
-    Annotated[
-        AddFileChange | DeleteFileChange | UpdateFileChange,
-        ExternallyTagged({"add": AddFileChange, "delete": DeleteFileChange, "update": UpdateFileChange}),
-    ],
+    "FileChange", Annotated[AddFileChange | DeleteFileChange | UpdateFileChange, TAGGED_CHANGE]
 )
 
 
