@@ -98,6 +98,18 @@ class CutText(Struct):
             return not whole_item_follows and payload.get("item_id", self.begun.id) == self.begun.id
         return True
 
+    def told_by(self, record: StoredRecord) -> MessageItem | None:
+        """Return what the model is told where `record` tells clients that the item has ended; None where it tells of
+        something else, and of an item that was cut: its request was made anew.
+        """
+        payload = record.value() or {}
+        if record.name in _TURN_EDGES or payload.get("cut") is True:
+            return None
+        text = payload.get("message")
+        if isinstance(self.begun, AgentMessage) and isinstance(text, str):
+            return replace(self, parts={(False, 0): text}).message
+        return self.message
+
     def _whole(self) -> str:
         return self.parts.get((False, 0), "")
 
@@ -143,16 +155,20 @@ def leftover_of(rollout: Path, rollout_fd: int) -> Leftover:
         return Leftover(of_journal=True)
     recorded = Counter[bytes]()
     open_texts = [text for text in texts.values() if any(text.parts.values())]
+    messages: list[MessageItem | None] = []
     for raw in raw_lines(rollout_fd, 1, min(places)):
         record = read_record(raw.data)
         if record is not None:
             recorded[record.payload] += 1
-            open_texts = [
-                text for text in open_texts if raw.begin < text.after or not text.is_ended_by(record)
-            ]
-    messages = [text.message for text in open_texts]
+            ended = [text for text in open_texts if raw.begin >= text.after and text.is_ended_by(record)]
+            # The history may lack it: a crash may come between this line and the one of the journal with the item.
+            messages += (text.told_by(record) for text in ended)
+            open_texts = [text for text in open_texts if text not in ended]
+    messages += (text.message for text in open_texts)
+    new = [line for line in items if _is_new(line.payload, recorded)]
+    recorded.update(line.payload for line in items)  # a message of theirs is not recovered a second time
     return Leftover(
-        items=tuple(line.item for line in items if _is_new(line.payload, recorded)),
+        items=tuple(line.item for line in new),
         messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
         events=tuple(each for each in _events(open_texts) if _is_new(each.to_json(), recorded)),
         of_journal=True,

@@ -164,7 +164,7 @@ def test_a_plan_that_was_streaming_is_an_item_of_its_own(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("identity", [True, False])
 def test_the_record_of_an_item_supersedes_its_pieces(tmp_path: Path, identity: bool) -> None:
-    """Also where the server dies between the two writes."""
+    """Also where the server dies between the two writes; the model is then told what clients are shown."""
     server = Server(tmp_path, identity=identity)
     server.emit(begins(MESSAGE))
     server.say("Hello")
@@ -175,7 +175,7 @@ def test_the_record_of_an_item_supersedes_its_pieces(tmp_path: Path, identity: b
     assert isinstance(message.item, items.AgentMessage)
     assert message.item.text == "Hello there"
     assert not message.cut
-    assert history(path) == ["question"]
+    assert history(path) == ["question", "Hello there"]
 
 
 def test_pieces_of_an_item_that_ended_without_a_record_do_not_count(tmp_path: Path) -> None:
