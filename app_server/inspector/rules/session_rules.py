@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from app_server.inspector.rules.order import Check, Rule, WireMessage
 from protocol.structs import Json
@@ -49,19 +49,27 @@ class _Calls:
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, str], str] = {}
-        self._forgotten: dict[tuple[str, str], str] = {}
+        self._before: dict[tuple[str, str], str] = {}
+        """Those of sessions that are being opened again, from before."""
         self._asked = _Open()
+
+    def knows(self, session: Json, call: str) -> bool:
+        """Tell whether a call was announced; a question about it may have been on its way as it was told anew."""
+        return (session, call) in self.states or (session, call) in self._before
 
     def see(self, wire: WireMessage) -> None:
         """Call it after the check."""
         answered = self._asked.see(wire)
         if wire.sent and wire.method in OPENS_SESSIONS:
-            self._forget(wire.params.get("sessionId"))
+            session = wire.params.get("sessionId")
+            self._before |= {key: state for key, state in self.states.items() if key[0] == session}
+            self.states = _of_others(self.states, session)
         elif answered is not None and answered[0] in OPENS_SESSIONS:
             if "error" in wire.message:
-                self.states = {**self._forgotten, **self.states}
+                self.states = {**self._before, **self.states}
             else:
-                self._forget(answered[1])
+                self.states = _of_others(self.states, answered[1])
+            self._before = _of_others(self._before, answered[1])
         elif (update := _update(wire)) is not None and update["sessionUpdate"] in (
             "tool_call",
             "tool_call_update",
@@ -69,9 +77,9 @@ class _Calls:
             key = wire.params["sessionId"], update["toolCallId"]
             self.states[key] = update.get("status") or self.states.get(key) or "pending"
 
-    def _forget(self, session: Json) -> None:
-        self._forgotten = {key: state for key, state in self.states.items() if key[0] == session}
-        self.states = {key: state for key, state in self.states.items() if key[0] != session}
+
+def _of_others(states: Mapping[tuple[str, str], str], session: Json) -> dict[tuple[str, str], str]:
+    return {key: state for key, state in states.items() if key[0] != session}
 
 
 def _update(wire: WireMessage) -> Json | None:
@@ -108,7 +116,7 @@ def session_03_a_question_follows_its_call() -> Check:
     def check(wire: WireMessage) -> Iterator[str]:
         if not wire.sent and wire.method == "session/request_permission":
             call = wire.params["toolCall"]["toolCallId"]
-            if (wire.params.get("sessionId"), call) not in calls.states:
+            if not calls.knows(wire.params.get("sessionId"), call):
                 yield "asks about a call that was not announced"
         calls.see(wire)
 

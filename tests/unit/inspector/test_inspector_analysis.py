@@ -337,3 +337,28 @@ def test_an_exported_test_is_python_that_has_the_steps() -> None:
     [given] = [node.value for node in assigned if ast.unparse(node.targets[0]) == "STEPS"]
     again = eval(ast.unparse(given), values)
     assert [shape(step) for step in again] == [shape(step) for step in steps]
+
+
+def test_a_question_on_its_way_as_its_session_is_opened_again_is_about_a_known_call() -> None:
+    def question(id: int) -> tuple[Source, Json]:
+        call = {"toolCallId": "t", "title": "ls"}
+        params = {"sessionId": "s", "toolCall": call, "options": [{"optionId": "yes"}]}
+        return SERVER, {
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": "session/request_permission",
+            "params": params,
+        }
+
+    entries = analysed(
+        [
+            *OPENED,
+            session_update(sessionUpdate="tool_call", toolCallId="t", title="ls", status="pending"),
+            asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]),
+            question(0),
+            (SERVER, {"jsonrpc": "2.0", "id": 3, "result": {}}),
+            question(1),
+        ]
+    )
+    found = [rules([each]) for each in (entries[-3], entries[-1])]
+    assert found == [[], ["session_03_a_question_follows_its_call"]]
