@@ -48,12 +48,13 @@ LONGEST_WAIT: Final = 120.0
 UNEXPLAINED: Final = "response.failed event received"
 FLAGGED: Final = "The provider takes this request for a risk to computer security, and does not answer it."
 
-_NO_MODEL = re.compile(
+# Texts, which `re` compiles with the first failure: a server that is started needs none of them.
+_NO_MODEL: Final = (
     r"(?i)\bmodel\b.{0,80}\b(?:not found|does not exist|is not supported)"
     r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
 )
 """How local servers say in words only that they have no such model."""
-_TOO_LONG = re.compile(
+_TOO_LONG: Final = (
     r"(?i)\b(?:maximum|exceed\w*|greater|longer|larger|overflow\w*|only)\b.{0,80}"
     r"\b(?:context|model) (?:length|size|window)\b"
     r"|\bcontext (?:length|size|window)\b.{0,80}\bexceed"
@@ -61,8 +62,8 @@ _TOO_LONG = re.compile(
     r"|\bprompt is too long\b"
 )
 """How local servers and gateways that have no code for it say that the conversation is too long."""
-_DELAY = re.compile(r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)")
-_PART = re.compile(r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)")
+_DELAY: Final = r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)"
+_PART: Final = r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)"
 _SECONDS: Final[Mapping[str, float]] = {
     "ms": 0.001,
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
@@ -81,7 +82,7 @@ def reported_failure(error: Json) -> ModelError:
     known = known_failure(code if isinstance(code, str) else "", message)
     if known is not None:
         return known
-    if _TOO_LONG.search(message[: model_errors.LONGEST_EXCERPT]):
+    if re.search(_TOO_LONG, message[: model_errors.LONGEST_EXCERPT]):
         return ContextWindowExceeded()
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
     return model_errors.response_failed(model_errors.excerpt(message), code, delay)
@@ -111,11 +112,11 @@ def known_failure(code: str, message: str) -> ModelError | None:
 
 def delay_in(message: str) -> float | None:
     """Return the seconds in a text such as "Please try again in 1.3s"."""
-    found = _DELAY.search(message)
+    found = re.search(_DELAY, message)
     if found is None:
         return None
     seconds = None
-    for number, unit in _PART.findall(found[1]):
+    for number, unit in re.findall(_PART, found[1]):
         factor = _SECONDS.get(unit.lower())
         if factor is None:
             break
@@ -151,11 +152,11 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
         return RequestFailure(model_errors.Unauthorized())
     if status in (408, 429) or status >= 500:
         return _overloaded(status, headers, named=model_errors.OVERLOADED in kinds)
-    if status in (400, 413, 422) and _TOO_LONG.search(message[: model_errors.LONGEST_EXCERPT]):
+    if status in (400, 413, 422) and re.search(_TOO_LONG, message[: model_errors.LONGEST_EXCERPT]):
         return RequestFailure(ContextWindowExceeded())
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(model_errors.access_blocked(status))
-    if status in (400, 404) and ("model_not_found" in kinds or _NO_MODEL.search(message)):
+    if status in (400, 404) and ("model_not_found" in kinds or re.search(_NO_MODEL, message)):
         return RequestFailure(model_errors.UnexpectedStatus(status, text, model_unknown=True))
     return RequestFailure(model_errors.UnexpectedStatus(status, text))
 
