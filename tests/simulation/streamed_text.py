@@ -49,8 +49,8 @@ def _open_text(heard: Iterable[Entry], until: float) -> Iterator[tuple[str, str]
                 for old in params["msg"]["item"].values():
                     texts.pop((entry.who, f"v1 {old['id']}"), None)
                 continue
-            case "codex/event/turn_aborted" | "codex/event/task_complete":
-                # The conversation API does not tell of the end of a message that an interrupt cut off.
+            case "codex/event/turn_aborted" | "codex/event/task_complete" | "codex/event/stream_error":
+                # The conversation API does not tell of the end of a message that an interrupt or a retry cut off.
                 over = params["conversationId"]
                 texts = {key: each for key, each in texts.items() if (key[0], each[0]) != (entry.who, over)}
                 continue
