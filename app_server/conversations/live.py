@@ -285,7 +285,6 @@ class LiveConversation:
 
     def goes_on_from(self, before: LiveConversation) -> None:
         """Subscribe who was subscribed before it was taken back to an earlier turn, and tell them."""
-        self.session.goes_on_from(before.session)
         for client, adapter in self.subscriptions.take_seats(before.subscriptions):
             self.questions.joined(client, adapter)
 
