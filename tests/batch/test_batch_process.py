@@ -17,7 +17,7 @@ from anyio.abc import Process
 from tests.support.batches import BatchWorld
 from tests.support.leftovers import marked
 from tests.support.loading import modules_loaded_by
-from tests.support.pipes import descendants
+from tests.support.pipes import children, descendants
 from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
 from tests.support.waiting import until
 from tests.support.world import MARK
@@ -94,8 +94,8 @@ async def test_a_batch_that_is_killed_again_and_again_gives_each_task_one_result
                 with anyio.move_on_after(chance.uniform(0.2, 2.5 if LONG else 1.5)):
                     await process.wait()
                 whose = VICTIMS[kill % len(VICTIMS)]
-                if whose and (children := [pid for pid in descendants(process.pid) if runs(pid, whose)]):
-                    os.kill(chance.choice(children), signal.SIGKILL)
+                if whose and (found := [pid for pid in descendants(process.pid) if runs(pid, whose)]):
+                    os.kill(chance.choice(found), signal.SIGKILL)
                     with anyio.move_on_after(1):
                         await process.wait()
                 if process.returncode is None:
@@ -168,7 +168,8 @@ async def test_the_third_ctrl_c_ends_at_once(batch: BatchWorld) -> None:
     batch.write({"id": "a"})
     async with batch.serving(), started(batch, "--jobs", "1") as process:
         await begun(batch, 1)
-        workers = [pid for pid in descendants(process.pid) if runs(pid, b"app_server.batch.worker")]
+        # A worker's child has the worker's command line until it executes its own program.
+        workers = [pid for pid in children(process.pid) if runs(pid, b"app_server.batch.worker")]
         try:
             for pid in workers:
                 os.kill(pid, signal.SIGSTOP)

@@ -180,18 +180,22 @@ class Piped:
         self.stdout.close()
 
 
+def children(pid: int) -> set[int]:
+    """Return the children of a process; none where it has ended."""
+    try:
+        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except OSError:
+        return set()
+
+
 def descendants(pid: int) -> set[int]:
     """Return the children of a process, and theirs."""
     found: set[int] = set()
     todo = [pid]
     while todo:
-        each = todo.pop()
-        try:
-            listed = Path(f"/proc/{each}/task/{each}/children").read_text().split()
-        except OSError:
-            continue
-        todo += map(int, listed)
-        found |= set(map(int, listed))
+        more = children(todo.pop())
+        todo += more
+        found |= more
     return found
 
 
