@@ -81,7 +81,8 @@ async def thread_revert(
         )
         # It is opened for who opened it before: tools stay with the client that brought them.
         live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
-        live.session.goes_on_from(before.session)  # at once: others may begin an operation before it is opened
+        # At once: others may begin an operation before it is opened.
+        live.session.goes_on_from(before.session)
         async with live.opened():
             live.unloads = True
             live.opened_with(threads.API, before.options)
