@@ -131,11 +131,33 @@ def _told_to_some(people: Sequence[Follower]) -> Iterator[str]:
             thread = str(told.params.get("threadId"))
             if told.sent or told.method not in TOLD_TO_ALL or thread not in one.since:
                 continue
+            cause = _asked_for(told, thread, people)
             for other in people:
-                if other.stays(thread, told) and not any(
-                    each.method == told.method and each.params == told.params for each in other.near(told)
+                # Who joins while a thread is taken back is shown what is left.
+                follows = thread in other.since and other.since[thread].position < cause.position
+                if (
+                    follows
+                    and other.stays(thread, told)
+                    and not any(
+                        each.method == told.method and each.params == told.params for each in other.near(told)
+                    )
                 ):
                     yield f"{other.person.name} was not told of {told.method} as {one.person.name} was"
+
+
+def _asked_for(told: Heard, thread: str, people: Sequence[Follower]) -> Heard:
+    """Return the last request before, for that the thread is taken back; of other news the news itself."""
+    asked = (
+        each
+        for one in people
+        for each in one.heard
+        if told.method == "thread/reverted"
+        and each.sent
+        and each.method == "thread/revert"
+        and each.params.get("threadId") == thread
+        and each.position < told.position
+    )
+    return max(asked, key=lambda each: each.position, default=told)
 
 
 def _call(question: Heard) -> tuple[str, str]:

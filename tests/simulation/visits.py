@@ -40,7 +40,7 @@ async def come_back(world: "SimWorld") -> None:
             for thread in _threads(world):
                 if await person.history(thread) is not None:
                     person.go_on(thread)
-                elif not (world.habits.visitor or world.habits.read_faults):
+                elif thread in _threads(world) and not (world.habits.visitor or world.habits.read_faults):
                     world.problems.append(f"thread {thread} cannot be resumed by who comes back")
             world.model.note("somebody came back")
             await world.calm.wait()
