@@ -146,13 +146,14 @@ def _told_to_some(people: Sequence[Follower]) -> Iterator[str]:
 
 
 def _asked_for(told: Heard, thread: str, people: Sequence[Follower]) -> Heard:
-    """Return the last request before, for that the thread is taken back; of other news the news itself."""
+    """Return the request by which the thread was taken back; of other news the news itself."""
+    if told.method != "thread/reverted":
+        return told
     asked = (
         each
         for one in people
         for each in one.heard
-        if told.method == "thread/reverted"
-        and each.sent
+        if each.sent
         and each.method == "thread/revert"
         and each.params.get("threadId") == thread
         and each.position < told.position

@@ -32,7 +32,7 @@ def end_tree_of(leader: int) -> None:
         if os.getsid(leader) != leader:
             return  # the pid has been reused
     stopped: list[int] = []
-    _kill_group(leader, signal.SIGSTOP)
+    kill_group(leader, signal.SIGSTOP)
     while more := [pid for pid in below(leader, listed()) if pid not in stopped]:
         for pid in more:
             with suppress(ProcessLookupError, PermissionError):
@@ -44,12 +44,8 @@ def end_tree_of(leader: int) -> None:
     kill_group(leader)
 
 
-def kill_group(leader: int) -> None:
-    """Send SIGKILL to the process group of `leader`, if there is one."""
-    _kill_group(leader, signal.SIGKILL)
-
-
-def _kill_group(leader: int, number: int) -> None:
+def kill_group(leader: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to the process group of `leader`, if there is one."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
