@@ -88,6 +88,12 @@ def check_stdout() -> None:
         raise StdoutFailed(error.errno, error.strerror) from error
 
 
+def throw_away_stdout() -> None:
+    """Throw away what is printed from now on, with what the interpreter would write at its end."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def cancel_on_interrupt() -> None:
     """Let Ctrl-C cancel what runs in the event loop, so that it cleans up, and not end the process at once."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -111,8 +117,7 @@ def ended_in_order(name: str, run: Callable[[], int]) -> int:
         why = error.strerror or str(error)
         if isinstance(error, StdoutFailed):
             why = f"cannot write to stdout: {why}"
-            with open(os.devnull, "wb") as nowhere:  # the interpreter writes the rest at its end
-                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            throw_away_stdout()
         elif error.filename:
             why = f"{os.fsdecode(error.filename)}: {why}"
         if not isinstance(error.__cause__, BrokenPipeError):  # whoever reads has seen enough

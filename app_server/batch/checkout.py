@@ -3,7 +3,8 @@ of what it changed there.
 
 Nothing of a repository is run. Worktrees belong to a bare repository of the batch, whose settings are its own; it takes
 the objects of a repository on this machine as they are, and fetches others once. A patch compares trees, as snapshots
-do (`core.git`). A worktree in which nothing has changed is used again.
+do (`core.git`). A worktree is used again, after git has put back what a task has changed: a commit of many files is
+written once, not for each task.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -37,17 +39,32 @@ SLOW_GIT = 3600.0
 """Seconds for a fetch, a checkout of a large repository, or a copy."""
 DIES_WITHIN = 5.0
 """Seconds for the worker of a coordinator that was killed to notice that."""
+SPARE = 8
+"""Worktrees that wait for another task of their commit; the one that waits longest is removed."""
 RESERVED = frozenset(os.fsencode(name) for name in PROTECTED_NAMES)
 CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
 SHA256 = "[extensions]\n\tobjectformat = sha256\n"
 FETCH = ("git", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
 REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+RESTORE = ("reset", "--hard", "--quiet")
+FILE = re.compile(rb"^diff --git ", re.MULTILINE)
+"""Begins a file of a patch, and no line of a file."""
 COPY = ("cp", "-a", "--reflink=auto") if sys.platform == "linux" else ("cp", "-Rpc")
 
 
 class TaskPatch(Struct, frozen=True):
     content: bytes = b""
     files: int = 0
+
+
+class WorktreeStatus(Struct, frozen=True):
+    """Digests of all that is in a worktree: no program can set back the time at which a file changed."""
+
+    files: bytes
+    shape: bytes
+    """Of names, modes and sizes."""
+    git: bytes
+    """Of what git keeps of it elsewhere, as of `files`."""
 
 
 class TaskPlace(Struct):
@@ -60,9 +77,10 @@ class TaskPlace(Struct):
     """What changes are compared with; None: nothing."""
     base: str = ""
     """The commit or tree that the folder began as."""
-    status: bytes = b""
-    """The state of its files when it was made, where the folder may be used again."""
-    unchanged: bool = False
+    made: WorktreeStatus | None = None
+    """Its state as it was made, where it may be used again."""
+    found: WorktreeStatus | None = None
+    """Its state when it was compared."""
 
 
 class Checkouts:
@@ -75,7 +93,8 @@ class Checkouts:
         self._git, self._scratch, self._sources, self._environment = git, scratch, sources, environment
         self._base, self._kind = Path(setup.folder), setup.doing.checkout
         self._kept = Path(setup.out, CHECKOUTS)
-        self._clean: dict[tuple[str, str], list[TaskPlace]] = {}
+        self._spare: list[tuple[str, TaskPlace]] = []
+        """Worktrees in which nothing is changed, with their repositories."""
         self._making = anyio.Lock()
 
     @asynccontextmanager
@@ -96,24 +115,45 @@ class Checkouts:
             yield place
         finally:
             with anyio.CancelScope(shield=True):
-                if place.unchanged and place.status:
-                    self._clean.setdefault((repo or "", place.base), []).append(place)
-                elif place.own:
-                    await remove(place.folder)
-                    if place.repository is not None and place.status:
-                        # In one step: git, for another worker, reads those of all worktrees.
-                        gone = place.folder.with_name(f"{place.folder.name}.git")
-                        os.rename(place.repository.git_dir, gone)
-                        await remove(gone)
+                await self._leave(repo or "", place)
+
+    async def _leave(self, repo: str, place: TaskPlace) -> None:
+        """Keep a worktree for the next task of its commit where all in it is as it was made; remove other places."""
+        if await self._restored(repo, place):
+            self._spare.append((repo, place))
+            if len(self._spare) > SPARE:
+                await _discard(self._spare.pop(0)[1])
+        else:
+            await _discard(place)
+
+    async def _restored(self, repo: str, place: TaskPlace) -> bool:
+        """Put back what was changed in a worktree; return whether all is as it was made."""
+        made = place.made
+        if not place.own or made is None or place.repository is None:
+            return False
+        try:
+            now = await run_in_thread(_status, place) if place.found is None else place.found
+            if now == made:
+                return True
+            if now.git != made.git:
+                return False  # git would put back what its index says
+            self._configure(place.repository.common_dir, repo)
+            for arguments in (RESTORE, ("clean", "-ffdx", "--quiet")):
+                await self._git.output(place.repository, arguments, timeout=SLOW_GIT)
+            place.made = await run_in_thread(_status, place)
+        except (GitError, OSError):
+            return False
+        return place.made.shape == made.shape
 
     async def patch(self, place: TaskPlace) -> TaskPatch:
         """Return what has changed, new files too. Raises GitError, OSError and TimeoutError."""
         repository = place.repository
         if repository is None:
             return TaskPatch()
-        place.unchanged = bool(place.status) and await run_in_thread(_status, place) == place.status
-        if place.unchanged:
-            return TaskPatch()
+        if place.made is not None:
+            place.found = await run_in_thread(_status, place)
+            if place.found == place.made:
+                return TaskPatch()
         try:
             return await self._compared(repository, place.base)
         except GitError:  # once more: if a git was killed, what the task did is not to be lost
@@ -126,8 +166,7 @@ class Checkouts:
             written = objects_in(objects, repository)
             trees = base, (await write_worktree(self._git, repository, Path(objects), written)).tree
             content = await self._git.output(repository, ["diff", *flags, *trees], env=written)
-            names = await self._git.output(repository, ["diff", "--name-only", "-z", *trees], env=written)
-        return TaskPatch(content, names.count(b"\0"))
+        return TaskPatch(content, len(FILE.findall(content)))
 
     async def keep(self, place: TaskPlace) -> None:
         """Move a folder to where it stays. Raises OSError."""
@@ -140,11 +179,12 @@ class Checkouts:
 
     async def _checked_out(self, repo: str, commit: str, own: Path) -> TaskPlace:
         async with self._making:
-            if clean := self._clean.get((repo, commit)):
-                place = clean.pop()
-                _move(place, own)
-                place.unchanged = False
-                return place
+            for spare in reversed(self._spare):
+                if (spare[0], spare[1].base) == (repo, commit):
+                    self._spare.remove(spare)
+                    _move(spare[1], own)
+                    spare[1].found = None
+                    return spare[1]
             source = self._sources / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
             lock = await run_in_thread(hold, str(source.with_suffix(".lock")), SLOW_GIT)
             try:
@@ -155,9 +195,9 @@ class Checkouts:
                 os.close(lock)
         repository = find_repository(own)
         assert repository is not None, "git has just made it"
-        await self._git.output(repository, ("reset", "--hard", "--quiet"), timeout=SLOW_GIT)
+        await self._git.output(repository, RESTORE, timeout=SLOW_GIT)
         place = TaskPlace(own, own=True, repository=repository, base=commit)
-        place.status = await run_in_thread(_status, place)
+        place.made = await run_in_thread(_status, place)
         return place
 
     async def _copied(self, folder: Path, own: Path) -> TaskPlace:
@@ -170,7 +210,7 @@ class Checkouts:
 
     async def _prepared_source(self, source: Path, repo: str, commit: str) -> Repository:
         """Make the bare repository, and have the commit in it. Other workers do not do so at the same time."""
-        _configure(source, None if is_url(repo) else repository_at(self._base / repo))
+        self._configure(source, repo)
         bare = Repository(source, source, source)
         for refs in (REFS, (commit,)) if is_url(repo) else ():
             if await self._git.commit(bare, commit) is None:
@@ -179,6 +219,21 @@ class Checkouts:
         if await self._git.commit(bare, commit) is None:
             raise GitError(f"{repo} has no commit {commit} on this machine")
         return bare
+
+    def _configure(self, source: Path, repo: str) -> None:
+        """Make a bare repository, with the objects of `repo` if that is on this machine. Its settings are written anew:
+        commands of a task may have changed them.
+        """
+        for folder in ("objects/info", "refs"):
+            (source / folder).mkdir(parents=True, exist_ok=True)
+        config, objects = CONFIG, ""
+        if not is_url(repo) and (shared := repository_at(self._base / repo)) is not None:
+            objects = f"{shared.objects_dir}\n"
+            if config_of(shared).get("extensions.objectformat", "").lower() == "sha256":
+                config += SHA256
+        head = "ref: refs/heads/none\n"
+        for name, text in (("HEAD", head), ("config", config), ("objects/info/alternates", objects)):
+            _write(source / name, text)
 
 
 def repository_at(folder: Path) -> Repository | None:
@@ -241,20 +296,15 @@ async def run_program(*argv: str, environment: Mapping[str, str] | None = None) 
         raise GitError(f"{argv[0]} {argv[-1]} failed with exit code {result.exit_code}")
 
 
-def _configure(source: Path, shared: Repository | None) -> None:
-    """Make a bare repository, with the objects of another one. Its settings are written anew: commands of a task may
-    have changed them.
-    """
-    for folder in ("objects/info", "refs"):
-        (source / folder).mkdir(parents=True, exist_ok=True)
-    config, objects = CONFIG, ""
-    if shared is not None:
-        objects = f"{shared.objects_dir}\n"
-        if config_of(shared).get("extensions.objectformat", "").lower() == "sha256":
-            config += SHA256
-    head = "ref: refs/heads/none\n"
-    for name, text in (("HEAD", head), ("config", config), ("objects/info/alternates", objects)):
-        _write(source / name, text)
+async def _discard(place: TaskPlace) -> None:
+    """Remove a place that is a task's alone. Raises GitError and OSError."""
+    if place.own:
+        await remove(place.folder)
+        if place.repository is not None and place.made is not None:
+            # In one step: git, for another worker, reads those of all worktrees.
+            gone = place.folder.with_name(f"{place.folder.name}.git")
+            os.rename(place.repository.git_dir, gone)
+            await remove(gone)
 
 
 def _write(path: Path, text: str) -> None:
@@ -268,33 +318,42 @@ def _move(place: TaskPlace, to: Path) -> None:
     """Move a worktree, or another folder, also to another disk."""
     shutil.move(place.folder, to)
     place.folder = to
-    if place.repository is not None and place.status:
+    if place.repository is not None and place.made is not None:
         _write(place.repository.git_dir / "gitdir", f"{to / '.git'}\n")
         place.repository = Repository(to, place.repository.git_dir, place.repository.common_dir)
 
 
-def _status(place: TaskPlace) -> bytes:
-    """Return a digest of the status of all that is in a worktree, and of its index. No program can set back the time of
-    a change.
-    """
+def _status(place: TaskPlace) -> WorktreeStatus:
+    """Return the state of a worktree. Raises OSError."""
     assert place.repository is not None
-    root, folders = os.fsencode(place.folder), [b""]
-    index = os.stat(place.repository.git_dir / "index")
-    digest = hashlib.blake2b(msgpack.encode(worktree_file(b"", index)))
+    # What names the worktree's folder is written whenever that moves.
+    git, _ = _digests(place.repository.git_dir, b"gitdir")
+    return WorktreeStatus(*_digests(place.folder), git)
+
+
+def _digests(folder: Path, without: bytes = b"") -> tuple[bytes, bytes]:
+    """Return digests of all that is in a folder, but for a file of its own: of what changes with each change of a file,
+    and of names, modes and sizes. Raises OSError.
+    """
+    root, folders = os.fsencode(folder), [b""]
+    exact, shape = hashlib.blake2b(), hashlib.blake2b()
     while folders:
         name = folders.pop()
         try:
             with os.scandir(os.path.join(root, name)) as found:
                 entries = sorted(found, key=lambda each: each.name)
+            bits = os.stat(os.path.join(root, name)).st_mode
         except FileNotFoundError:
             continue  # the sandbox has such folders while a command runs, and shortly after
         if name in RESERVED and not entries:
             continue
-        digest.update(name + b"/")
+        shape.update(msgpack.encode((name, bits)))
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(os.path.join(name, entry.name))
-            else:
+            elif entry.name != without:
                 file = worktree_file(entry.name, entry.stat(follow_symlinks=False))
-                digest.update(msgpack.encode(file))
-    return digest.digest()
+                exact.update(msgpack.encode(file))
+                shape.update(msgpack.encode((file.path, file.mode, file.bits, file.size)))
+    exact.update(shape.digest())
+    return exact.digest(), shape.digest()

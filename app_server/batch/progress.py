@@ -13,6 +13,7 @@ import msgspec
 from app_server.batch.budget import Ledger
 from app_server.batch.results import Results
 from app_server.client.command_line import printable
+from app_server.standard_streams import StdoutFailed, throw_away_stdout
 from protocol.structs import Json
 
 LINE_EVERY: Final = 60.0
@@ -68,7 +69,13 @@ class Progress:
         return ", ".join(parts)
 
     def tell(self, method: str, params: Json) -> None:
-        """Tell scripts what happened."""
-        if self._events is not None:
+        """Tell scripts what happened. The batch goes on where nobody reads that any more."""
+        if self._events is None:
+            return
+        try:
             self._events.write(msgspec.json.encode({"method": method, "params": params}).decode() + "\n")
             self._events.flush()
+        except StdoutFailed as error:
+            self._events = None
+            throw_away_stdout()
+            self.note(f"what happens is told no more: {error.strerror}; the batch goes on")

@@ -186,6 +186,20 @@ async def test_the_third_ctrl_c_ends_at_once(batch: BatchWorld) -> None:
     await until(lambda: not marked(f"{MARK}={batch.root}"), "all processes have ended")
 
 
+async def test_the_batch_goes_on_where_nobody_reads_what_happens_any_more(batch: BatchWorld) -> None:
+    batch.write(*({"id": f"t{n}"} for n in range(4)))
+    reading, writing = os.pipe()
+    os.close(reading)
+    async with batch.serving():
+        done = await anyio.run_process(
+            batch.process("--json"), stdout=writing, env=batch.environment, cwd=batch.root, check=False
+        )
+    os.close(writing)
+    assert done.returncode == 0, done.stderr
+    assert sorted(lines(batch)) == [f"t{n}" for n in range(4)]
+    assert b"what happens is told no more: Broken pipe" in done.stderr
+
+
 async def test_a_key_is_in_no_argument_of_a_process(batch: BatchWorld) -> None:
     key, seen = "s3cr3t-0123456789", list[bytes]()
 
