@@ -80,6 +80,8 @@ class ApiAdapter(Protocol):
     """Whether turns and items have to be stored with their ids from now on."""
     outlasts_clients: bool
     """Whether it goes on without any client, for those that come: it does not belong to one."""
+    runs_tools: bool
+    """Whether clients that speak it can run tools for the model."""
 
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         """Convert an event into messages. `raw`: a subscriber wants the model's items as they came, too."""

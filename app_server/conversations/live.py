@@ -39,9 +39,9 @@ NEXT_TURN_SECONDS = 0.01
 class Pump:
     """From the session to the clients, in the words of each API."""
 
-    def __init__(self, session: SessionHandle, subscriptions: Subscriptions, opener: Client) -> None:
+    def __init__(self, session: SessionHandle, subscriptions: Subscriptions, tools_of: Client | None) -> None:
         self._session, self._subscriptions = session, subscriptions
-        self.questions = Questions(session, subscriptions, opener, self._questions_changed)
+        self.questions = Questions(session, subscriptions, tools_of, self._questions_changed)
         self.status = ConversationStatus()
         self._turn_ends = False
 
@@ -127,11 +127,13 @@ class LiveConversation:
         clients: Collection[Client],
         opened_at: float,
         forked_from: str | None = None,
+        *,
+        brings_tools: bool,
     ) -> None:
-        """`opener` is one of the server's `clients`; `opened_at`: seconds since 1970."""
+        """`opener` is one of the server's `clients`, and may bring tools; `opened_at`: seconds since 1970."""
         self.id, self.session, self.forked_from = id, session, forked_from
         self.subscriptions = Subscriptions(id, session, clients)
-        self._pump = Pump(session, self.subscriptions, opener)
+        self._pump = Pump(session, self.subscriptions, opener if brings_tools else None)
         self.unstored_name: str | None = None
         """The name of a conversation that is not stored; names of stored ones are beside their files."""
         self.opened_at, self.opened_by, self._clients = opened_at, opener, clients
@@ -182,7 +184,12 @@ class LiveConversation:
             entered = True
         finally:
             if not entered and joining.begun is not None:
-                self.subscriptions.remove(client, id)
+                self.unsubscribe(client, id)
+
+    def unsubscribe(self, client: Client, id: str) -> None:
+        """End a subscription, if there is one of that id."""
+        self.subscriptions.remove(client, id)
+        self.questions.fail_lost_calls()
 
     def tell_untold(self) -> None:
         """Tell who follows what was to be told while nobody did."""
@@ -285,6 +292,7 @@ class LiveConversation:
 
     def goes_on_from(self, before: LiveConversation) -> None:
         """Subscribe who was subscribed before it was taken back to an earlier turn, and tell them."""
+        self.questions.tools_stay(before.questions, self._clients)
         for client, adapter in self.subscriptions.take_seats(before.subscriptions):
             self.questions.joined(client, adapter)
 

@@ -15,7 +15,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
 from app_server.core.caller import Caller
 from app_server.core.config.types import Config
-from app_server.core.opening import Opened, Origin, StoredRollout
+from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
 from app_server.core.real_path import real_path
 from app_server.rpc.errors import invalid_request, not_found, overloaded
 from protocol.structs import replace
@@ -75,7 +75,13 @@ class ConversationManager:
             opened = await self._open(config, origin, client.caller)
         id = opened.session.id
         live = self._live[id] = LiveConversation(
-            id, opened.session, client, self.clients, self._wall_clock(), opened.forked_from
+            id,
+            opened.session,
+            client,
+            self.clients,
+            self._wall_clock(),
+            opened.forked_from,
+            brings_tools=isinstance(origin, NewConversation),
         )
         if opened.stored is not None:
             live.subscriptions.so_far.ids = opened.stored.ids
@@ -169,7 +175,7 @@ class ConversationManager:
         if conversation is None:
             raise not_found("subscription", id)
         if (live := self.find(conversation)) is not None:
-            live.subscriptions.remove(client, id)
+            live.unsubscribe(client, id)
 
     def leave(self, client: Client) -> None:
         """Forget a client that has left; its conversations go on."""

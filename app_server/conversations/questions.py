@@ -4,12 +4,15 @@ Every subscriber is asked, in the words of its API and under an id of its own co
 open is asked, too. The first answer that says yes or no becomes a command to the session, and closes the question for
 all. An answer that says nothing takes it back from that client only; from the last that was asked it is a no. Without
 clients a question waits.
+
+A call of a client's tool is put to one client: who brought the tools, or, where the conversation was opened again, who
+came first that can run tools. It fails where others follow the conversation and that client does not.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import anyio
@@ -20,10 +23,13 @@ from msgspec import Struct
 from app_server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
 from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
-from app_server.core.session.commands import Answer, Command
+from app_server.core.session.commands import Answer, AnswerElicitation, Command, Decide
 from app_server.rpc.outgoing import Waiter, describe
-from protocol.engine.events import SessionEvent, ToolQuestion
+from protocol.engine.events import EngineEvent, SessionEvent, ToolQuestion
 from protocol.engine.questions import ToolCallAnswer, ToolCallQuestion, UserInputQuestion
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
+from protocol.policy import ElicitationAction, ReviewDecision
 from protocol.responses import InputText
 
 if TYPE_CHECKING:
@@ -70,12 +76,16 @@ class Questions:
         self,
         session: SessionHandle,
         subscriptions: Subscriptions,
-        tools_of: Client,
+        tools_of: Client | None,
         changed: Callable[[], None],
     ) -> None:
-        """`tools_of` runs the tools that clients bring; `changed` is called whenever another number is open."""
+        """`tools_of` brought the tools of clients that there are; None: they were stored with the conversation.
+        `changed` is called whenever another number is open.
+        """
         self._session, self._subscriptions = session, subscriptions
-        self._tools_of: Client | None = tools_of
+        self._tools_of = tools_of
+        self._tools_left = False
+        """Whether it has left that ran them, and nobody who can has come since."""
         self._changed = changed
         self.open: list[OpenQuestion] = []
 
@@ -84,20 +94,21 @@ class Questions:
 
     def ask(self, event: SessionEvent, group: TaskGroup) -> None:
         """Ask the subscribers what the event asks, now or once somebody is there. The group waits for the answer."""
-        opened, adapters = OpenQuestion(event, group, _kind(event)), list(self._subscriptions.adapters())
-        if isinstance(event.event, ToolCallQuestion) and self._tools_of is None:
-            self._do(_of_a_tool_that_left(event.event))
-        elif not adapters or any(opened.said(adapter) is not None for adapter in adapters):
+        opened, adapters = OpenQuestion(event, group, _kind(event)), self._adapters()
+        if not adapters or any(opened.said(adapter) is not None for adapter in adapters):
             self.open.append(opened)
             self._changed()
             self._ask(opened)
+            self.fail_lost_calls()
         elif isinstance(event.event, ToolQuestion):
-            self._do(Answer(event.event.call_id, None))
+            self._do(_refusal(event.event))
 
     def joined(self, client: Client, adapter: ApiAdapter) -> None:
         """Ask a client that subscribed to an API everything that is open; again, under the same id, what it was asked
         there before.
         """
+        if self._tools_of is None and adapter.runs_tools:
+            self._tools_of, self._tools_left = client, False
         for opened in self.open:
             copy = opened.copies.get(client)
             if copy is None:
@@ -105,22 +116,31 @@ class Questions:
             elif copy.adapter is adapter:
                 _send(client, copy)
             self._ask(opened)
+        self.fail_lost_calls()
+
+    def tools_stay(self, before: Questions, connected: Collection[Client]) -> None:
+        """Let tools stay with who ran them before the conversation was taken back, if that client is still there."""
+        self._tools_of = before._tools_of if before._tools_of in connected else None
 
     def leave(self, client: Client) -> None:
         """Forget what a client was asked that has left; fail its tools' calls."""
         if self._tools_of is client:
-            self._tools_of = None
+            self._tools_of, self._tools_left = None, True
         for opened in list(self.open):
             self._take_back(opened, client)
             opened.withdrawn.discard(client)
-            asked = opened.event.event
-            if isinstance(asked, ToolCallQuestion) and self._tools_of is None:
-                self._close(opened)
-                self._do(_of_a_tool_that_left(asked))
-                continue
             self._ask(opened)
             if opened.withdrawn and not opened.copies:
                 self._decline(opened)  # whoever is still there has answered with nothing
+        self.fail_lost_calls()
+
+    def fail_lost_calls(self) -> None:
+        """Fail the calls of tools that nobody who is there runs: their turn would wait for ever."""
+        for opened in list(self.open):
+            asked = opened.event.event
+            if isinstance(asked, ToolCallQuestion) and not opened.copies and not self._may_run_tools():
+                self._close(opened)
+                self._do(_of_a_tool_that_left(asked) if self._tools_left else _refusal(asked))
 
     def decline_all(self) -> None:
         """Answer what is open with no."""
@@ -134,16 +154,39 @@ class Questions:
 
     def _ask(self, opened: OpenQuestion) -> None:
         """Ask who is to be asked and has not been."""
-        for client, adapters in self._subscriptions.asked().items():
+        is_call = isinstance(opened.event.event, ToolCallQuestion)
+        asked = self._subscriptions.reachable() if is_call else self._asked()
+        for client, adapters in asked.items():
             if client in opened.copies or client in opened.withdrawn:
                 continue
-            if isinstance(opened.event.event, ToolCallQuestion) and client is not self._tools_of:
+            if is_call and client is not self._tools_of:
                 continue
             for adapter, question in _said(opened, adapters):
                 copy = opened.copies[client] = Copy(adapter, question, client.outgoing.pending.register())
                 _send(client, copy)
                 opened.group.start_soon(self._round_trip, opened, client, copy, name="question")
                 break
+
+    def _asked(self) -> dict[Client, list[ApiAdapter]]:
+        """Return who is asked, and where: first in the API that began its last turn, then in the one that was followed
+        last. Clients that leave answers to others are asked where there are no others.
+        """
+        found = self._subscriptions.reachable()
+        first = {client: adapters for client, adapters in found.items() if not client.profile.asked_last}
+        return first or found
+
+    def _adapters(self) -> list[ApiAdapter]:
+        """Return all adapters, those in which somebody is asked first."""
+        asked = (adapter for adapters in self._asked().values() for adapter in adapters)
+        return list(dict.fromkeys((*asked, *self._subscriptions.adapters())))
+
+    def _may_run_tools(self) -> bool:
+        """Tell whether who runs the tools is there or on its way; or nobody is, so that it is waited for."""
+        if self._tools_left:
+            return False
+        here = self._subscriptions.reachable(joining=True)
+        owners = (adapters for client, adapters in here.items() if self._tools_of in (None, client))
+        return not here or any(adapter.runs_tools for adapters in owners for adapter in adapters)
 
     async def _round_trip(self, opened: OpenQuestion, client: Client, copy: Copy) -> None:
         """Wait for the client's answer; let the session have the first that is one, and subscribers know."""
@@ -174,11 +217,8 @@ class Questions:
             copy.closing.cancel()
 
     def _decline(self, opened: OpenQuestion) -> None:
-        words = (opened.said(adapter) for adapter in self._subscriptions.adapters())
-        question = next((said for said in words if said is not None), None)
         self._close(opened)
-        if question is not None:
-            self._do(question.to_command(None))
+        self._do(_refusal(opened.event.event))
 
     def _close(self, opened: OpenQuestion, answered_by: Client | None = None) -> None:
         self.open.remove(opened)
@@ -220,6 +260,21 @@ def _said(opened: OpenQuestion, adapters: list[ApiAdapter]) -> Iterator[tuple[Ap
 
 def _send(client: Client, copy: Copy) -> None:
     client.outgoing.send_request(copy.waiter, copy.question.method, copy.question.params)
+
+
+def _refusal(asked: EngineEvent) -> Command:
+    """Return what says no to a question, whoever was asked it, in whatever API, or nobody."""
+    match asked:
+        case ExecApprovalRequestEvent(call_id=id):
+            return Decide(id, ReviewDecision.DENIED)
+        case ApplyPatchApprovalRequestEvent(call_id=id):
+            return Decide(id, ReviewDecision.DENIED, tool="apply_patch")
+        case ElicitationRequestEvent(server_name=server, id=id):
+            return AnswerElicitation(server, id, ElicitationAction.DECLINE)
+        case ToolCallQuestion(call_id=id) | UserInputQuestion(call_id=id):
+            return Answer(id, None)
+        case _:
+            raise TypeError(f"this asks nothing: {asked!r}")
 
 
 def _of_a_tool_that_left(call: ToolCallQuestion) -> Answer:

@@ -8,7 +8,7 @@ without subscribers, and what the others would have been sent waits here, up to 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -339,18 +339,14 @@ class Subscriptions:
         """Ask the client in the words of this API what the turns to come ask, where it is subscribed there."""
         self._preferred[client] = make_adapter
 
-    def asked(self) -> dict[Client, list[ApiAdapter]]:
-        """Return who is asked, and where: first in the API that began its last turn, then in the one that was followed
-        last. Clients that leave answers to others are asked where there are no others.
+    def reachable(self, *, joining: bool = False) -> dict[Client, list[ApiAdapter]]:
+        """Return who can be asked, with the preferred API first and the others from the last one on. `joining`: also
+        who is not asked yet, because it does not know what it joins.
         """
-        found = _subscribed(self._apis, self._preferred)
-        first = {client: adapters for client, adapters in found.items() if not client.profile.asked_last}
-        return first or found
+        return _reachable(self._apis, self._preferred, joining=joining)
 
-    def adapters(self) -> Iterator[ApiAdapter]:
-        """Yield all adapters, those in which somebody is asked first."""
-        asked = (adapter for adapters in self.asked().values() for adapter in adapters)
-        yield from dict.fromkeys((*asked, *(api.adapter for api in self._apis.values())))
+    def adapters(self) -> list[ApiAdapter]:
+        return [api.adapter for api in self._apis.values()]
 
     def seats(self, make_adapter: AdapterFactory) -> dict[Client, Seat]:
         """Return the seats at an API."""
@@ -384,15 +380,13 @@ class Subscriptions:
             self.followed = anyio.Event()
 
 
-def _subscribed(
-    apis: dict[AdapterFactory, FollowedApi], preferred: Mapping[Client, AdapterFactory]
+def _reachable(
+    apis: dict[AdapterFactory, FollowedApi], preferred: Mapping[Client, AdapterFactory], *, joining: bool
 ) -> dict[Client, list[ApiAdapter]]:
-    """Return who can be asked, with the preferred API first and the others from the last one on."""
     found = dict[Client, list[ApiAdapter]]()
     for make_adapter, api in reversed(apis.items()):
         for client in api.subscribers:
-            if api.seats[client].held is not None:
-                continue  # it is asked once it knows what it joins
-            adapters = found.setdefault(client, [])
-            adapters.insert(0 if preferred.get(client) == make_adapter else len(adapters), api.adapter)
+            if joining or api.seats[client].held is None:
+                adapters = found.setdefault(client, [])
+                adapters.insert(0 if preferred.get(client) == make_adapter else len(adapters), api.adapter)
     return found

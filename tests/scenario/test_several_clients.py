@@ -321,50 +321,6 @@ async def test_turns_that_are_begun_at_once_are_one(world: MakeWorld) -> None:
         assert len(heard(w.client, "turn/completed")) == 1
 
 
-TOOL: Json = {"name": "lookup", "description": "Looks up.", "inputSchema": {"type": "object"}}
-TOOL_CALL = "item/tool/call"
-
-
-async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_without_it(
-    world: MakeWorld,
-) -> None:
-    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
-    left = (reply(calls("lookup", {}, "d2")), reply(says("lost")))
-    later = (reply(calls("lookup", {}, "d3")), reply(says("gone")))
-    async with world(*called, *left, *later) as w:
-        async with w.another(capabilities={"experimentalApi": True}) as owner:
-            thread = await start(owner, dynamicTools=[TOOL])
-            await join(w.client, thread)
-            begun = await turn(w.client, thread)
-            answer = {"success": True, "contentItems": [{"type": "inputText", "text": "it is there"}]}
-            await owner.answer(await question(owner, TOOL_CALL), answer)
-            await ended(w.client, begun)
-            begun = await turn(w.client, thread)
-            await question(owner, TOOL_CALL)
-        assert (await ended(w.client, begun))["status"] == "completed"  # it left in the middle of the call
-        await ended(w.client, await turn(w.client, thread))
-        assert asked(w.client, TOOL_CALL) == []
-        ends = [each["item"] for each in heard(w.client, "item/completed")]
-        statuses = [each["status"] for each in ends if each["type"] == "dynamicToolCall"]
-        assert statuses == ["completed", "failed", "failed"]
-        assert "it is there" in str(w.model.requests[1].body)
-
-
-async def test_a_tool_stays_its_owners_when_another_client_takes_the_thread_back(world: MakeWorld) -> None:
-    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
-    async with world(reply(says("a")), reply(says("b")), *called) as w:
-        async with w.another(capabilities={"experimentalApi": True}) as owner:
-            thread = await start(owner, dynamicTools=[TOOL])
-            await join(w.client, thread)
-            await say(w.client, thread)
-            taken_back = await say(w.client, thread)
-            await w.client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
-            begun = await turn(w.client, thread)
-            await owner.answer(await question(owner, TOOL_CALL), {"success": True, "contentItems": []})
-            await ended(w.client, begun)
-        assert asked(w.client, TOOL_CALL) == []
-
-
 async def test_a_turn_goes_on_without_its_client_and_can_be_read_by_others(world: MakeWorld) -> None:
     async with world(reply(runs("sh", "-c", "read line < gate")), reply(says("done"))) as w:
         w.fifo("gate")
@@ -581,6 +537,27 @@ async def test_a_turn_that_nobody_follows_for_long_is_interrupted(world: MakeWor
         await until(lambda: w.in_process is not None and not w.in_process.conversations.busy)
         shown = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
         assert [each["status"] for each in shown["thread"]["turns"]] == ["interrupted"]
+
+
+async def test_a_question_that_nobody_answers_is_declined_also_where_only_the_old_api_followed(
+    world: MakeWorld,
+) -> None:
+    clock = [0.0]
+    replies = (reply(runs("touch", "ran")), reply(says("without it")))
+    async with world(*replies) as w, alone(w, clock) as unattended:
+        async with w.another() as leaving:
+            thread = (await leaving.call("newConversation", ASKS))["conversationId"]
+            await leaving.listen(thread)
+            words = [{"type": "text", "data": {"text": "go"}}]
+            await leaving.call("sendUserMessage", {"conversationId": thread, "items": words})
+            await question(leaving, "execCommandApproval")
+        unattended.look()
+        clock[0] = 3600
+        unattended.look()
+        await until(lambda: w.in_process is not None and not w.in_process.conversations.busy)
+        shown = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        assert [each["status"] for each in shown["thread"]["turns"]] == ["completed"]
+        assert not (w.workspace / "ran").exists()
 
 
 async def test_a_turn_ends_with_its_last_client_where_none_may_go_on_alone(world: MakeWorld) -> None:

@@ -66,7 +66,7 @@ def company_rules(world: "SimWorld") -> Iterator[str]:
         yield from _told_to_some(of_threads)
         yield from _asked_of_some(of_threads)
     yield from _over_without_cause(all_of_them, world)
-    yield from _tools_elsewhere(of_threads, world.record.reverted)
+    yield from _tools_elsewhere(of_threads)
 
 
 # --- order
@@ -268,14 +268,14 @@ def _is_answer(message: Json) -> bool:
     return "result" in message and message["result"] != {"decision": 5}
 
 
-def _tools_elsewhere(people: Sequence[Follower], reverted: set[str]) -> Iterator[str]:
-    """Yield calls of tools on another connection than the one that brought them. Who takes a thread back opens it anew,
-    and has its tools.
-    """
-    brought = {thread for one in people for thread in one.brought} - reverted
+def _tools_elsewhere(people: Sequence[Follower]) -> Iterator[str]:
+    """Yield calls of tools on another connection than the one that brought them, while that one was there."""
     for one in people:
         for each in one.heard:
             if each.is_question and each.method == "item/tool/call":
                 thread = each.params["threadId"]
-                if thread in brought - one.brought:
+                owners = (other for other in people if thread in other.brought and other is not one)
+                if any(
+                    other.person.left_at is None or other.person.left_at > each.seconds for other in owners
+                ):
                     yield f"{one.person.name} was to run a tool of another client in {thread}"

@@ -24,7 +24,7 @@ from protocol.jsonrpc import dump_notification
 
 class SessionAdapter:
     needs_identity = True
-    outlasts_clients = False
+    outlasts_clients = runs_tools = False
 
     def __init__(
         self,

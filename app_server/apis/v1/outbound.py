@@ -57,7 +57,7 @@ TAKEN_BACK: Final = "the conversation was taken back to an earlier turn; resume 
 class ConversationAdapter:
     """Converts the events of one conversation, with the engine's ids. It tracks what of an item is not sent yet."""
 
-    needs_identity = outlasts_clients = False
+    needs_identity = outlasts_clients = runs_tools = False
 
     def __init__(self, conversation_id: str, ids: ItemIds) -> None:
         self._conversation_id = ConversationId(conversation_id)

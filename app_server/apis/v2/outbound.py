@@ -51,7 +51,7 @@ class ThreadAdapter:
     all threads.
     """
 
-    needs_identity = outlasts_clients = True
+    needs_identity = outlasts_clients = runs_tools = True
 
     def __init__(
         self,

@@ -28,6 +28,8 @@ def rule_03_the_words_that_begin_a_turn_come_first() -> Check:
             said.add(wire.position)
         elif wire.asked_at in said and wire.answers == "turn/start" and wire.result is not None:
             begun_by_words.update({wire.result["turn"]["id"]} - running)  # words join one that runs
+        elif wire.joined:
+            begun_by_words.intersection_update(running)  # it is shown the words in what it joins
         elif wire.of_threads and wire.method == "turn/started":
             running.add(wire.params["turn"]["id"])
         elif wire.of_threads and wire.method == "thread/goal/updated":

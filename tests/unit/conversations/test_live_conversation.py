@@ -89,7 +89,7 @@ class Words:
         self.raw: list[bool] = []
         type(self).made.append(self)
 
-    needs_identity = outlasts_clients = False
+    needs_identity = outlasts_clients = runs_tools = False
 
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         self.raw.append(raw)
@@ -154,7 +154,7 @@ async def place() -> AsyncIterator[Place]:
 
     outgoing = Outgoing(write, 1 << 20)
     client = Client(outgoing, ClientProfile(), some_caller())
-    live = LiveConversation("c", cast("Any", session), client, [client], 0.0)
+    live = LiveConversation("c", cast("Any", session), client, [client], 0.0, brings_tools=False)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             here = Place(live, session, client, group)

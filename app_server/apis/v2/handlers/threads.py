@@ -109,7 +109,7 @@ async def thread_unsubscribe(
     elif context.client not in live.subscriptions.subscribers(context.make_adapter):
         status = "notSubscribed"
     else:
-        live.subscriptions.remove(context.client, SUBSCRIPTION)
+        live.unsubscribe(context.client, SUBSCRIPTION)
         status = "unsubscribed"
     yield thread_open.ThreadUnsubscribeResponse(status=status)
     await context.unloader.look()

@@ -1,0 +1,173 @@
+"""Tools that a client brought, where a thread has several clients: who is asked to run them, and what becomes of a call
+that nobody who is there can run.
+"""
+
+from app_server.core.tools.client_tool import NO_ANSWER
+from app_server.server import Server
+from protocol.structs import Json
+from tests.scenario.test_several_clients import asked, heard, join, question
+from tests.support.scripted_model import calls, reply, says
+from tests.support.thread_client import ended, say, start, turn
+from tests.support.waiting import until
+from tests.support.world import MakeWorld
+
+TOOL: Json = {"name": "lookup", "description": "Looks up.", "inputSchema": {"type": "object"}}
+TOOL_CALL = "item/tool/call"
+FOUND: Json = {"success": True, "contentItems": [{"type": "inputText", "text": "it is there"}]}
+CAN: Json = {"experimentalApi": True}
+
+
+def waits(server: Server, thread: str) -> bool:
+    return bool(server.conversations.get(thread).questions.open)
+
+
+async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_without_it(
+    world: MakeWorld,
+) -> None:
+    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
+    left = (reply(calls("lookup", {}, "d2")), reply(says("lost")))
+    later = (reply(calls("lookup", {}, "d3")), reply(says("gone")))
+    async with world(*called, *left, *later) as w:
+        async with w.another(capabilities=CAN) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await join(w.client, thread)
+            begun = await turn(w.client, thread)
+            await owner.answer(await question(owner, TOOL_CALL), FOUND)
+            await ended(w.client, begun)
+            begun = await turn(w.client, thread)
+            await question(owner, TOOL_CALL)
+        assert (await ended(w.client, begun))["status"] == "completed"  # it left in the middle of the call
+        await ended(w.client, await turn(w.client, thread))
+        assert asked(w.client, TOOL_CALL) == []
+        ends = [each["item"] for each in heard(w.client, "item/completed")]
+        statuses = [each["status"] for each in ends if each["type"] == "dynamicToolCall"]
+        assert statuses == ["completed", "failed", "failed"]
+        assert "it is there" in str(w.model.requests[1].body)
+
+
+async def test_a_tool_stays_its_owners_when_another_client_takes_the_thread_back(world: MakeWorld) -> None:
+    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
+    async with world(reply(says("a")), reply(says("b")), *called) as w:
+        async with w.another(capabilities=CAN) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await join(w.client, thread)
+            await say(w.client, thread)
+            taken_back = await say(w.client, thread)
+            await w.client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
+            begun = await turn(w.client, thread)
+            await owner.answer(await question(owner, TOOL_CALL), {"success": True, "contentItems": []})
+            await ended(w.client, begun)
+        assert asked(w.client, TOOL_CALL) == []
+
+
+async def test_whoever_opens_a_stored_thread_first_in_words_that_have_tools_runs_them(
+    world: MakeWorld,
+) -> None:
+    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
+    async with world(reply(says("a")), *called) as w, w.another(capabilities=CAN) as old:
+        assert w.in_process is not None
+        w.in_process.conversations.outlasts_clients = True
+        async with w.another(capabilities=CAN) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await say(owner, thread)
+        # The conversation API opens it again, and has no words for tools.
+        await old.call("resumeConversation", {"conversationId": thread})
+        await old.call("addConversationListener", {"conversationId": thread})
+        async with w.another(capabilities=CAN) as editor:
+            await join(editor, thread)
+            await join(w.client, thread)
+            begun = await turn(w.client, thread)
+            await editor.answer(await question(editor, TOOL_CALL), FOUND)
+            await ended(w.client, begun)
+        assert "it is there" in str(w.model.requests[-1].body)
+        assert asked(w.client, TOOL_CALL) == asked(old, TOOL_CALL) == []
+
+
+async def test_a_call_fails_where_only_clients_follow_that_have_no_words_for_it(world: MakeWorld) -> None:
+    called = (reply(calls("lookup", {}, "d1")), reply(says("lost")))
+    async with world(reply(says("a")), *called) as w, w.another(capabilities=CAN) as old:
+        assert w.in_process is not None
+        w.in_process.conversations.outlasts_clients = True
+        async with w.another(capabilities=CAN) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await say(owner, thread)
+        await old.call("resumeConversation", {"conversationId": thread})
+        await old.call("addConversationListener", {"conversationId": thread})
+        await w.client.call("turn/start", {"threadId": thread, "input": [{"type": "text", "text": "b"}]})
+        await old.expect("codex/event/task_complete")
+        assert NO_ANSWER in str(w.model.requests[-1].body)
+
+
+async def test_a_call_fails_where_its_owner_does_not_follow_and_others_do(world: MakeWorld) -> None:
+    called = [each for n in "ab" for each in (reply(calls("lookup", {}, n)), reply(says(n)))]
+    async with world(*called) as w, w.another(capabilities=CAN) as owner:
+        thread = await start(owner, dynamicTools=[TOOL])
+        await join(w.client, thread)
+        await owner.call("thread/unsubscribe", {"threadId": thread})
+        assert (await ended(w.client, await turn(w.client, thread)))["status"] == "completed"
+        assert NO_ANSWER in str(w.model.requests[-1].body)
+        await join(owner, thread)
+        begun = await turn(w.client, thread)
+        await owner.answer(await question(owner, TOOL_CALL), FOUND)
+        await ended(w.client, begun)
+        assert "it is there" in str(w.model.requests[-1].body)
+
+
+async def test_a_call_waits_while_nobody_follows_and_is_put_to_its_owner_or_fails(world: MakeWorld) -> None:
+    called = [each for n in "ab" for each in (reply(calls("lookup", {}, n)), reply(says(n)))]
+    async with world(*called) as w, w.another(capabilities=CAN) as owner:
+        thread = await start(owner, dynamicTools=[TOOL])
+        for back in (owner, w.client):
+            await owner.call("thread/unsubscribe", {"threadId": thread})
+            await turn(owner, thread)
+            await until(lambda: w.in_process is not None and waits(w.in_process, thread))
+            await join(back, thread)
+            if back is owner:
+                await owner.answer(await question(owner, TOOL_CALL), FOUND)
+            await back.expect("turn/completed")
+            last = str(w.model.requests[-1].body)
+            assert ("it is there" if back is owner else NO_ANSWER) in last
+
+
+async def test_who_comes_back_on_another_connection_runs_its_tools_again(world: MakeWorld) -> None:
+    called = [each for n in "ab" for each in (reply(calls("lookup", {}, n)), reply(says(n)))]
+    async with world(reply(says("a")), *called) as w:
+        async with w.another(capabilities=CAN) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await say(owner, thread)
+            await join(w.client, thread)
+        await say(w.client, thread)  # it fails: who runs the tool has left
+        async with w.another(capabilities=CAN) as owner:
+            await join(owner, thread)
+            begun = await turn(w.client, thread)
+            await owner.answer(await question(owner, TOOL_CALL), FOUND)
+            await ended(w.client, begun)
+        assert asked(w.client, TOOL_CALL) == []
+        assert "it is there" in str(w.model.requests[-1].body)
+
+
+async def test_who_takes_a_thread_back_runs_its_tools_where_their_owner_has_left(world: MakeWorld) -> None:
+    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
+    async with world(reply(says("a")), reply(says("b")), *called) as w:
+        async with w.another(capabilities=CAN) as owner:
+            thread = await start(owner, dynamicTools=[TOOL])
+            await join(w.client, thread)
+            await say(w.client, thread)
+        taken_back = await say(w.client, thread)
+        await w.client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
+        begun = await turn(w.client, thread)
+        await w.client.answer(await question(w.client, TOOL_CALL), FOUND)
+        await ended(w.client, begun)
+        assert "it is there" in str(w.model.requests[-1].body)
+
+
+async def test_who_leaves_questions_to_others_is_still_asked_for_its_own_tools(world: MakeWorld) -> None:
+    last: Json = {**CAN, "extensions": {"questions": "last"}}
+    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
+    async with world(*called) as w, w.another(capabilities=last) as script:
+        thread = await start(script, dynamicTools=[TOOL])
+        await join(w.client, thread)
+        begun = await turn(w.client, thread)
+        await script.answer(await question(script, TOOL_CALL), FOUND)
+        await ended(w.client, begun)
+        assert "it is there" in str(w.model.requests[-1].body)
