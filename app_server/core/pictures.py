@@ -25,7 +25,7 @@ ZLIB_HEAD = 2
 NOT_A_PICTURE = "not a PNG, JPEG, GIF or WebP image"
 BROKEN = "the picture could not be processed: it is damaged or not complete"
 
-_DATA_URL = re.compile(r"data:([^,;]*)(?:;[^,;]*)*?;base64,", re.IGNORECASE)
+_DATA_URL = r"(?i)data:([^,;]*)(?:;[^,;]*)*?;base64,"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
@@ -74,7 +74,7 @@ def checked_url(url: str) -> str:
     """
     if url[:5].lower() != "data:":
         return url
-    head = _DATA_URL.match(url)
+    head = re.match(_DATA_URL, url)
     if head is None:
         raise ImageUnreadable("its address is no data URL in base64")
     try:

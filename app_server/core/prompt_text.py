@@ -8,8 +8,9 @@ from typing import Final
 
 FENCE: Final = "---"
 
-_PLACEHOLDER: Final = re.compile(r"\$(\$|[1-9]|ARGUMENTS|[A-Z][A-Z0-9_]*)")
-_NAMED: Final = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+# Texts, which `re` compiles with the first prompt.
+_PLACEHOLDER: Final = r"\$(\$|[1-9]|ARGUMENTS|[A-Z][A-Z0-9_]*)"
+_NAMED: Final = r"(?s)([A-Z][A-Z0-9_]*)=(.*)"
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
@@ -41,8 +42,8 @@ def filled_in(text: str, rest: str) -> str:
         words = shlex.split(rest)
     except ValueError:
         words = rest.split()
-    named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
-    plain = [word for word in words if not _NAMED.fullmatch(word)]
+    named = {match[1]: match[2] for word in words if (match := re.fullmatch(_NAMED, word))}
+    plain = [word for word in words if not re.fullmatch(_NAMED, word)]
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
@@ -54,15 +55,15 @@ def filled_in(text: str, rest: str) -> str:
             return plain[int(name) - 1] if int(name) <= len(plain) else ""
         return named.get(name, match[0])
 
-    return _PLACEHOLDER.sub(value, text)
+    return re.sub(_PLACEHOLDER, value, text)
 
 
 def argument_names(text: str) -> list[str]:
     """List the arguments of a prompt that have a name, each once."""
-    names = dict.fromkeys(match[1] for match in _PLACEHOLDER.finditer(text))
+    names = dict.fromkeys(match[1] for match in re.finditer(_PLACEHOLDER, text))
     return [name for name in names if name != "ARGUMENTS" and name[0].isalpha()]
 
 
 def argument_hint(text: str) -> str | None:
     """Return a hint for a prompt that takes arguments and does not say which."""
-    return "arguments" if any(match[1] != "$" for match in _PLACEHOLDER.finditer(text)) else None
+    return "arguments" if any(match[1] != "$" for match in re.finditer(_PLACEHOLDER, text)) else None

@@ -24,8 +24,9 @@ from app_server.core.config.trust import confirmed_git_dir
 from app_server.core.real_path import real_path
 from protocol.rollout import GitInfo
 
-_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]')
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=)?[ \t]*")
+# Texts, which `re` compiles with the first repository.
+_SECTION = r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]'
+_KEY = r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=)?[ \t]*"
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
@@ -36,13 +37,13 @@ def parse_git_config(text: str) -> Mapping[str, str]:
     at = 0
     while (at := _skip_blank(text, at)) < len(text):
         if text[at] == "[":
-            match = _SECTION.match(text, at)
+            match = re.compile(_SECTION).match(text, at)
             if match is None:
                 break
             name = match[2]
             section = match[1].lower() + ("" if name is None else "." + re.sub(r"\\(.)", r"\1", name))
         else:
-            match = _KEY.match(text, at)
+            match = re.compile(_KEY).match(text, at)
             if match is None or not section:
                 break
         at = match.end()
@@ -95,8 +96,8 @@ MAX_CONFIG_BYTES = 1024 * 1024
 MAX_PACKED_REFS_BYTES = 16 * 1024 * 1024
 MAX_REF_DEPTH = 5
 
-_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_REF_NAME = re.compile(r"refs/(?!.*(?:^|/)\.)(?!.*\.\.)[^\x00-\x20\x7f~^:?*\[\\]+")
+_OBJECT_ID = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
+_REF_NAME = r"refs/(?!.*(?:^|/)\.)(?!.*\.\.)[^\x00-\x20\x7f~^:?*\[\\]+"
 
 
 class Repository(Struct, frozen=True):
@@ -175,7 +176,7 @@ class Head(Struct, frozen=True):
 def read_head(repository: Repository) -> Head:
     text = (read_small(repository.git_dir / "HEAD") or "").strip()
     if not text.startswith("ref:"):
-        return Head(None, text if _OBJECT_ID.fullmatch(text) else None)
+        return Head(None, text if re.fullmatch(_OBJECT_ID, text) else None)
     ref = text.removeprefix("ref:").strip()
     branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
     if branch == ".invalid":
@@ -187,21 +188,21 @@ def read_head(repository: Repository) -> Head:
 def resolve_ref(repository: Repository, ref: str) -> str | None:
     """Return the object id of a reference."""
     for _ in range(MAX_REF_DEPTH):
-        if not _REF_NAME.fullmatch(ref):
+        if not re.fullmatch(_REF_NAME, ref):
             return None
         text = read_small(repository.git_dir / ref) or read_small(repository.common_dir / ref)
         if text is None:
             return _packed_ref(repository, ref)
         text = text.strip()
         if not text.startswith("ref:"):
-            return text if _OBJECT_ID.fullmatch(text) else None
+            return text if re.fullmatch(_OBJECT_ID, text) else None
         ref = text.removeprefix("ref:").strip()
     return None
 
 
 def _packed_ref(repository: Repository, ref: str) -> str | None:
     packed = read_small(repository.common_dir / "packed-refs", MAX_PACKED_REFS_BYTES) or ""
-    match = re.search(rf"^({_OBJECT_ID.pattern}) {re.escape(ref)}$", packed, re.MULTILINE)
+    match = re.search(rf"^({_OBJECT_ID}) {re.escape(ref)}$", packed, re.MULTILINE)
     return match[1] if match else None
 
 
@@ -213,7 +214,7 @@ def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
         return None
 
 
-_WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#]*)@", re.IGNORECASE)
+_WITH_USER = r"(?i)([a-z][a-z0-9+.-]*://)([^/?#]*)@"
 
 
 def read_git_info(folder: Path) -> GitInfo | None:
@@ -250,7 +251,7 @@ def _rewritten(url: str, values: Mapping[str, str]) -> str:
 
 def without_credentials(url: str) -> str:
     """Return the URL without its password; over http also without the user, which may be a token."""
-    match = _WITH_USER.match(url)
+    match = re.match(_WITH_USER, url)
     if match is None:
         return url
     scheme, user = match[1], match[2].partition(":")[0]

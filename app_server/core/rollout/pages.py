@@ -23,7 +23,7 @@ from protocol.ids import SessionOrigin
 from protocol.rollout import GitInfo
 from protocol.structs import Json
 
-_CURSOR = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{36})(\|=)?")
+_CURSOR = r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{36})(\|=)?"
 
 SUB_AGENT_KINDS = ("review", "compact", "thread_spawn")
 
@@ -63,7 +63,7 @@ def parse_list_cursor(cursor: str | None, *, by_change: bool) -> ListStart | Non
     """Return where a page begins. Raises InvalidCursor."""
     if cursor is None:
         return None
-    match = _CURSOR.fullmatch(cursor)
+    match = re.fullmatch(_CURSOR, cursor)
     if match is None or match[1].isdigit() is not by_change:
         raise InvalidCursor(cursor)
     return ListStart(ListKey(match[1], match[2]), included=match[3] is not None)
