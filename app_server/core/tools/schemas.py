@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import cache
 from math import isfinite
-from typing import Annotated, Any, ClassVar, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -74,10 +74,9 @@ def parse_json(text: str) -> Json:
 @cache
 def parameters(kind: type[ToolArguments]) -> dict[str, Json]:
     """Return the JSON Schema for the LLM. Raises TypeError for a field type that it does not support."""
-    hints = get_type_hints(kind, include_extras=True)
-    required = [field.name for field in fields(kind) if field.required]
-    optional = [name for name in kind.__struct_fields__ if name not in required]
-    properties = {name: _schema(hints[name]) for name in (*required, *optional)}
+    in_order = sorted(fields(kind), key=lambda field: not field.required)
+    required = [field.name for field in in_order if field.required]
+    properties = {field.name: _schema(field.type) for field in in_order}
     schema: dict[str, Json] = {"type": "object", "properties": properties}
     return schema | ({"required": required} if required else {}) | {"additionalProperties": False}
 
