@@ -170,7 +170,7 @@ LATE_IMPORTS = {
     "app_server.core.auth.home_login": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.stored_conversations": "not to begin a conversation",
-    "app_server.core.rollout.conversation": "only for a client that joins one of others by the conversation API",
+    "app_server.core.rollout.conversation": "only for conversations that were stored",
     "app_server.core.rollout.stored_items": "only for clients that are shown items of others",
     "app_server.core.rollout.thread_listing": "with the first list",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",

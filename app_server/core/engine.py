@@ -10,6 +10,9 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from app_server.core.assembling import EngineServices, assemble_session, first_settings
 from app_server.core.caller import Caller
@@ -22,8 +25,8 @@ from app_server.core.context.history import (
 )
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.git.repository import read_git_info
+from app_server.core.lazy import Lazy
 from app_server.core.opening import Fork, GivenHistory, NewConversation, Opened, Origin, StoredRollout
-from app_server.core.rollout import conversation
 from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
@@ -38,8 +41,14 @@ from protocol.ids import ConversationId
 from protocol.responses import ResponseItem
 from protocol.rollout import CompactedItem, SessionMetaLine, utc_timestamp
 
+if TYPE_CHECKING:
+    from app_server.core.rollout.conversation import Rebuild, StoredConversation
+
 OPENING_ID = "auto-compact-0"
 """The id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
+
+_READING: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.core.rollout.conversation"))
+"""What stored conversations are read with: a new one needs none of it."""
 
 
 @contextmanager
@@ -62,7 +71,7 @@ class Engine:
         """Open a conversation for a client. Raises ConversationError if the stored one cannot be read, or another
         process writes it.
         """
-        stored: conversation.StoredConversation | None = None
+        stored: StoredConversation | None = None
         match origin:
             case NewConversation(ephemeral=ephemeral):
                 given = origin.client_tools
@@ -98,11 +107,10 @@ class Engine:
             session.begin_with(OPENING_ID, items)
         return session
 
-    async def _fork(
-        self, config: Config, caller: Caller, origin: Fork
-    ) -> tuple[Session, conversation.StoredConversation]:
+    async def _fork(self, config: Config, caller: Caller, origin: Fork) -> tuple[Session, StoredConversation]:
         """Copy every line of the old file but for its goal: the new one is listed and resumed like any other."""
-        stored = await run_in_thread(conversation.read_rollout, origin.path, origin.keeps)
+        reading = _READING.get()
+        stored = await run_in_thread(reading.read_rollout, origin.path, origin.keeps)
         setup, writer = self._new_rollout(
             config,
             caller,
@@ -112,10 +120,10 @@ class Engine:
         )
         with _closed_on_failure(writer):
             if isinstance(writer, RolloutWriter):
-                await run_in_thread(conversation.copy_lines, stored, writer)
+                await run_in_thread(reading.copy_lines, stored, writer)
             session = await self._session(setup, writer)
-            items = conversation.rebuild_history(
-                (*stored.items, *conversation.recovered_items(stored)),
+            items = reading.rebuild_history(
+                (*stored.items, *reading.recovered_items(stored)),
                 self._rebuild(config, setup.instructions),
             )
             session.restore(items, None, stored.usage)
@@ -123,10 +131,10 @@ class Engine:
 
     async def _resume(
         self, config: Config, caller: Caller, origin: StoredRollout
-    ) -> tuple[Session, conversation.StoredConversation]:
-        revert = origin.revert
+    ) -> tuple[Session, StoredConversation]:
+        reading, revert = _READING.get(), origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
-        read = partial(conversation.reopen, messages=origin.messages, turns=origin.turns)
+        read = partial(reading.reopen, messages=origin.messages, turns=origin.turns)
         reopened = await run_in_thread(read, origin.path, self._process.now, self._process.disk, line)
         stored, writer = reopened.stored, reopened.writer
         with _closed_on_failure(writer):
@@ -139,7 +147,7 @@ class Engine:
                 client_tools=stored.meta.client_tools or (),
             )
             session = await self._session(setup, writer)
-            items = conversation.rebuild_history(stored.items, self._rebuild(config, setup.instructions))
+            items = reading.rebuild_history(stored.items, self._rebuild(config, setup.instructions))
             usage = stored.usage if origin.keeps_usage else None
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
             if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
@@ -205,7 +213,7 @@ class Engine:
             agents=instructions.agents,
         )
 
-    def _rebuild(self, config: Config, instructions: Instructions) -> conversation.Rebuild:
+    def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:
         def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
             if line.replacement_history is not None:
                 return with_marked_summary(line.replacement_history, line.message)
