@@ -26,9 +26,10 @@ from protocol.table import (
     by_method,
 )
 from protocol.v1 import conversation, methods, setup, turn
+from protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
 from protocol.v1.conversation import NewConversationParams
 from protocol.v1.methods import TABLE
-from protocol.v1.turn import ExecCommandApprovalResponse, SendUserMessageParams, TextInputItem, parse_decision
+from protocol.v1.turn import SendUserMessageParams, TextInputItem
 from protocol.v2.methods import TABLE as THREADS
 from protocol.validation import PREFIX, describe_validation_error, unknown_method
 from tests.support.schema_examples import THREAD

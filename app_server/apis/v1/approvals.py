@@ -16,7 +16,7 @@ from protocol.events.tools import ElicitationRequestEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReviewDecision
 from protocol.structs import Json, alike
-from protocol.v1 import turn as wire
+from protocol.v1 import approval as wire
 
 
 def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:

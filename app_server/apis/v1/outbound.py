@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Final
 
-from app_server.apis.v1 import approvals
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.backlog import StreamedText
 from protocol import items as wire
@@ -48,6 +49,11 @@ Piece = (
     | messages.ReasoningRawContentDeltaEvent
     | messages.AgentReasoningRawContentDeltaEvent
 )
+
+AskClient = Callable[[str, events.EngineEvent], ClientQuestion | None]
+
+_QUESTION: Final[Lazy[AskClient]] = Lazy(lambda: import_module("app_server.apis.v1.approvals").question)
+"""Loaded with the first question."""
 
 MAX_HEADS = 256
 
@@ -88,7 +94,7 @@ class ConversationAdapter:
         return [self._shown(event, msg) for msg in self.messages(event)]
 
     def question(self, event: events.SessionEvent) -> ClientQuestion | None:
-        return approvals.question(self._conversation_id, event.event)
+        return _QUESTION.get()(self._conversation_id, event.event)
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
