@@ -1,6 +1,5 @@
 """What a user sends and what a turn is made of, as the engine emits it: `UserInput` in, `TurnItem` out."""
 
-import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -11,18 +10,32 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel
 from protocol.ids import PathText
-from protocol.structs import Json
+from protocol.structs import EngineStruct, Json, shown
 
 
-class ExternallyTagged:
-    """Marks a union whose members travel as `{"<tag>": {...}}`; in Python they are the bare models."""
+class Tagged:
+    """Marks a union whose members travel as `{"<tag>": {...}}`, in Python as on the wire."""
+
+    def __init__(self, members: Mapping[str, type[EngineModel | EngineStruct]]) -> None:
+        self.members: Final = members
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.union_schema([self._wrapped(tag, handler) for tag in self.members])
+
+    def _wrapped(self, tag: str, handler: GetCoreSchemaHandler) -> CoreSchema:
+        member = core_schema.typed_dict_field(handler.generate_schema(self.members[tag]))
+        return core_schema.typed_dict_schema({tag: member}, extra_behavior="forbid")
+
+
+class ExternallyTagged(Tagged):
+    """Marks such a union whose members are the bare models in Python."""
 
     def __init__(self, members: Mapping[str, type[EngineModel]]) -> None:
-        self.members: Final = members
+        super().__init__(members)
         self.tags: Final = {model: tag for tag, model in members.items()}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        wrapped = core_schema.union_schema([self._wrapped(tag, handler) for tag in self.members])
+        wrapped = super().__get_pydantic_core_schema__(source, handler)
         return core_schema.union_schema(
             [
                 core_schema.is_instance_schema(tuple(self.tags)),
@@ -40,10 +53,6 @@ class ExternallyTagged:
         assert not isinstance(choice, tuple)
         return handler(choice)
 
-    def _wrapped(self, tag: str, handler: GetCoreSchemaHandler) -> CoreSchema:
-        member = core_schema.typed_dict_field(handler.generate_schema(self.members[tag]))
-        return core_schema.typed_dict_schema({tag: member}, extra_behavior="forbid")
-
     def wrap(self, value: Any) -> dict[str, Any]:
         """Return a member under its tag."""
         return {self.tags[type(value)]: value}
@@ -54,28 +63,28 @@ def _only_value(wrapped: dict[str, Any]) -> Any:
     return value
 
 
-class TextInput(EngineModel):
-    type: Literal["text"] = "text"
+class TextInput(EngineStruct, omit_defaults=True):
+    type: Literal["text"] = shown("text")
     text: str
-    text_elements: SkipJsonSchema[tuple[Json, ...]] = Field(default=(), exclude_if=operator.not_)
+    text_elements: SkipJsonSchema[tuple[Json, ...]] = ()
     """The client's own: ranges that it shows in another way than as plain text. The model does not see them."""
 
 
-class ImageInput(EngineModel):
+class ImageInput(EngineStruct):
     """An image by URL, which may be a data URL."""
 
     type: Literal["image"] = "image"
     image_url: str
 
 
-class LocalImageInput(EngineModel):
+class LocalImageInput(EngineStruct):
     """An image file; it is read and encoded when the request to the model is built."""
 
     type: Literal["local_image"] = "local_image"
     path: PathText
 
 
-class SkillInput(EngineModel):
+class SkillInput(EngineStruct):
     """A skill that the model shall use, by the path of its SKILL.md."""
 
     type: Literal["skill"] = "skill"
@@ -83,7 +92,7 @@ class SkillInput(EngineModel):
     path: PathText
 
 
-class MentionInput(EngineModel):
+class MentionInput(EngineStruct):
     """A file or another thing that the words speak of."""
 
     type: Literal["mention"] = "mention"
@@ -104,32 +113,32 @@ SentInput = TypeAliasType(
 """What a client of an API that knows more kinds sends."""
 
 
-class UserMessageItem(EngineModel):
+class UserMessageItem(EngineStruct):
     id: str
     content: tuple[UserInput, ...]
 
 
-class TextContentPart(EngineModel):
+class TextContentPart(EngineStruct):
     text: str
 
 
 AgentMessageContent = TypeAliasType(
-    "AgentMessageContent", Annotated[TextContentPart, ExternallyTagged({"Text": TextContentPart})]
+    "AgentMessageContent", Annotated[dict[str, TextContentPart], Tagged({"Text": TextContentPart})]
 )
 
 
-class AgentMessageItem(EngineModel):
+class AgentMessageItem(EngineStruct):
     id: str
     content: tuple[AgentMessageContent, ...]
 
 
-class ReasoningItem(EngineModel):
+class ReasoningItem(EngineStruct):
     id: str
     summary_text: tuple[str, ...]
     raw_content: tuple[str, ...] = ()
 
 
-class WebSearchItem(EngineModel):
+class WebSearchItem(EngineStruct):
     id: str
     query: str
 
@@ -137,8 +146,8 @@ class WebSearchItem(EngineModel):
 TurnItem = TypeAliasType(
     "TurnItem",
     Annotated[
-        UserMessageItem | AgentMessageItem | ReasoningItem | WebSearchItem,
-        ExternallyTagged(
+        dict[str, UserMessageItem | AgentMessageItem | ReasoningItem | WebSearchItem],
+        Tagged(
             {
                 "UserMessage": UserMessageItem,
                 "AgentMessage": AgentMessageItem,

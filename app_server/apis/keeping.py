@@ -58,7 +58,10 @@ def _conversations(served: Served) -> Iterator[KeptConversation]:
             opened = live.opened_by is served.client and live.opened_in == api
             if not found and not opened:
                 continue
-            options = live.options.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            given = live.options
+            options = (
+                {} if given is None else given.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            )
             yield KeptConversation(
                 id=live.id,
                 api=api,

@@ -23,13 +23,13 @@ from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Close, Interrupt
-from protocol.base import WireModel
 from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from protocol.events.notices import ShutdownCompleteEvent
 from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
+    from protocol.base import WireModel
 
 
 NEXT_TURN_SECONDS = 0.01
@@ -139,7 +139,7 @@ class LiveConversation:
         self.opened_at, self.opened_by, self._clients = opened_at, opener, clients
         self.opened_in: str | None = None
         """The API in which it was opened, by its name, where that is known."""
-        self.options = WireModel()
+        self.options: WireModel | None = None
         """What its opener asked for there."""
         self.untold: list[str] = []
         """Warnings of a time in which nobody followed it, for whoever joins next."""
@@ -197,7 +197,7 @@ class LiveConversation:
             self.session.warn(warning)
         self.untold.clear()
 
-    def opened_with(self, api: str, options: WireModel) -> None:
+    def opened_with(self, api: str, options: WireModel | None) -> None:
         """Remember what its opener asked for, for who opens it again."""
         self.opened_in, self.options = api, options
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 import protocol
@@ -21,15 +21,14 @@ class StepStatus(StrEnum):
     COMPLETED = "completed"
 
 
-class PlanItemArg(EngineModel):
+class PlanItemArg(EngineStruct, forbid_unknown_fields=True):
     """One step of the plan. Written by the model, so unknown fields are an error that it is sent."""
 
-    model_config = ConfigDict(extra="forbid")
     step: str
     status: StepStatus
 
 
-class PlanUpdateEvent(EngineModel):
+class PlanUpdateEvent(EngineStruct):
     """The plan as it now is; it replaces the one before."""
 
     type: Literal["plan_update"] = "plan_update"

@@ -7,7 +7,6 @@ Per turn: `task_started`, then items, commands, patches and the rest, then exact
 from enum import StrEnum
 from typing import Literal
 
-from protocol.base import EngineModel
 from protocol.ids import ConversationId
 from protocol.items import TurnItem
 from protocol.responses import ResponseItem
@@ -44,7 +43,7 @@ class TurnAbortedEvent(EngineStruct):
     reason: TurnAbortReason
 
 
-class ItemStartedEvent(EngineModel):
+class ItemStartedEvent(EngineStruct):
     """An item of the turn begins; its content may still be empty. Before every delta of the item."""
 
     type: Literal["item_started"] = "item_started"
@@ -53,7 +52,7 @@ class ItemStartedEvent(EngineModel):
     item: TurnItem
 
 
-class ItemCompletedEvent(EngineModel):
+class ItemCompletedEvent(EngineStruct):
     """An item is whole. After its `item_started` and all of its deltas; the plain event that repeats it
     for older clients (`user_message`, `agent_message`, `agent_reasoning`, `web_search_end`) comes right
     after."""

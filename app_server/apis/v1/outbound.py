@@ -266,15 +266,15 @@ def _turn_item(item: items.Item) -> wire.TurnItem | None:
     """Return an item in one of the four kinds of this API."""
     match item:
         case items.UserMessage():
-            return wire.UserMessageItem(id=item.id, content=item.content)
+            return {"UserMessage": wire.UserMessageItem(id=item.id, content=item.content)}
         case items.AgentMessage():
-            return wire.AgentMessageItem(
-                id=item.id, content=tuple(wire.TextContentPart(text=text) for text in item.content)
-            )
+            parts = tuple({"Text": wire.TextContentPart(text=text)} for text in item.content)
+            return {"AgentMessage": wire.AgentMessageItem(id=item.id, content=parts)}
         case items.Reasoning():
-            return wire.ReasoningItem(id=item.id, summary_text=item.summary, raw_content=item.content)
+            shown = wire.ReasoningItem(id=item.id, summary_text=item.summary, raw_content=item.content)
+            return {"Reasoning": shown}
         case items.WebSearch() if has_query(item):
-            return wire.WebSearchItem(id=item.id, query=item.query)
+            return {"WebSearch": wire.WebSearchItem(id=item.id, query=item.query)}
         case _:
             return None
 

@@ -25,6 +25,7 @@ from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnR
 from protocol.engine.items import WebSearch
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import TokenUsageInfo
+from protocol.reading import read
 from protocol.structs import Json, replace
 
 
@@ -119,6 +120,6 @@ def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
 def _plan(arguments: Json) -> PlanUpdateEvent | None:
     raw = parse_object(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
     try:
-        return None if raw is None else PlanUpdateEvent.model_validate(raw)
+        return None if raw is None else read(PlanUpdateEvent, raw)
     except ValidationError:
         return None
