@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from tests.simulation.connection import Gone
 from tests.simulation.habits import ANSWERS
-from tests.simulation.people import Gone, Person
+from tests.simulation.people import Person
 from tests.simulation.visits import counted
 
 if TYPE_CHECKING:
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 BETWEEN = (0.4, 0.0, 0.02, 3.0, 20.0)
 """Seconds between two things that somebody does, if it is not at a sign."""

@@ -14,7 +14,7 @@ from tests.simulation.rounds import REPEATED
 from tests.simulation.text_rules import chunks_not_whole, text_not_whole
 
 if TYPE_CHECKING:
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 FOREIGN_TURNS = (
     "session_06",

@@ -8,7 +8,7 @@ from protocol.structs import Json
 
 if TYPE_CHECKING:
     from tests.simulation.people import Person
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 OPENS = ("thread/start", "thread/resume", "thread/fork")
 SOON = 8.0

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.rollout.rollout_names import conversation_of
-from tests.simulation.people import APIS, Person, marks
+from tests.simulation.people import APIS, Person
+from tests.simulation.sayings import marks
 from tests.simulation.stored import rollout_of, rollouts
 from tests.simulation.streamed_text import lost_text, unsent_text
 from tests.support.thread_invariants import is_reverted, stored_items
 
 if TYPE_CHECKING:
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 SAID = re.compile(r"^(w\d+) (?:please|again)")
 """How texts of people begin."""

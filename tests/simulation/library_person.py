@@ -25,7 +25,9 @@ from app_server.client import (
 )
 from protocol.structs import Json
 from protocol.v2.thread_open import FunctionDynamicToolSpec
-from tests.simulation.people import CLIENT_TOOL, Gone, ThreadPerson, World, marks_of
+from tests.simulation.connection import Gone, World
+from tests.simulation.sayings import marks_of
+from tests.simulation.thread_person import CLIENT_TOOL, ThreadPerson
 from tests.support.client import MemoryWire
 
 

@@ -13,7 +13,7 @@ from tests.simulation.stored import rollout_of
 from tests.support.invariants import orphans
 
 if TYPE_CHECKING:
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 WORD = re.compile(r"\bw\d+\b")
 MOST_OUTPUT = 16 * 1024

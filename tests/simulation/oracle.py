@@ -35,7 +35,7 @@ from tests.support.thread_invariants import (
 
 if TYPE_CHECKING:
     from tests.simulation.people import Person
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 SAYS = ("turn/start", "sendUserMessage", "session/prompt")
 ATTEMPT = re.compile(r"Reconnecting\.\.\. (\d+)/(\d+)")

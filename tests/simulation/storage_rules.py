@@ -13,7 +13,7 @@ from tests.support.invariants import rollout, unstored
 from tests.support.thread_invariants import stored_otherwise
 
 if TYPE_CHECKING:
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 MOST_SILENT = 3
 """So often in a row a file may fail to be written without a word: what fails is written again in the same step, or with

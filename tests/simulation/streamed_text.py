@@ -9,7 +9,7 @@ from tests.simulation.journal import Entry
 
 if TYPE_CHECKING:
     from tests.simulation.people import Person
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 KEPT_WITHIN = 0.25
 """Virtual seconds for which text may be lost; a world's messages are too short for the other bound, 4 KiB."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from tests.simulation.connection import Gone
 from tests.simulation.later import is_stored
-from tests.simulation.people import APIS, Gone
+from tests.simulation.people import APIS
 
 if TYPE_CHECKING:
-    from tests.simulation.world import SimWorld
+    from tests.simulation.sim_world import SimWorld
 
 BETWEEN = (0.4, 0.0, 3.0, 60.0)
 """Seconds between two things that a visitor does."""

@@ -1,0 +1,86 @@
+"""Somebody who speaks the Agent Client Protocol."""
+
+from pathlib import Path
+
+from anyio.abc import TaskGroup
+
+from protocol.structs import Json
+from tests.simulation.connection import World
+from tests.simulation.people import Person
+from tests.simulation.sayings import SAYINGS, marks
+from tests.support.client import MemoryWire
+
+
+class EditorPerson(Person):
+    """Speaks the Agent Client Protocol."""
+
+    api = "acp"
+
+    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+        super().__init__(world, wire, tasks, home)
+        self._prompts: list[int] = []
+
+    def _message(self, message: Json) -> Json:
+        return {"jsonrpc": "2.0", **message}
+
+    def told(self, message: Json) -> None:
+        pass
+
+    def busy(self) -> bool:
+        return any(id not in self._answers for id in self._prompts)
+
+    def decision(self, question: Json, kind: str) -> Json:
+        if question["method"] != "session/request_permission":
+            return None
+        wanted = {"yes": "allow_once", "twice": "allow_once", "session": "allow_always", "no": "reject_once"}
+        for option in question["params"]["options"]:
+            if option["kind"] == wanted.get(kind):
+                return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+        return {"outcome": {"outcome": "cancelled"}}
+
+    async def begin(self) -> None:
+        await self.ask(
+            "initialize", {"protocolVersion": 1, "clientCapabilities": {"elicitation": {"form": {}}}}
+        )
+
+    async def open(self) -> str:
+        answer = await self.ask("session/new", {"cwd": self.world.workspace, "mcpServers": []})
+        id: str = answer["result"]["sessionId"]
+        return id
+
+    async def say(self, thread: str, text: str) -> str | None:
+        self._next_id += 1
+        id = self._next_id
+        self._prompts.append(id)
+        prompt = [{"type": "text", "text": text}]
+        params = {"sessionId": thread, "prompt": prompt}
+        await self.write(self._message({"id": id, "method": "session/prompt", "params": params}))
+        return str(id)
+
+    async def ended(self, thread: str, turn: str) -> str:
+        await self.until(lambda: int(turn) in self._answers)
+        answer = self._answers[int(turn)]
+        if "error" in answer:
+            return "failed"
+        reason = answer["result"]["stopReason"]
+        return "completed" if reason == "end_turn" else str(reason)
+
+    async def history(self, thread: str) -> list[str] | None:
+        params = {"sessionId": thread, "cwd": self.world.workspace, "mcpServers": []}
+        begin = len(self.log)
+        answer = await self.ask("session/load", params)
+        if "result" not in answer:
+            return None
+        shown = [m["params"] for m in self.received_since(begin) if m.get("method") == "session/update"]
+        updates = [each["update"] for each in shown if each["sessionId"] == thread]
+        return marks(each["content"].get("text") for each in updates if each["sessionUpdate"] in SAYINGS)
+
+    async def do(self, thread: str, deed: str, turn: str | None) -> None:
+        match deed:
+            case "interrupt":
+                params = {"sessionId": thread}
+                await self.write(self._message({"method": "session/cancel", "params": params}))
+            case "resume":
+                await self.history(thread)
+            case "read":
+                await self.ask("session/list", {})

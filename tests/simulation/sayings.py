@@ -1,0 +1,50 @@
+"""The texts of people and of the model in the messages of all APIs, and the marks by which they are found again."""
+
+import re
+from collections.abc import Iterable
+
+from protocol.structs import Json
+
+MARK = re.compile(r"\bm\d+\b")
+SAYING = re.compile(r"[ws]\d+\b")
+
+SAYINGS = (
+    "user_message",
+    "agent_message",
+    "user_message_chunk",
+    "agent_message_chunk",
+    "userMessage",
+    "agentMessage",
+)
+"""What is said, in the words of each API."""
+
+
+def marks(texts: Iterable[str | None]) -> list[str]:
+    """Return the marks that texts of people and of the model begin with. Of a text that broke off in its mark, `s12`,
+    it may be that `s1` is all there is, which is not the mark of another.
+    """
+    found = (SAYING.match(text) for text in texts if text)
+    return [each[0] + ("" if each.string[each.end() :] else "…") for each in found if each]
+
+
+def marks_of(thread: Json) -> list[str]:
+    """Return the marks of what was said in a thread with its turns."""
+    items = [item for turn in thread["turns"] for item in turn["items"]]
+    return marks(_text_of(item) for item in items if item["type"] in SAYINGS)
+
+
+def _text_of(item: Json) -> str:
+    return "".join(part.get("text", "") for part in item["content"]) if "content" in item else item["text"]
+
+
+def is_begin(message: Json, id: str) -> bool:
+    """Tell whether the item or call begins with the message."""
+    params = message.get("params") or {}
+    return bool(
+        (params.get("item") or {}).get("id") == id or (params.get("update") or {}).get("toolCallId") == id
+    )
+
+
+def words(text: str) -> list[Json]:
+    """Return the input of a turn."""
+    return [{"type": "text", "text": text}]
