@@ -1,10 +1,14 @@
 """Threads as stored things: names, metadata, the archive, deletion, search, and being unloaded."""
 
+from pathlib import Path
+from typing import Any
+
 import anyio
 import pytest
 
 from app_server.conversations import unloading
 from app_server.conversations.live import LiveConversation
+from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.thread_notes import NAMES_FILE
 from protocol.structs import Json
 from tests.support.client import Refused
@@ -104,6 +108,32 @@ async def test_metadata_of_a_thread_that_is_not_stored(world: MakeWorld) -> None
     async with world() as w:
         with pytest.raises(Refused, match=f"no rollout found for thread id {UNKNOWN}"):
             await w.client.call("thread/metadata/update", {"threadId": UNKNOWN, "gitInfo": {"branch": "x"}})
+
+
+@pytest.mark.parametrize("step", ["turns", "summary"])
+@pytest.mark.parametrize("end", ["archive", "delete"])
+async def test_a_thread_that_is_moved_while_it_is_read_is_shown_from_where_it_is_then(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, step: str, end: str
+) -> None:
+    async with world(reply(says("hello"))) as w, w.another() as other:
+        thread = await talk(w)
+        reads = getattr(StoredConversations, step)
+
+        async def is_moved_first(*arguments: Any) -> Any:
+            monkeypatch.setattr(StoredConversations, step, reads)
+            await other.call(f"thread/{end}", {"threadId": thread})
+            return await reads(*arguments)
+
+        monkeypatch.setattr(StoredConversations, step, is_moved_first)
+        reading: Json = {"threadId": thread, "includeTurns": True}
+        if end == "delete":
+            with pytest.raises(Refused, match="not loaded"):
+                await w.client.call("thread/read", reading)
+            return
+        shown = (await w.client.call("thread/read", reading))["thread"]
+        assert shown["preview"] == "hi"
+        assert [each["status"] for each in shown["turns"]] == ["completed"]
+        assert Path(shown["path"]).is_file()
 
 
 async def test_the_archive_and_back(world: MakeWorld) -> None:

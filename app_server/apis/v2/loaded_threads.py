@@ -125,8 +125,22 @@ class ReadingContext(Struct, frozen=True):
             return FoundThread(id, None, loaded)
 
     async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
-        """Return what `ask` makes of the thread's turns, in a worker thread."""
-        return await self.stored.turns(thread.path, thread.id, ask, self.live.running(thread.id))
+        """Return what `ask` makes of the thread's turns, in a worker thread. One that is moved meanwhile, as into
+        the archive, is read where it is then. Raises RpcError where it is deleted.
+        """
+
+        def ask_what_is_stored(history: TurnHistory) -> Result:
+            if thread.path is not None and not history.is_stored:
+                raise RolloutUnreadable("the file is not there any more")
+            return ask(history)
+
+        running = self.live.running(thread.id)
+        try:
+            return await self.stored.turns(thread.path, thread.id, ask_what_is_stored, running)
+        except RolloutUnreadable:
+            if not await self._was_moved(thread):
+                raise
+        return await self.read(await self.find(thread.id), ask)
 
     async def whole(self, live: LiveConversation) -> WholeHistory | None:
         """Read a thread that was just loaded; None where it is not stored, or cannot be at the moment. Raises
@@ -156,6 +170,8 @@ class ReadingContext(Struct, frozen=True):
         try:
             stored = await self.stored.summary(thread.path, provider)
         except RolloutUnreadable:
+            if await self._was_moved(thread):
+                return await self.summary(await self.find(thread.id))
             if loaded is None:
                 raise
             return loaded  # its file is being written for the first time
@@ -164,3 +180,6 @@ class ReadingContext(Struct, frozen=True):
         return replace(
             stored, provider=loaded.provider, model=loaded.model, effort=loaded.effort, cwd=loaded.cwd
         )
+
+    async def _was_moved(self, thread: FoundThread) -> bool:
+        return thread.path is not None and not await self.stored.is_file(thread.path)

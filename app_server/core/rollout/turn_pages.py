@@ -47,6 +47,11 @@ class TurnHistory:
         self._fd, self._conversation_id = fd, conversation_id
         self._indexes, self._running, self._leftover = indexes, running, leftover
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a file."""
+        return self._fd is not None
+
     def all_turns(self) -> tuple[TurnRecord, ...]:
         found = None if self._running is not None else self._in_one_pass()
         return self._records(self._ids) if found is None else found.turns
