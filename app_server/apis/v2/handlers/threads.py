@@ -93,9 +93,9 @@ async def thread_resume(
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **in_force(live.session.facts),
         )
+        tell_usage()
         # What is open is asked again, and whatever happens from here on is sent.
         joining.enter(told)
-    tell_usage()
     if (goal := live.session.facts.goal) is not None:
         context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
 
@@ -196,7 +196,7 @@ async def usage_so_far(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None
 ) -> Callable[[], None]:
     """Return what tells the client how much a thread that was there before has used, under its last turn, where that
-    is known. `stored`: the turns, where they were read already.
+    is known and no more was used since: that is news. `stored`: the turns, where they were read already.
     """
     usage = live.session.facts.usage
     turns: Sequence[TurnRecord] = ()
@@ -209,7 +209,7 @@ async def usage_so_far(
             turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
 
     def tell() -> None:
-        if usage is not None and turns:
+        if usage is not None and turns and usage is live.session.facts.usage:
             context.notifier.notify(
                 wire.THREAD_TOKEN_USAGE_UPDATED,
                 thread_id=live.id,
