@@ -21,6 +21,8 @@ AT_ANY_TIME = frozenset(
 """Updates that need no prompt to be running."""
 ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 OVER = frozenset({"completed", "failed"})
+ENDS_OF_TURNS = ("turn_failed", "request_cancelled")
+"""What errors are called with which prompts are answered whose turns have ended."""
 OPENS_SESSIONS = ("session/load", "session/resume")
 
 
@@ -138,13 +140,20 @@ def session_05_no_call_is_open_after_its_prompt() -> Check:
 
     def check(wire: WireMessage) -> Iterator[str]:
         answered = asked.see(wire)
-        if answered is not None and answered[0] == "session/prompt" and not asked.running(*answered):
+        ends = answered is not None and answered[0] == "session/prompt" and not _is_refused(wire)
+        if answered is not None and ends and not asked.running(*answered):
             left = [id for (of, id), state in calls.states.items() if of == answered[1] and state not in OVER]
             if left:
                 yield f"calls {left} are open when the turn is over"
         calls.see(wire)
 
     return check
+
+
+def _is_refused(wire: WireMessage) -> bool:
+    """Tell whether a prompt is answered that began no turn: what runs in its session is another's."""
+    error = wire.message.get("error") or {}
+    return bool(error) and (error.get("data") or {}).get("kind") not in ENDS_OF_TURNS
 
 
 def session_06_updates_belong_to_a_prompt() -> Check:

@@ -2,6 +2,7 @@
 
 import ast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,6 +144,21 @@ def test_a_prompt_of_a_session_is_a_turn() -> None:
         ("prompt 2", "", analysis.TURN_ENDS),
     ]
     assert rules(entries) == []
+
+
+@pytest.mark.parametrize(("kind", "marked"), [("session_not_found", False), ("turn_failed", True)])
+def test_a_prompt_that_is_refused_ends_no_turn_and_one_that_failed_does(kind: str, marked: bool) -> None:
+    entries = analysed(
+        [
+            *OPENED,
+            session_update(sessionUpdate="tool_call", toolCallId="t", title="ls", kind="execute"),
+            (
+                SERVER,
+                {"jsonrpc": "2.0", "id": 2, "error": {"code": -1, "message": "x", "data": {"kind": kind}}},
+            ),
+        ]
+    )
+    assert rules(entries) == ["session_05_no_call_is_open_after_its_prompt"] * marked
 
 
 def test_order_rules_of_sessions_are_marked() -> None:
