@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, omit_none, tag_of
-from protocol.structs import Json
+from protocol.structs import EngineStruct, Json, shown
 
 
 class InputText(EngineModel):
@@ -238,29 +238,29 @@ class WebSearchCall(EngineModel):
     id: str | None = _unwritten_id()
 
 
-class SnapshotOfTurn(EngineModel):
+class SnapshotOfTurn(EngineStruct, omit_defaults=True):
     """Facts that an undo needs beside the commit. Snapshots of other programs lack them."""
 
     worktree: str
     """The root of the working tree."""
     folder: str
     """The folder of the turn, relative to it: nothing outside of that was looked at. Ends with a slash, or is empty."""
-    after: str | None = omit_none()
+    after: str | None = None
     """The commit of what the turn left; absent until it has ended. What differs from it is the user's."""
-    private_files: tuple[str, ...] = ()
+    private_files: tuple[str, ...] = shown(())
     """Files that only their owner could read."""
-    nested_repositories: tuple[str, ...] = ()
+    nested_repositories: tuple[str, ...] = shown(())
     """Repositories in the folder, whose files are not part of the snapshot."""
 
 
-class GhostCommit(EngineModel):
+class GhostCommit(EngineStruct, omit_defaults=True):
     """A commit outside of every branch that holds the working tree, with what was untracked before it."""
 
     id: str
-    parent: str | None = None
-    preexisting_untracked_files: tuple[str, ...] = ()
-    preexisting_untracked_dirs: tuple[str, ...] = ()
-    turn: SnapshotOfTurn | None = omit_none()
+    parent: str | None = shown(None)
+    preexisting_untracked_files: tuple[str, ...] = shown(())
+    preexisting_untracked_dirs: tuple[str, ...] = shown(())
+    turn: SnapshotOfTurn | None = None
 
 
 class GhostSnapshot(EngineModel):

@@ -9,8 +9,8 @@ from protocol.base import WireModel
 from protocol.fields import Flag
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
-from protocol.v2.fields import WireUnion
 from protocol.v2.server import PlanType, RateLimitSnapshot
+from protocol.v2.unions import WireUnion
 
 AuthMode = TypeAliasType(
     "AuthMode",

@@ -1,14 +1,13 @@
-"""Kinds of fields that several resources of the thread API share, the mark of an experimental one, and
-parameters and results that are one of several shapes.
+"""Kinds of fields that several resources of the thread API share, and the mark of an experimental one.
 
 Paths and numbers that a client sends are checked here; those that the server sends are passed through, so that
 no stored oddity (a relative cwd, a file name that is no Unicode) keeps an answer from being written.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, RootModel, StrictInt
+from pydantic import BaseModel, Field, StrictInt
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel, is_none
@@ -90,13 +89,6 @@ class ByPages(WireModel):
 
     cursor: str | None = None
     limit: Count | None = None
-
-
-U = TypeVar("U")
-
-
-class WireUnion(WireModel, RootModel[U], Generic[U]):
-    """One of several shapes as the whole of a method's parameters or result; `root` is the shape."""
 
 
 def without(*names: str) -> Callable[[dict[str, Any]], None]:

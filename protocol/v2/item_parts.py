@@ -131,17 +131,17 @@ class DynamicToolCallStatus(StrEnum):
     FAILED = "failed"
 
 
-class InputTextDynamicToolCallOutputContentItem(WireModel):
+class InputTextDynamicToolCallOutputContentItem(WireStruct):
     type: Literal["inputText"] = "inputText"
     text: str
 
 
-class InputImageDynamicToolCallOutputContentItem(WireModel):
+class InputImageDynamicToolCallOutputContentItem(WireStruct):
     type: Literal["inputImage"] = "inputImage"
     image_url: str
 
 
-class InputAudioDynamicToolCallOutputContentItem(WireModel):
+class InputAudioDynamicToolCallOutputContentItem(WireStruct):
     type: Literal["inputAudio"] = "inputAudio"
     audio_url: str
 

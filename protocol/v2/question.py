@@ -9,8 +9,9 @@ from protocol.base import WireModel
 from protocol.fields import Flag
 from protocol.structs import Json, WireStruct
 from protocol.table import ServerRequest
-from protocol.v2.fields import WireUnion, without
+from protocol.v2.fields import without
 from protocol.v2.item_parts import DynamicToolCallOutputContentItem
+from protocol.v2.unions import WireUnion
 
 
 class _Elicitation(WireModel):

@@ -24,6 +24,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
 from protocol.responses import GhostCommit, SnapshotOfTurn
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.git.snapshot import Known, WorktreeSnapshot
@@ -118,7 +119,7 @@ class Snapshots:
             return None
         except (GitError, OSError):
             return None
-        return taken.commit.model_copy(update={"turn": taken.turn.model_copy(update={"after": id})})
+        return replace(taken.commit, turn=replace(taken.turn, after=id))
 
     async def _take(self, repository: Repository, prefix: bytes, now: datetime) -> TakenSnapshot:
         parent, worktree, id = await self._commit(repository, prefix, now)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app_server.core.errors import GitError
 from app_server.core.git.restore import Undone
 from protocol.responses import GhostCommit, SnapshotOfTurn
+from protocol.structs import replace
 from tests.unit.git.conftest import Sandpit
 
 Step = Callable[[Sandpit], object]
@@ -240,7 +241,7 @@ async def test_without_the_turns_end_nothing_is_undone(pit: Sandpit) -> None:
     pit.commit(a="1\n")
     taken = await pit.taken()
     pit.write("a", "2\n")
-    for ghost in (taken.commit, taken.commit.model_copy(update={"turn": None})):
+    for ghost in (taken.commit, replace(taken.commit, turn=None)):
         with pytest.raises(GitError, match="cannot be told from yours"):
             await pit.undo(ghost)
     assert worktree(pit) == {"a": "2\n"}
