@@ -8,16 +8,14 @@ from collections.abc import Mapping
 from typing import Annotated, Final, Literal, get_args
 
 from msgspec import Struct
-from pydantic import Field, ValidationError
+from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import tag_of
 from protocol.events import commands, messages, notices, tools, turn
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
-from protocol.reading import read
-from protocol.structs import EngineStruct, Json, shown
+from protocol.structs import EngineStruct, shown
 
 
 class SessionConfiguredEvent(EngineStruct, omit_defaults=True):
@@ -97,15 +95,3 @@ class Event(Struct, frozen=True):
 
     id: str
     msg: EventMsg
-
-
-def parse_event_msg(raw: Json) -> EventMsg | None:
-    """Return the event that `raw` describes; None if its type is unknown or its shape is damaged."""
-    kind = tag_of(raw)
-    model = None if kind is None else EVENTS.get(kind)
-    if model is None:
-        return None
-    try:
-        return read(model, raw)
-    except ValidationError:
-        return None

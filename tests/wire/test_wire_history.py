@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from app_server.core.rollout.lines import parse_event_msg
 from protocol.events.commands import AddFileChange, Duration, PatchApplyBeginEvent
-from protocol.events.msg import EVENTS, SessionConfiguredEvent, parse_event_msg
+from protocol.events.msg import EVENTS, SessionConfiguredEvent
 from protocol.events.notices import ErrorEvent
 from protocol.fields import SandboxPolicy
 from protocol.ids import ConversationId, SessionOrigin, new_conversation_id, parse_conversation_id

@@ -23,7 +23,7 @@ from app_server.core.bounds import without_collector
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
 from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
-from app_server.core.rollout.lines import GOAL_KINDS, goal_in, raw_lines, usage_in
+from app_server.core.rollout.lines import GOAL_KINDS, goal_in, parse_event_msg, raw_lines, usage_in
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_events import StoredTurns
@@ -33,7 +33,7 @@ from app_server.core.rollout.writer import RolloutWriter
 from protocol import responses
 from protocol.engine.events import Goal
 from protocol.events import messages as message_events
-from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
+from protocol.events.msg import EVENTS, EventMsg
 from protocol.events.notices import UndoCompletedEvent
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent

@@ -17,7 +17,9 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.record import RawLine, StoredRecord, TakenBack, find_reverts, read_record
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
+from protocol.base import tag_of
 from protocol.engine.events import Goal
+from protocol.events.msg import EVENTS, EventMsg
 from protocol.events.turn import TokenUsageInfo
 from protocol.reading import read
 from protocol.rollout import TurnContextItem
@@ -147,3 +149,15 @@ def turn_contexts(fd: int, most: int = MOST_BYTES) -> Iterator[dict[str, Json]]:
 def _records(fd: int, mark: bytes, most: int = MOST_BYTES) -> Iterator[StoredRecord]:
     found = (read_record(line) for line in lines_from_the_end(fd, mark, most))
     return (record for record in found if record is not None)
+
+
+def parse_event_msg(raw: Json) -> EventMsg | None:
+    """Return the event that `raw` describes; None if its type is unknown or its shape is damaged."""
+    kind = tag_of(raw)
+    model = None if kind is None else EVENTS.get(kind)
+    if model is None:
+        return None
+    try:
+        return read(model, raw)
+    except ValidationError:
+        return None

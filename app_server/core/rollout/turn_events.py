@@ -15,13 +15,13 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from app_server.core.rollout.lines import parse_event_msg
 from app_server.core.rollout.record import StoredRecord, text_of
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
 from protocol.engine import events, items
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.legacy import COMPACTED
-from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput, UserInput

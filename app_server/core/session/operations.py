@@ -20,7 +20,6 @@ from app_server.core.session import commands
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
-from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services, Turn
 from app_server.core.session.tasks import PendingOperation, SessionTask, TaskRunner
 from app_server.core.session.turns import TurnControl
@@ -39,10 +38,14 @@ from protocol.events.notices import (
 from protocol.policy import ReviewDecision
 
 if TYPE_CHECKING:
+    from app_server.core.session.review import ReviewTask
     from app_server.core.session.user_shell import UserShellTask
 
 log = logging.getLogger(__name__)
 
+_REVIEW_TASK: Lazy[type[ReviewTask]] = Lazy(
+    lambda: import_module("app_server.core.session.review").ReviewTask
+)
 _USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
     lambda: import_module("app_server.core.session.user_shell").UserShellTask
 )
@@ -73,7 +76,7 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
         case commands.Undo():
             await tasks.start(UndoTask(tasks.turn(pending)))
         case commands.Review():
-            await tasks.start(ReviewTask(tasks.turn(pending), command.request), pending.steered)
+            await tasks.start(_REVIEW_TASK.get()(tasks.turn(pending), command.request), pending.steered)
         case commands.RunShell():
             await _run_shell(tasks, pending, command)
         case commands.Decide():
