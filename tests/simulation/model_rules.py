@@ -152,7 +152,7 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
     if missing := expected - now.done:
         yield f"leaves out what was done: {sorted(missing)}"
     again = set() if world.loses_lines else before.summarised & now.done
-    if not _all_compacted(world, request.thread):
+    if again and not _all_compacted(world, request.thread):
         again &= before.gone
     if again and before.server != request.server and not world.habits.repeats:
         yield f"has again what a compaction took out: {sorted(again)}"

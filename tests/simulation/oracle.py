@@ -12,13 +12,12 @@ from tests.simulation.model_rules import model_rules
 from tests.simulation.people import THREAD_NAMES
 from tests.simulation.sim_commands import OWN_COMMAND
 from tests.simulation.storage_rules import storage_rules
-from tests.simulation.stored import rollout_of, rollouts
+from tests.simulation.stored import StoredThreads, rollout_of
 from tests.support.client import Logged
 from tests.support.invariants import (
     conversations,
     events_of,
     items,
-    rollout,
     spans,
     terminals,
     too_early,
@@ -44,7 +43,8 @@ SAID = re.compile(r"\b(w\d+) (?:please|again)")
 
 def violations(world: "SimWorld") -> list[str]:
     """Return what is wrong with the world, as texts."""
-    broken = [problem for person in world.people for problem in _wire(world, person)]
+    homes = {home: StoredThreads(home) for home in {world.home, *(person.home for person in world.people)}}
+    broken = [problem for person in world.people for problem in _wire(world, person, homes[person.home])]
     broken = with_foreign_turns(broken) if world.habits.company else broken
     broken += company_rules(world) if world.habits.company else ()
     broken += [problem for person in world.people for problem in person.wrong]
@@ -54,9 +54,8 @@ def violations(world: "SimWorld") -> list[str]:
     broken += consent_rules(world)
     broken += model_rules(world)
     broken += storage_rules(world)
-    paths = rollouts(world.home)
     if not world.loses_lines:  # a write that failed in its middle costs that line
-        broken += [problem for path in paths for problem in rollout(path)[1]]
+        broken += homes[world.home].broken
     if world.commands.running:
         broken.append(f"{world.commands.running} commands run after the end")
     left = [str(path) for path in world.home.glob("**/*") if path.suffix in (".tmp", ".new")]
@@ -64,7 +63,7 @@ def violations(world: "SimWorld") -> list[str]:
     return broken
 
 
-def _wire(world: "SimWorld", person: "Person") -> list[str]:
+def _wire(world: "SimWorld", person: "Person", stored: StoredThreads) -> list[str]:
     """Hold the messages of one client against the rules of its API."""
     if person.api == "acp":
         of_sessions = violated_session_invariants(person)  # type: ignore[arg-type]
@@ -80,9 +79,8 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
     if world.loses_lines:  # an item that was lost leaves its id to another
         of_threads = [each for each in of_threads if not each.endswith(" twice")]
     broken += of_threads
-    paths = rollouts(person.home)
     if not world.loses_lines:
-        broken += stored_otherwise(received, paths)
+        broken += stored_otherwise(received, stored.paths, stored.items)
     broken += _told_otherwise(person)
     broken += _tried_too_often(world, received)
     broken += _ended_too_early(log)
@@ -101,7 +99,7 @@ def _wire(world: "SimWorld", person: "Person") -> list[str]:
         broken += items([event for id, event in events if id])
         broken += spans(events, to_the_end=not early, terminals=open_calls)
     if not world.loses_lines:
-        broken += unstored(received, {str(path): rollout(path)[0] for path in paths})
+        broken += unstored(received, stored.lines)
     return broken
 
 
@@ -130,10 +128,14 @@ def _overtaken(world: "SimWorld") -> list[str]:
 def _shown_too_early(person: "Person") -> list[str]:
     """Return what the client was shown before it was stored."""
     broken = []
+    files: dict[str, bytes | None] = {}
     for shown in person.shown:
-        path = rollout_of(person.home, shown.thread)
-        if path is not None:
-            stored = path.read_bytes()[: shown.size]
+        if shown.thread not in files:
+            path = rollout_of(person.home, shown.thread)
+            files[shown.thread] = None if path is None else path.read_bytes()
+        whole = files[shown.thread]
+        if whole is not None:
+            stored = whole[: shown.size]
             if not any(re.search(each.encode(), stored) for each in shown.stored_as):
                 broken.append(f"{shown.stored_as[0]} was shown before it was stored")
     return broken

@@ -1,7 +1,12 @@
 """Where a simulated home has its rollouts. Looked for often, and `Path.glob` takes its time."""
 
 import os
+from functools import cached_property
 from pathlib import Path
+
+from protocol.structs import Json
+from tests.support.invariants import rollout
+from tests.support.thread_invariants import StoredItems
 
 
 def rollouts(folder: Path) -> list[Path]:
@@ -13,3 +18,24 @@ def rollouts(folder: Path) -> list[Path]:
 def rollout_of(home: Path, thread: str) -> Path | None:
     """Return the rollout of a thread that is not archived; None where it has none."""
     return next((each for each in rollouts(home / "sessions") if each.name.endswith(f"{thread}.jsonl")), None)
+
+
+class StoredThreads:
+    """What the files of a home have when its world is over. Each is read once."""
+
+    def __init__(self, home: Path) -> None:
+        self.paths = rollouts(home)
+        self.items: dict[Path, StoredItems] = {}
+
+    @cached_property
+    def lines(self) -> dict[str, list[Json]]:
+        return {path: lines for path, (lines, _) in self._read.items()}
+
+    @property
+    def broken(self) -> list[str]:
+        """What is wrong with them."""
+        return [problem for _, broken in self._read.values() for problem in broken]
+
+    @cached_property
+    def _read(self) -> dict[str, tuple[list[Json], list[str]]]:
+        return {str(path): rollout(path) for path in self.paths}

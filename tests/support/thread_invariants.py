@@ -35,29 +35,35 @@ def violated_thread_invariants(log: Sequence[Logged], *, left_early: bool = Fals
     return [f"{rule}: {problem}" for rule, problem in broken]
 
 
-def stored_otherwise(received: Sequence[Json], rollouts: Sequence[Path]) -> list[str]:
+StoredItems = dict[tuple[str, str], Json]
+"""By the ids of turn and item."""
+
+
+def stored_otherwise(
+    received: Sequence[Json], rollouts: Sequence[Path], known: dict[Path, StoredItems] | None = None
+) -> list[str]:
     """Items that the client was told of and that the files of its threads hold in another form, or not at all: there
-    need not be those that were taken back."""
+    need not be those that were taken back. `known` keeps what the files have, for other clients of the same."""
     stored = {conversation_of(path.name, ""): path for path in rollouts}
-    items: dict[str, dict[tuple[str, str], Json]] = {}
+    items = {} if known is None else known
     broken = []
     for message in received:
         thread = (message.get("params") or {}).get("threadId")
         if message.get("method") != "item/completed" or thread not in stored:
             continue
-        if thread not in items:
-            items[thread] = stored_items(thread, stored[thread])
-        params = message["params"]
-        found = items[thread].get((params["turnId"], params["item"]["id"]))
-        if found != params["item"] and (found is not None or not is_reverted(stored[thread])):
+        path, params = stored[thread], message["params"]
+        if path not in items:
+            items[path] = stored_items(thread, path)
+        found = items[path].get((params["turnId"], params["item"]["id"]))
+        if found != params["item"] and (found is not None or not is_reverted(path)):
             broken.append(
                 f"an item is stored otherwise: {json.dumps(params['item'])[:300]}, {json.dumps(found)[:300]}"
             )
     return broken
 
 
-def stored_items(thread: str, path: Path) -> dict[tuple[str, str], Json]:
-    """What a later server shows of the thread, by the ids of turn and item."""
+def stored_items(thread: str, path: Path) -> StoredItems:
+    """What a later server shows of the thread."""
     with open_history(path, thread, TurnIndexes()) as history:
         shown = [shown_turn(turn, TurnItemsView.FULL).to_value() for turn in history.all_turns()]
     return {(turn["id"], item["id"]): item for turn in shown for item in turn["items"]}
