@@ -9,6 +9,7 @@ from protocol.structs import Json
 from tests.simulation.followers import Follower, Heard
 from tests.simulation.text_rules import chunks_not_whole
 
+NEW = "new"
 LOAD = "load"
 WORDS = ("user_message_chunk", "u", "please")
 
@@ -18,6 +19,8 @@ def said(id: str, text: str) -> tuple[str, str, str]:
 
 
 def message(each: Any) -> Json:
+    if each == NEW:
+        return {"id": 0, "result": {"sessionId": "s"}}
     if each == LOAD:
         return {"id": 1, "method": "session/load", "params": {"sessionId": "s"}}
     kind, id, text = each
@@ -54,6 +57,7 @@ def problems(*shown: Any) -> list[str]:
             said("n", "before"),
             said("m", "one two"),
         ],
+        [NEW, LOAD, said("m", "one two"), WORDS, said("m", "one two")],
         [WORDS, said("m", "one two"), LOAD, LOAD, WORDS, said("m", "one two"), WORDS, said("m", "one two")],
         [WORDS, said("m", "one"), LOAD, said("m", " t"), LOAD, said("m", "wo"), WORDS, said("m", "one two")],
     ],

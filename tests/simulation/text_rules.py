@@ -121,6 +121,8 @@ def _texts_of_sessions(heard: Iterable[Heard]) -> Iterator[tuple[_Name, str, boo
         kind = update.get("sessionUpdate")
         if each.sent and each.method == "session/load":
             sessions.setdefault(each.params["sessionId"], _Session()).ask_for()
+        elif "sessionId" in (each.message.get("result") or {}):
+            sessions.setdefault(each.message["result"]["sessionId"], _Session()).is_known = True
         elif kind in ("user_message_chunk", "agent_message_chunk"):
             id, session = update["messageId"], sessions.setdefault(each.params["sessionId"], _Session())
             if session.replay_begins_with(id):
