@@ -37,8 +37,9 @@ ENDS_QUESTIONS = (
     "resumeConversation",
     "submit",
     "session/cancel",
+    "session/load",
 )
-"""What a person may do that ends the turn of a question."""
+"""What a person may do that ends the turn of a question; who is alone opens a conversation or a session anew."""
 TOLD_TO_ALL = ("thread/settings/updated", "thread/name/updated", "thread/archived", "thread/reverted")
 
 

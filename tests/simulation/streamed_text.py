@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,23 +28,36 @@ def note_what_streams(world: "SimWorld") -> None:
         # Who has left was not told what became of the text.
         there = {person.name for person in world.people if person.left_at is None}
         heard = (each for each in world.model.journal.entries if each.who in there and not each.sent)
-        for thread, text in _open_text(heard, world.loop.time() - KEPT_WITHIN):
+        clock_began = world.now() - world.loop.time()
+        for open_text in _open_texts(heard, world.loop.time() - KEPT_WITHIN):
             world.model.note("killed while text streams")
-            if habits.api != "v1" or not _is_cut(rollout_of(world.root / "killed", thread), text):
-                world.streamed.setdefault(thread, set()).add(text)
+            thread, since = open_text.thread, clock_began + open_text.since
+            if habits.api != "v1" or not _is_cut(rollout_of(world.root / "killed", thread), since):
+                world.streamed.setdefault(thread, set()).add(open_text.text)
 
 
-def _is_cut(path: Path | None, text: str) -> bool:
-    """Tell whether a message is stored as one that an interrupt cut off, which the conversation API shows nobody who
-    comes later.
+def _is_cut(path: Path | None, since: float) -> bool:
+    """Tell whether something is stored as cut off by an interrupt since that time, in seconds since 1970. The
+    conversation API shows such a message to nobody who comes later.
     """
+    begin = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")[:23].encode()
     lines = path.read_bytes().splitlines() if path is not None else ()
-    return any(b'"cut":true' in line and _begin_of_a_text(text).encode() in line for line in lines)
+    cut = (line for line in lines if b'"turn_aborted"' in line or b'"cut":true' in line)
+    return any(line.partition(b'"timestamp":"')[2][:23] >= begin for line in cut)
 
 
-def _open_text(heard: Iterable[Entry], until: float) -> Iterator[tuple[str, str]]:
-    """Yield the text of messages that have not ended, as clients were shown it until then, with the thread."""
-    texts: dict[tuple[str, str], tuple[str, str]] = {}
+@dataclass(frozen=True, slots=True)
+class _OpenText:
+    """The text of a message that has not ended, as a client was shown it, since when."""
+
+    thread: str
+    since: float
+    text: str = ""
+
+
+def _open_texts(heard: Iterable[Entry], until: float) -> list[_OpenText]:
+    """Return the messages that have not ended, with what clients were shown of them until then."""
+    texts: dict[tuple[str, str], _OpenText] = {}
     for entry in heard:
         params = entry.message.get("params") or {}
         match entry.message.get("method"):
@@ -63,14 +78,16 @@ def _open_text(heard: Iterable[Entry], until: float) -> Iterator[tuple[str, str]
             case "codex/event/turn_aborted" | "codex/event/task_complete" | "codex/event/stream_error":
                 # The conversation API does not tell of the end of a message that an interrupt or a retry cut off.
                 over = params["conversationId"]
-                texts = {key: each for key, each in texts.items() if (key[0], each[0]) != (entry.who, over)}
+                texts = {
+                    key: each for key, each in texts.items() if (key[0], each.thread) != (entry.who, over)
+                }
                 continue
             case _:
                 continue
         if entry.seconds <= until:
-            _, before = texts.get((entry.who, item), (thread, ""))
-            texts[entry.who, item] = thread, before + delta
-    yield from ((thread, text) for thread, text in texts.values() if text)
+            before = texts.get((entry.who, item), _OpenText(thread, entry.seconds))
+            texts[entry.who, item] = replace(before, text=before.text + delta)
+    return [each for each in texts.values() if each.text]
 
 
 def lost_text(world: "SimWorld", person: "Person", thread: str, opened: int) -> Iterator[str]:
