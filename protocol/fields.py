@@ -7,10 +7,10 @@ read and never written.
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 from typing_extensions import TypeAliasType
 
-from protocol.ids import ConversationId, is_unicode, parse_conversation_id
+from protocol.ids import Checked, ConversationId, is_unicode, parse_conversation_id
 from protocol.policy import MAX_EFFORT_LENGTH, DangerFullAccess, ReadOnly, WorkspaceWrite, kebab, snake
 from protocol.structs import Json
 
@@ -27,9 +27,9 @@ def _text(text: str) -> str:
     return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-KnownId = Annotated[ConversationId, AfterValidator(_uuid)]
-UuidText = Annotated[str, AfterValidator(_uuid)]
-CleanText = Annotated[str, AfterValidator(_text)]
+KnownId = Annotated[ConversationId, Checked(_uuid)]
+UuidText = Annotated[str, Checked(_uuid)]
+CleanText = Annotated[str, Checked(_text)]
 Flag = StrictBool
 Count = Annotated[StrictInt, Field(ge=0, lt=2**64)]
 

@@ -76,8 +76,8 @@ def absolute_path(text: str) -> str:
     return sound_path(text)
 
 
-class _PathRule:
-    """Stand-in for pydantic's `AfterValidator(check)`, which only models need."""
+class Checked:
+    """Stand-in for pydantic's `AfterValidator(check)`, which only models need, and which looks at the signature."""
 
     def __init__(self, check: Callable[[str], str]) -> None:
         self._check = check
@@ -88,8 +88,8 @@ class _PathRule:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
 
-PathText = Annotated[str, _PathRule(sound_path)]
-AbsolutePath = Annotated[str, _PathRule(absolute_path)]
+PathText = Annotated[str, Checked(sound_path)]
+AbsolutePath = Annotated[str, Checked(absolute_path)]
 """An absolute path that a client sends."""
 
 

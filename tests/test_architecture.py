@@ -223,6 +223,7 @@ LATE_IMPORTS = {
     "signal": "makes enumerations first, for which a proxy has no time",
     "tomli": "only where the settings may say that servers are shared",
     "hashlib": "OpenSSL, which the first lists do without",
+    "http": "words for statuses, with the first that is none of success",
     "protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
     "app_server.doctor": "a command of its own",

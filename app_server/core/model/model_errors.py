@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from http import HTTPStatus
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from app_server.core import remedies
 from app_server.core.errors import ModelError, StreamDisconnected
+from app_server.core.lazy import Lazy
 from app_server.core.remedies import Problem
 from protocol.engine.errors import ErrorClass
 from protocol.events.turn import RateLimitSnapshot
+
+if TYPE_CHECKING:
+    from http import HTTPStatus
 
 LONGEST_EXCERPT = 800
 """Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""
@@ -29,6 +33,9 @@ OVERLOADED = "server_is_overloaded"
 
 LIMITED = ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
 USED_UP = ErrorClass.USAGE_LIMIT_EXCEEDED
+
+TOO_MANY_REQUESTS: Final = 429
+_STATUS: Lazy[type[HTTPStatus]] = Lazy(lambda: import_module("http").HTTPStatus)
 
 _CLASSES: Final[Mapping[int, ErrorClass]] = {400: ErrorClass.BAD_REQUEST, 401: ErrorClass.UNAUTHORIZED}
 """Other statuses are named by their number."""
@@ -81,7 +88,7 @@ def retry_limit_reached(
     """Tell of a provider that was overloaded or rate limited on every attempt. `overloaded`: it said so in words."""
     suffix = f", request id: {request_id[:100]}" if request_id else ""
     text = f"exceeded retry limit, last status: {status_line(status)}{suffix}"
-    by_status = LIMITED if status == HTTPStatus.TOO_MANY_REQUESTS else ErrorClass.HTTP_CONNECTION_FAILED
+    by_status = LIMITED if status == TOO_MANY_REQUESTS else ErrorClass.HTTP_CONNECTION_FAILED
     error_class = ErrorClass.SERVER_OVERLOADED if overloaded else by_status
     return ModelError(text, error_class, status=status, retryable=True)
 
@@ -149,7 +156,7 @@ def missing_variable(name: str, instructions: str | None) -> ModelError:
 def status_line(status: int) -> str:
     """`404 Not Found`."""
     try:
-        return f"{status} {HTTPStatus(status).phrase}"
+        return f"{status} {_STATUS.get()(status).phrase}"
     except ValueError:
         return f"{status} <unknown status code>"
 

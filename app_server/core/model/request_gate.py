@@ -7,12 +7,12 @@ A server that was given no gate sends every request at once.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from http import HTTPStatus
 from typing import Protocol
 
 from msgspec import Struct
 
 from app_server.core.model.api_failures import RequestFailure
+from app_server.core.model.model_errors import TOO_MANY_REQUESTS
 from protocol.events.turn import TokenUsage
 
 
@@ -35,9 +35,7 @@ class GatedRequest(Struct):
     def refused(self, failure: RequestFailure) -> None:
         """Take why the request was refused."""
         self.status, self.retry_after = failure.status, failure.delay
-        self.limited = failure.status == HTTPStatus.TOO_MANY_REQUESTS and (
-            failure.again or failure.delay is not None
-        )
+        self.limited = failure.status == TOO_MANY_REQUESTS and (failure.again or failure.delay is not None)
 
 
 class RequestGate(Protocol):
