@@ -8,7 +8,6 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel
 from protocol.ids import PathText
 from protocol.structs import EngineStruct, Json, shown
 
@@ -16,7 +15,7 @@ from protocol.structs import EngineStruct, Json, shown
 class Tagged:
     """Marks a union whose members travel as `{"<tag>": {...}}`, in Python as on the wire."""
 
-    def __init__(self, members: Mapping[str, type[EngineModel | EngineStruct]]) -> None:
+    def __init__(self, members: Mapping[str, type[EngineStruct]]) -> None:
         self.members: Final = members
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -28,9 +27,9 @@ class Tagged:
 
 
 class ExternallyTagged(Tagged):
-    """Marks such a union whose members are the bare models in Python."""
+    """Marks such a union whose members are the bare structs in Python."""
 
-    def __init__(self, members: Mapping[str, type[EngineModel]]) -> None:
+    def __init__(self, members: Mapping[str, type[EngineStruct]]) -> None:
         super().__init__(members)
         self.tags: Final = {model: tag for tag, model in members.items()}
 
@@ -53,9 +52,9 @@ class ExternallyTagged(Tagged):
         assert not isinstance(choice, tuple)
         return handler(choice)
 
-    def wrap(self, value: Any) -> dict[str, Any]:
-        """Return a member under its tag."""
-        return {self.tags[type(value)]: value}
+    def wrap(self, value: EngineStruct) -> dict[str, Json]:
+        """Return a member as it travels, under its tag."""
+        return {self.tags[type(value)]: value.to_value()}
 
 
 def _only_value(wrapped: dict[str, Any]) -> Any:

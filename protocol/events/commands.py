@@ -139,19 +139,19 @@ class ViewImageToolCallEvent(EngineStruct):
     path: str
 
 
-class AddFileChange(EngineModel):
+class AddFileChange(EngineStruct):
     """A new file with this content."""
 
     content: str
 
 
-class DeleteFileChange(EngineModel):
+class DeleteFileChange(EngineStruct):
     """The file goes; this was its content."""
 
     content: str
 
 
-class UpdateFileChange(EngineModel):
+class UpdateFileChange(EngineStruct):
     """The file changes, and is moved if `move_path` says where to."""
 
     unified_diff: str
