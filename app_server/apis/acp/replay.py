@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import SessionFold, SessionNews, context_use
 from app_server.apis.acp.updates import SessionUpdates, Speaker
 from app_server.conversations.adapter import ClientLine
-from app_server.core.rollout.stored_items import StoredItems
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent
 from protocol.engine.items import UserMessage
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
+
+if TYPE_CHECKING:
+    from app_server.core.rollout.stored_items import StoredItems
 
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
