@@ -6,6 +6,7 @@ The user's file and environment say it, never a project's settings.
 from __future__ import annotations
 
 import os
+import stat
 
 TYPE_CHECKING = False
 
@@ -32,9 +33,8 @@ def _is_configured(path: str) -> bool:
     except OSError:
         return False
     try:
-        data = b""
-        while len(data) < MOST_BYTES and (more := os.read(fd, 1 << 16)):
-            data += more
+        status = os.fstat(fd)  # the server says what is wrong with one that is no file
+        data = os.read(fd, min(status.st_size, MOST_BYTES)) if stat.S_ISREG(status.st_mode) else b""
     except OSError:
         return False
     finally:

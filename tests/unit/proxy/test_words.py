@@ -1,5 +1,6 @@
 """What is read of a command line without argparse, and when a plain server is a proxy."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -139,4 +140,11 @@ def test_options_that_ask_for_a_server_of_its_own_get_one(tmp_path: Path) -> Non
 def test_no_file_and_no_readable_one_is_a_no(tmp_path: Path) -> None:
     assert not is_sharing_wanted({}, str(tmp_path / "none"))
     (tmp_path / "config.toml").mkdir()
+    assert not is_sharing_wanted({}, str(tmp_path))
+
+
+def test_nothing_is_read_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have no end: the user would wait for what takes no time otherwise."""
+    (tmp_path / "config.toml").symlink_to("/dev/zero")
+    monkeypatch.setattr(os, "read", None)
     assert not is_sharing_wanted({}, str(tmp_path))
