@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from protocol.structs import Json
 from tests.simulation.followers import SOON, Follower, Heard, followers
-from tests.simulation.people import WITHDRAWALS
+from tests.simulation.people import ON_THE_WAY, WITHDRAWALS
 from tests.simulation.rounds import REPEATED
 from tests.simulation.text_rules import chunks_not_whole, text_not_whole
 
@@ -255,14 +255,15 @@ def _went_on(one: Follower, question: Heard) -> bool:
 
 
 def _asked_under(one: Follower, answer: Heard) -> tuple[str, str] | None:
-    asked = [
-        each
-        for each in one.heard
-        if each.is_question
-        and each.message["id"] == answer.message.get("id")
-        and each.position < answer.position
+    """Return what is answered: the last question of that id, or one that was on its way as its id was guessed."""
+    at = one.heard.index(answer)
+    same = [
+        (n, each)
+        for n, each in enumerate(one.heard[: at + ON_THE_WAY])
+        if each.is_question and each.message["id"] == answer.message.get("id")
     ]
-    return _call(asked[-1]) if asked else None
+    before = [each for n, each in same if n < at]
+    return _call(before[-1] if before else same[0][1]) if same else None
 
 
 def _is_answer(message: Json) -> bool:
