@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from app_server.core.skills.skill import SkillAppearance
 
 FENCE = "---"
-_KEY = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*:(?:[ \t]+(.*)|$)")
-_BLOCK = re.compile(r"([|>])[+-]?\d?[+-]?(?:[ \t]+#.*)?")
-_COMMENT = re.compile(r"[ \t]#.*$")
+# Texts, which `re` compiles with the first skill.
+_KEY = r"([A-Za-z_][\w.-]*)[ \t]*:(?:[ \t]+(.*)|$)"
+_BLOCK = r"([|>])[+-]?\d?[+-]?(?:[ \t]+#.*)?"
+_COMMENT = r"[ \t]#.*$"
 
 
 class NoFrontMatter(ValueError):
@@ -57,7 +58,7 @@ def _read_level(lines: list[str], depth: int, prefix: str, found: dict[str, str]
     while n < len(lines):
         line = lines[n]
         n += 1
-        key = _KEY.fullmatch(line[depth:]) if _depth(line) == depth else None
+        key = re.fullmatch(_KEY, line[depth:]) if _depth(line) == depth else None
         if key is None or line.lstrip().startswith("#"):
             continue
         deeper = n
@@ -71,7 +72,7 @@ def _read_level(lines: list[str], depth: int, prefix: str, found: dict[str, str]
                 found[name] = text
         elif not prefix and below:
             first = next((each for each in below if each.strip()), "")
-            if _KEY.fullmatch(first.strip()):
+            if re.fullmatch(_KEY, first.strip()):
                 _read_level(below, _depth(first), f"{name}.", found)
             else:
                 found[name] = " ".join(each.strip() for each in below if each.strip())
@@ -79,7 +80,7 @@ def _read_level(lines: list[str], depth: int, prefix: str, found: dict[str, str]
 
 def _text(value: str, below: list[str]) -> str | None:
     """Return a text; None for what is none: a list, a mapping, a reference."""
-    block = _BLOCK.fullmatch(value)
+    block = re.fullmatch(_BLOCK, value)
     if block:
         parts = [each.strip() for each in below]
         return ("\n" if block[1] == "|" else " ").join(parts).strip()
@@ -88,7 +89,7 @@ def _text(value: str, below: list[str]) -> str | None:
         return _unquoted(whole)
     if whole[0] in "[{&*!|>%@`":
         return None
-    return _COMMENT.sub("", whole).strip()
+    return re.sub(_COMMENT, "", whole).strip()
 
 
 def _unquoted(text: str) -> str | None:
