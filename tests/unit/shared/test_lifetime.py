@@ -148,4 +148,4 @@ async def test_no_client_meets_the_end_of_a_server(short_folder: Path) -> None:
         group.cancel_scope.cancel()
     assert failures == [], f"seed {SEED}"
     assert answered == CONNECTS
-    assert starter.started > CONNECTS // CLIENTS // 4, "servers hardly ever left"
+    assert starter.started > 2, "servers hardly ever left; how often depends on what else the machine does"
