@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 # Few clients show them.
-_READ_ITEMS: Lazy[Callable[[Path, str], StoredItems]] = Lazy(
+_READ_ITEMS: Lazy[Callable[..., StoredItems]] = Lazy(
     lambda: import_module("app_server.core.rollout.stored_items").read_stored_items
 )
 _READ_ROLLOUT: Lazy[Callable[..., StoredConversation]] = Lazy(
@@ -136,9 +136,9 @@ class StoredConversations:
         """Return what `show`, which runs in a thread, makes of turns that were read already."""
         return await run_in_thread(show, turns)
 
-    async def items(self, path: Path, id: ConversationId) -> StoredItems:
+    async def items(self, path: Path, id: ConversationId, *, is_open: bool) -> StoredItems:
         """Return all items in their order, whoever stored them. Raises RolloutUnreadable."""
-        return await run_in_thread(lambda: _READ_ITEMS.get()(path, id))
+        return await run_in_thread(lambda: _READ_ITEMS.get()(path, id, is_open=is_open))
 
     async def messages(self, path: Path) -> tuple[EventMsg, ...]:
         """Return what was said, as events. Raises RolloutUnreadable."""

@@ -1,6 +1,7 @@
 """All items of a stored conversation in their order, whoever stored it: with the calls that only the history has.
 
-Also the last plan and the last count of tokens, which belong to no item. One pass over the file.
+Also the last plan and the last count of tokens, which belong to no item. One pass over the file, and what a crash has
+left over is read as if it stood at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.core.rollout import stored_calls
+from app_server.core.rollout.conversation import with_outputs
 from app_server.core.rollout.disk import opened
+from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import counting_lines, usage_in
 from app_server.core.rollout.record import StoredRecord, parse_object, read_record
 from app_server.core.rollout.stored_events import kept_item
@@ -26,6 +29,7 @@ from protocol.engine.items import WebSearch
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import TokenUsageInfo
 from protocol.reading import read
+from protocol.rollout import stored_line
 from protocol.structs import Json, replace
 
 
@@ -48,7 +52,12 @@ class _ItemCollector(Struct):
     plan: Json = None
     counts: list[StoredRecord] = msgspec.field(default_factory=list)
 
-    def take(self, number: int, record: StoredRecord) -> None:
+    def take_line(self, number: int, line: bytes) -> None:
+        record = read_record(line)
+        if record is not None:
+            self._take(number, record)
+
+    def _take(self, number: int, record: StoredRecord) -> None:
         match record.kind:
             case "response_item":
                 if record.name in stored_calls.CALLS or record.name in stored_calls.OUTPUTS:
@@ -106,14 +115,19 @@ class _ItemCollector(Struct):
         return StoredItems(tuple(items), _plan(self.plan), usage_in(self.counts))
 
 
-def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
-    """Read all items of a conversation. Blocks. Raises `RolloutUnreadable`."""
+def read_stored_items(path: Path, conversation_id: str, *, is_open: bool = False) -> StoredItems:
+    """Read all items of a conversation, with what a crash has left over; not where it `is_open` and goes on. Blocks.
+    Raises `RolloutUnreadable`.
+    """
     with opened(path, whole=True) as fd:
-        collector = _ItemCollector(TurnReader(conversation_id))
+        collector, end = _ItemCollector(TurnReader(conversation_id)), 0
         for raw in counting_lines(fd):
-            record = read_record(raw.data)
-            if record is not None:
-                collector.take(raw.number, record)
+            end = raw.number + 1
+            collector.take_line(raw.number, raw.data)
+        leftover = NOTHING if is_open else leftover_of(path, fd)
+        calls = (stored_line("", item) for item in with_outputs(leftover.items, ()))
+        for number, line in enumerate((*calls, *leftover.lines()), end):
+            collector.take_line(number, line)
         return collector.finish()
 
 

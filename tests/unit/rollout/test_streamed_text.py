@@ -29,6 +29,7 @@ from protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnReco
 from protocol.events.messages import AgentMessageEvent, AgentReasoningEvent
 from protocol.events.turn import TurnAbortedEvent
 from protocol.items import TextInput
+from protocol.responses import FunctionCall
 from protocol.structs import replace
 from tests.unit.rollout.stored import MOMENT, assistant, conversation_id, meta, now, texts, user
 
@@ -109,7 +110,7 @@ def last_turn(path: Path) -> TurnRecord:
 
 def shown(path: Path) -> list[items.Item]:
     """The items of the interrupted turn, before it is resumed and afterwards."""
-    before = last_turn(path)
+    before, all_items = last_turn(path), read_stored_items(path, THREAD)
     if before.items[1:]:
         assert before.state is TurnStatus.INTERRUPTED
     reopened = reopen(path, now, turns=True, messages=True)
@@ -118,7 +119,8 @@ def shown(path: Path) -> list[items.Item]:
     assert reopened.stored.turns.turns[-1] == before == last_turn(path), (
         "resuming changes nothing that is shown"
     )
-    stored = [ended.item for ended in read_stored_items(path, THREAD).items]
+    assert read_stored_items(path, THREAD) == all_items
+    stored = [ended.item for ended in all_items.items]
     assert stored == [ended.item for ended in before.items]
     return stored[1:]
 
@@ -221,6 +223,17 @@ def test_calls_come_with_their_outputs_before_the_text_that_followed_them(tmp_pa
     reopened = reopen(path, now)
     reopened.writer.close()
     assert texts(reopened.stored.items) == ["question", "Before", "And now"]
+
+
+def test_a_call_that_was_cut_is_among_all_items_before_the_thread_is_resumed(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    arguments = json.dumps({"cmd": "ls"})
+    server.keep(FunctionCall(name="exec_command", arguments=arguments, call_id="c1"))
+    path = server.dies()
+    before = read_stored_items(path, THREAD)
+    assert [type(each.item) for each in before.items] == [items.UserMessage, items.CommandExecution]
+    reopen(path, now).writer.close()
+    assert read_stored_items(path, THREAD) == before
 
 
 def test_a_fork_has_the_text_and_leaves_the_thread_as_it_is(tmp_path: Path) -> None:

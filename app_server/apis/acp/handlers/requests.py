@@ -180,13 +180,13 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
     plan = planned(services.server.config, params, settings)
     live = await services.server.conversations.find_shared(services.server.client, path)
     if live is None:
-        stored = await conversations.items(path, id)
+        stored = await conversations.items(path, id, is_open=False)
         session = await open_session(services, plan, StoredRollout(path, turns=True))
         session.live.opened_with(API, params)
     else:
         session = await join_session(services, plan, live)
         ended = live.subscriptions.so_far.ids.copy()
-        stored = _as_joined(await conversations.items(path, id), ended)
+        stored = _as_joined(await conversations.items(path, id, is_open=True), ended)
     if title := summary.name or summary.preview:
         session.title_from(title)
     return session, stored
