@@ -75,6 +75,8 @@ class TaskPlace(Struct):
     """It is the task's alone, and is removed."""
     repository: Repository | None = None
     """What changes are compared with; None: nothing."""
+    repo: str = ""
+    """What it is a worktree of, as its task names it."""
     base: str = ""
     """The commit or tree that the folder began as."""
     made: WorktreeStatus | None = None
@@ -93,7 +95,7 @@ class Checkouts:
         self._git, self._scratch, self._sources, self._environment = git, scratch, sources, environment
         self._base, self._kind = Path(setup.folder), setup.doing.checkout
         self._kept = Path(setup.out, CHECKOUTS)
-        self._spare: list[tuple[str, TaskPlace]] = []
+        self._spare: list[TaskPlace] = []
         """Worktrees in which nothing is changed, with their repositories."""
         self._making = anyio.Lock()
 
@@ -115,18 +117,18 @@ class Checkouts:
             yield place
         finally:
             with anyio.CancelScope(shield=True):
-                await self._leave(repo or "", place)
+                await self._leave(place)
 
-    async def _leave(self, repo: str, place: TaskPlace) -> None:
+    async def _leave(self, place: TaskPlace) -> None:
         """Keep a worktree for the next task of its commit where all in it is as it was made; remove other places."""
-        if await self._restored(repo, place):
-            self._spare.append((repo, place))
+        if await self._restored(place):
+            self._spare.append(place)
             if len(self._spare) > SPARE:
-                await _discard(self._spare.pop(0)[1])
+                await _discard(self._spare.pop(0))
         else:
             await _discard(place)
 
-    async def _restored(self, repo: str, place: TaskPlace) -> bool:
+    async def _restored(self, place: TaskPlace) -> bool:
         """Put back what was changed in a worktree; return whether all is as it was made."""
         made = place.made
         if not place.own or made is None or place.repository is None:
@@ -137,7 +139,7 @@ class Checkouts:
                 return True
             if now.git != made.git:
                 return False  # git would put back what its index says
-            self._configure(place.repository.common_dir, repo)
+            self._configure(place.repository.common_dir, place.repo)
             for arguments in (RESTORE, ("clean", "-ffdx", "--quiet")):
                 await self._git.output(place.repository, arguments, timeout=SLOW_GIT)
             place.made = await run_in_thread(_status, place)
@@ -180,11 +182,11 @@ class Checkouts:
     async def _checked_out(self, repo: str, commit: str, own: Path) -> TaskPlace:
         async with self._making:
             for spare in reversed(self._spare):
-                if (spare[0], spare[1].base) == (repo, commit):
+                if (spare.repo, spare.base) == (repo, commit):
                     self._spare.remove(spare)
-                    _move(spare[1], own)
-                    spare[1].found = None
-                    return spare[1]
+                    _move(spare, own)
+                    spare.found = None
+                    return spare
             source = self._sources / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
             lock = await run_in_thread(hold, str(source.with_suffix(".lock")), SLOW_GIT)
             try:
@@ -196,7 +198,7 @@ class Checkouts:
         repository = find_repository(own)
         assert repository is not None, "git has just made it"
         await self._git.output(repository, RESTORE, timeout=SLOW_GIT)
-        place = TaskPlace(own, own=True, repository=repository, base=commit)
+        place = TaskPlace(own, own=True, repository=repository, repo=repo, base=commit)
         place.made = await run_in_thread(_status, place)
         return place
 

@@ -6,10 +6,11 @@ from app_server.core.tools.client_tool import NO_ANSWER
 from app_server.server import Server
 from protocol.structs import Json
 from tests.scenario.test_several_clients import asked, heard, join, question
+from tests.support.client import Client
 from tests.support.scripted_model import calls, reply, says
 from tests.support.thread_client import ended, say, start, turn
 from tests.support.waiting import until
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, World
 
 TOOL: Json = {"name": "lookup", "description": "Looks up.", "inputSchema": {"type": "object"}}
 TOOL_CALL = "item/tool/call"
@@ -19,6 +20,23 @@ CAN: Json = {"experimentalApi": True}
 
 def waits(server: Server, thread: str) -> bool:
     return bool(server.conversations.get(thread).questions.open)
+
+
+async def opened_again(w: World, old: Client) -> str:
+    """A stored thread with a tool. The conversation API opens it again, and has no words for tools."""
+    assert w.in_process is not None
+    w.in_process.conversations.outlasts_clients = True
+    async with w.another(capabilities=CAN) as owner:
+        thread = await start(owner, dynamicTools=[TOOL])
+        await say(owner, thread)
+    await old.call("resumeConversation", {"conversationId": thread})
+    await old.call("addConversationListener", {"conversationId": thread})
+    return thread
+
+
+async def say_and_take_back(client: Client, thread: str) -> None:
+    taken_back = await say(client, thread)
+    await client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
 
 
 async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_without_it(
@@ -52,8 +70,7 @@ async def test_a_tool_stays_its_owners_when_another_client_takes_the_thread_back
             thread = await start(owner, dynamicTools=[TOOL])
             await join(w.client, thread)
             await say(w.client, thread)
-            taken_back = await say(w.client, thread)
-            await w.client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
+            await say_and_take_back(w.client, thread)
             begun = await turn(w.client, thread)
             await owner.answer(await question(owner, TOOL_CALL), {"success": True, "contentItems": []})
             await ended(w.client, begun)
@@ -65,14 +82,7 @@ async def test_whoever_opens_a_stored_thread_first_in_words_that_have_tools_runs
 ) -> None:
     called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
     async with world(reply(says("a")), *called) as w, w.another(capabilities=CAN) as old:
-        assert w.in_process is not None
-        w.in_process.conversations.outlasts_clients = True
-        async with w.another(capabilities=CAN) as owner:
-            thread = await start(owner, dynamicTools=[TOOL])
-            await say(owner, thread)
-        # The conversation API opens it again, and has no words for tools.
-        await old.call("resumeConversation", {"conversationId": thread})
-        await old.call("addConversationListener", {"conversationId": thread})
+        thread = await opened_again(w, old)
         async with w.another(capabilities=CAN) as editor:
             await join(editor, thread)
             await join(w.client, thread)
@@ -86,13 +96,7 @@ async def test_whoever_opens_a_stored_thread_first_in_words_that_have_tools_runs
 async def test_a_call_fails_where_only_clients_follow_that_have_no_words_for_it(world: MakeWorld) -> None:
     called = (reply(calls("lookup", {}, "d1")), reply(says("lost")))
     async with world(reply(says("a")), *called) as w, w.another(capabilities=CAN) as old:
-        assert w.in_process is not None
-        w.in_process.conversations.outlasts_clients = True
-        async with w.another(capabilities=CAN) as owner:
-            thread = await start(owner, dynamicTools=[TOOL])
-            await say(owner, thread)
-        await old.call("resumeConversation", {"conversationId": thread})
-        await old.call("addConversationListener", {"conversationId": thread})
+        thread = await opened_again(w, old)
         await w.client.call("turn/start", {"threadId": thread, "input": [{"type": "text", "text": "b"}]})
         await old.expect("codex/event/task_complete")
         assert NO_ANSWER in str(w.model.requests[-1].body)
@@ -153,8 +157,7 @@ async def test_who_takes_a_thread_back_runs_its_tools_where_their_owner_has_left
             thread = await start(owner, dynamicTools=[TOOL])
             await join(w.client, thread)
             await say(w.client, thread)
-        taken_back = await say(w.client, thread)
-        await w.client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
+        await say_and_take_back(w.client, thread)
         begun = await turn(w.client, thread)
         await w.client.answer(await question(w.client, TOOL_CALL), FOUND)
         await ended(w.client, begun)

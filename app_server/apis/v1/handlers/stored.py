@@ -42,7 +42,7 @@ async def resume_conversation(
         messages = await _join(services, live, config, params.overrides)
     else:
         live, opened = await services.conversations.open(services.client, config, origin)
-        live.opened_with(API, params.overrides or NewConversationParams())
+        live.opened_with(API, params.overrides)
         messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(services, live, messages)
     return wire.ResumeConversationResponse(
