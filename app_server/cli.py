@@ -33,9 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     from app_server.commands.parsing import parse  # noqa: PLC0415  without arguments, a server needs none of it
 
-    code, args = parse(words)
+    command, args = parse(words)
     set_up_logging(os.environ)
-    return _serve(vars(args)) if code is None or code.run is None else code.run(args)
+    return _serve(vars(args)) if command is None or command.run is None else command.run(args)
 
 
 def _serve(options: Mapping[str, Any]) -> int:

@@ -213,6 +213,7 @@ LATE_IMPORTS = {
     "protocol.v2.methods": "for clients that are told what no turn has",
     "pydantic": "for who reads what a server sends",
     "rich": "an extra",
+    "shtab": "for completion alone",
     "app_server.inspector": "a command of its own, whose page is an extra",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
@@ -232,6 +233,7 @@ LATE_IMPORTS = {
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "the same",
     "tempfile": "most servers never write such a file",
+    "app_server.core.config.features": "their names, for completion alone",
     "app_server.core.config.settings_file": "most servers neither show nor write it",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
 }

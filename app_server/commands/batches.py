@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Final
 
 from app_server.commands.options import (
-    CommandCode,
+    Subcommand,
     above_zero,
     add_choice,
     add_settings,
@@ -98,9 +98,42 @@ def _shard(text: str) -> str:
 
 _RUN: Final = serving_itself(lambda: import_module("app_server.batch.batch_command").run_batch)
 
-CODE: Final = {
-    "batch": CommandCode(_add_batch_arguments, _RUN),
-    "batch status": CommandCode(_add_status_arguments, _RUN),
-    "batch retry": CommandCode(_add_retry_arguments, _RUN),
-    "batch merge": CommandCode(_add_merge_arguments, _RUN),
-}
+COMMANDS: Final = (
+    Subcommand(
+        "batch",
+        "run many tasks at once, from a file",
+        _add_batch_arguments,
+        _RUN,
+        "app-server batch --demo   # ten tasks with a scripted model: no key, no network",
+        "app-server batch tasks.jsonl -o out --jobs 8   # the same line again goes on",
+        "app-server batch tasks.jsonl -o out --dry-run   # check everything, run nothing",
+        usage="TASKS.jsonl -o OUT",
+    ),
+    Subcommand(
+        "batch status",
+        "say how a batch stands, while it runs and after",
+        _add_status_arguments,
+        _RUN,
+        "app-server batch status out",
+        "app-server batch status out --json",
+        usage="OUT",
+    ),
+    Subcommand(
+        "batch retry",
+        "run tasks of a batch again",
+        _add_retry_arguments,
+        _RUN,
+        "app-server batch retry out   # those that failed",
+        "app-server batch retry out --id django-123,django-124   # these",
+        usage="OUT",
+    ),
+    Subcommand(
+        "batch merge",
+        "bring the results of shards together in one folder",
+        _add_merge_arguments,
+        _RUN,
+        "app-server batch merge out shard-1 shard-2",
+        "app-server batch merge out shard-*",
+        usage="OUT FROM...",
+    ),
+)

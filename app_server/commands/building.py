@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from app_server.commands.options import CommandCode
+from app_server.commands.options import Subcommand
 
 
 def _add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +43,32 @@ def _generate(args: argparse.Namespace) -> int:
     return 0
 
 
-CODE: Final = {
-    "inspect": CommandCode(_add_inspect_arguments, _inspect),
-    "generate-json-schema": CommandCode(_add_generate_arguments, _generate),
-    "generate-ts": CommandCode(_add_generate_arguments, _generate),
-}
+COMMANDS: Final = (
+    Subcommand(
+        "inspect",
+        "show, or record, what a server and its client say",
+        _add_inspect_arguments,
+        _inspect,
+        "app-server inspect -- app-server   # a page with the live stream",
+        "app-server inspect --record session.jsonl -- app-server   # a file, and no page",
+        usage="-- SERVER [ARG...]",
+    ),
+    Subcommand(
+        "generate-json-schema",
+        "write the protocol's JSON Schemas",
+        _add_generate_arguments,
+        _generate,
+        "app-server generate-json-schema --out schema",
+        "app-server generate-json-schema --out schema --experimental",
+        usage="--out DIR",
+    ),
+    Subcommand(
+        "generate-ts",
+        "write the protocol's TypeScript types",
+        _add_generate_arguments,
+        _generate,
+        "app-server generate-ts --out types",
+        "app-server generate-ts --out types --experimental",
+        usage="--out DIR",
+    ),
+)

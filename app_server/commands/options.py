@@ -6,7 +6,8 @@ import argparse
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from importlib import import_module
+from typing import Final
 
 from app_server.startup.launch import parse_setting
 
@@ -19,12 +20,24 @@ Run = Callable[[argparse.Namespace], int]
 UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
-class CommandCode(NamedTuple):
-    """Functions that a module of this package has for one command."""
+class Subcommand:
+    """A command: what help, completion and the parser need of it, and what it does."""
 
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Run | None
-    """Runs the command; gives its exit status. None: the process becomes a server."""
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        add_arguments: Callable[[argparse.ArgumentParser], None],
+        run: Run | None,
+        *examples: str,
+        usage: str = "",
+    ) -> None:
+        """`name` has one word, or two where a command has commands of its own: `threads list`. `run` gives the exit
+        status; None: the process becomes a server. `examples` are whole lines for a shell, some with a comment.
+        `usage` is what follows the options.
+        """
+        self.name, self.summary, self.usage = name, summary, usage
+        self.add_arguments, self.run, self.examples = add_arguments, run, examples
 
 
 def serving_itself(load: Callable[[], Run]) -> Run:
@@ -40,6 +53,11 @@ def serving_itself(load: Callable[[], Run]) -> Run:
         return command(args)
 
     return run
+
+
+def errand(module: str, name: str) -> Run:
+    """Return what runs a function of `errands`."""
+    return serving_itself(lambda: getattr(import_module(f"app_server.errands.{module}"), name))
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:

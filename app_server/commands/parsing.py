@@ -1,4 +1,7 @@
-"""Command lines, parsed by the table of subcommands: help, and what is wrong with one.
+"""Which subcommands there are, and command lines that are parsed by them: help, and what is wrong with one.
+
+A module of this package has the commands of a first word, with their arguments. It is loaded when one of them is
+parsed, or all of them are listed; what takes time to import is loaded when a command is run.
 
 A wrong command line ends the process with the exit status 2 and one form of error: where, what, and what to do.
 """
@@ -7,15 +10,13 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from app_server import PROTOCOL_VERSION, __version__
-from app_server.commands.options import CommandCode, add_server_options, any_of
-from app_server.commands.rows import GROUPS, Example, Subcommand
-from app_server.commands.table import COMMANDS, FAMILIES
+from app_server.commands.options import Subcommand, add_server_options, any_of
 from app_server.standard_streams import complain
 
 PROGRAM = "app-server"
@@ -23,16 +24,54 @@ VERSION = f"{PROGRAM} {__version__} (protocol: codex-cli {PROTOCOL_VERSION})"
 ABOUT = "A JSON-RPC app server over stdio with a whole coding agent inside."
 MORE = f"`{PROGRAM} help COMMAND` shows the options of a command, and examples."
 WRONG_COMMAND_LINE = 2
-BY_NAME = {command.name: command for command in COMMANDS}
 
+GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "serve: for editors and other programs, over stdin and stdout": {
+        "app-server": "serving",
+        "acp": "serving",
+        "proxy": "serving",
+    },
+    "use: at a terminal and in scripts": {
+        "chat": "talking",
+        "exec": "talking",
+        "batch": "batches",
+        "threads": "threads",
+        "demo": "talking",
+    },
+    "build: for authors of front ends": {
+        "inspect": "building",
+        "generate-json-schema": "building",
+        "generate-ts": "building",
+    },
+    "look after: this machine, logins and settings": {
+        "daemon": "serving",
+        "doctor": "upkeep",
+        "login": "upkeep",
+        "logout": "upkeep",
+        "mcp": "settings",
+        "config": "settings",
+        "completion": "upkeep",
+    },
+}
+"""The groups of `app-server --help`, in its order: in each the first words, with their modules."""
+
+MODULES: Final = {word: module for words in GROUPS.values() for word, module in words.items()}
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "threads": "list, show, rename, archive, delete and export stored threads",
+    "mcp": "list, add and remove MCP servers, and log in at them",
+    "config": "show and change settings",
+    "daemon": "start, show and end the server that all clients share",
+}
+"""First words that are no commands by themselves, with what those with a second one are for."""
 
 NO_OPTION = "\0"
 """Marks words behind `--` while the others are parsed: argparse keeps no place of them where options stand between."""
 
 
 class Parsed(NamedTuple):
-    code: CommandCode | None
-    """None where there was no command: serve."""
+    command: Subcommand | None
+    """None where there was none: serve."""
     args: argparse.Namespace
 
 
@@ -46,15 +85,20 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors have the form of all others, and which takes no abbreviations."""
 
-    def __init__(self, name: str, usage: str, description: str, epilog: str = "") -> None:
+    def __init__(self, name: str, usage: str, describe: Callable[[], str], epilog: str) -> None:
+        """`describe` is called where help is asked for."""
         super().__init__(
             prog=name,
             usage=" ".join(filter(None, (name, "[OPTIONS]", usage))),
-            description=description,
             epilog=epilog,
             formatter_class=partial(_HelpFormatter, max_help_position=34),
             allow_abbrev=False,
         )
+        self._describe = describe
+
+    def format_help(self) -> str:
+        self.description = self._describe()
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         self.fail(message.removeprefix("argument "))
@@ -106,26 +150,23 @@ def parse(words: Sequence[str]) -> Parsed:
         return Parsed(None, given)
     command = _command(outer, rest)
     given.command, given.whole_parser = command.name, whole_parser
-    code = code_of(command)
-    return Parsed(code, parser_of(command, code).parse_rest(rest[command.name.count(" ") + 1 :], given))
+    examples = "\n".join(["examples:", *map(_shown, command.examples)])
+    name = f"{PROGRAM} {command.name}"
+    parser = CommandParser(name, command.usage, lambda: _sentence(command.summary), examples)
+    command.add_arguments(parser)
+    return Parsed(command, parser.parse_rest(rest[command.name.count(" ") + 1 :], given))
 
 
-def code_of(command: Subcommand) -> CommandCode:
-    """Load the code of a command."""
-    module = import_module(f"app_server.commands.{command.module}")
-    code: CommandCode = module.CODE[command.name]
-    return code
+def commands_of(word: str) -> list[Subcommand]:
+    """List the commands that begin with a word: itself, and those with two."""
+    if word not in MODULES:
+        return []
+    known: Sequence[Subcommand] = import_module(f"app_server.commands.{MODULES[word]}").COMMANDS
+    return [each for each in known if each.name.partition(" ")[0] == word]
 
 
-def parser_of(command: Subcommand, code: CommandCode) -> CommandParser:
-    parser = CommandParser(
-        f"{PROGRAM} {command.name}",
-        command.usage,
-        _sentence(command.summary),
-        _examples(command.examples),
-    )
-    code.add_arguments(parser)
-    return parser
+def all_commands() -> list[Subcommand]:
+    return [each for word in MODULES for each in commands_of(word)]
 
 
 def whole_parser() -> argparse.ArgumentParser:
@@ -135,14 +176,14 @@ def whole_parser() -> argparse.ArgumentParser:
     add_server_options(whole)
     places = {"": whole.add_subparsers()}
     parsers: dict[str, argparse.ArgumentParser] = {}
-    for command in sorted(COMMANDS, key=lambda command: command.name.count(" ")):
+    for command in sorted(all_commands(), key=lambda command: command.name.count(" ")):
         first, _, second = command.name.partition(" ")
         if second and first not in places:
             if first not in parsers:
                 parsers[first] = places[""].add_parser(first, help=FAMILIES[first])
             places[first] = parsers[first].add_subparsers()
         own = places[first if second else ""].add_parser(second or first, help=command.summary)
-        code_of(command).add_arguments(own)
+        command.add_arguments(own)
         parsers[command.name] = own
     places[""].add_parser("help", help="show the options of a command, and examples").add_argument(
         "about", choices=[*parsers]
@@ -152,7 +193,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 def _outer_parser() -> CommandParser:
     """Make the parser of what stands before the name of a command."""
-    parser = CommandParser(PROGRAM, "[COMMAND]", f"{ABOUT}\n\n{overview()}", MORE)
+    parser = CommandParser(PROGRAM, "[COMMAND]", overview, MORE)
     parser.add_argument("--version", action="version", version=VERSION)
     add_server_options(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -161,54 +202,43 @@ def _outer_parser() -> CommandParser:
 
 def _command(outer: CommandParser, words: Sequence[str]) -> Subcommand:
     """Find the command that the words begin with."""
-    if (command := BY_NAME.get(" ".join(words[:2]))) is not None:
-        return command
-    command, family = BY_NAME.get(words[0]), _family(words[0])
-    takes_words = command is not None and (command.usage or len(words) == 1 or words[1].startswith("-"))
-    if command is not None and (takes_words or not family):
-        return command
-    if family:
-        _fail_in_family(words, family)
-    meant = similar(words[0], {name.partition(" ")[0] for name in BY_NAME})
-    advice = f"did you mean `{PROGRAM} {meant}`?" if meant else ""
-    return outer.fail(f"there is no command {words[0]!r}", advice)
-
-
-def _fail_in_family(words: Sequence[str], family: Mapping[str, str]) -> NoReturn:
-    """End the process for words that name a family and no command of it: with help where that was asked for."""
     first = words[0]
-    about = FAMILIES[first] if first in FAMILIES else BY_NAME[first].summary
-    listed = "\n".join([_sentence(about), "", *_columns(family)])
-    parser = CommandParser(f"{PROGRAM} {first}", "COMMAND", listed, MORE)
+    known = {command.name: command for command in commands_of(first)}
+    if not known:
+        meant = similar(first, MODULES)
+        advice = f"did you mean `{PROGRAM} {meant}`?" if meant else ""
+        return outer.fail(f"there is no command {first!r}", advice)
+    command = known.get(" ".join(words[:2])) or known.get(first)
+    others = {name.partition(" ")[2]: each.summary for name, each in known.items() if name != first}
+    is_whole = len(words) == 1 or words[1].startswith("-")
+    if command is None or (command.name == first and others and not (command.usage or is_whole)):
+        _fail_in_family(words, FAMILIES.get(first) or known[first].summary, others)
+    return command
+
+
+def _fail_in_family(words: Sequence[str], about: str, family: Mapping[str, str]) -> NoReturn:
+    """End the process for words that name a family and no command of it: with help where that was asked for."""
+    name = f"{PROGRAM} {words[0]}"
+    parser = CommandParser(
+        name, "COMMAND", lambda: "\n".join([_sentence(about), "", *_columns(family)]), MORE
+    )
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.parse_args(words[1:2])
     expected = f"expected {any_of(family)}"
     if len(words) == 1:
         parser.fail(expected)
     meant = similar(words[1], family)
-    advice = f"did you mean `{PROGRAM} {first} {meant}`?" if meant else expected
-    parser.fail(f"there is no command {words[1]!r}", advice)
-
-
-def _family(first: str) -> Mapping[str, str]:
-    """Return the second words of commands with two, and what they do."""
-    split = ((*command.name.partition(" "), command.summary) for command in COMMANDS)
-    return {second: summary for word, _, second, summary in split if word == first and second}
+    parser.fail(f"there is no command {words[1]!r}", f"did you mean `{name} {meant}`?" if meant else expected)
 
 
 def overview() -> str:
     """List the commands by their groups, with an example of each group."""
-    blocks = []
-    for group, what in GROUPS.items():
-        rows: dict[str, str] = {}
-        example: Example | None = None
-        for command in COMMANDS:
-            if command.group == group:
-                name = command.name.partition(" ")[0]
-                rows.setdefault(name, FAMILIES.get(name, command.summary))
-                example = example or command.examples[-1]
-        assert example is not None
-        blocks.append("\n".join([f"{group}: {what}", *_columns(rows), *_shown([example])]))
+    blocks = [ABOUT]
+    for group, words in GROUPS.items():
+        first = {word: commands_of(word)[0] for word in words}
+        rows = {word: FAMILIES.get(word, command.summary) for word, command in first.items()}
+        example = next(iter(first.values())).examples[-1]
+        blocks.append("\n".join([group, *_columns(rows), _shown(example)]))
     return "\n\n".join(blocks)
 
 
@@ -216,12 +246,8 @@ def _columns(rows: Mapping[str, str]) -> list[str]:
     return [f"  {name:<22}{what}" for name, what in rows.items()]
 
 
-def _examples(examples: Sequence[Example]) -> str:
-    return "\n".join(["examples:", *_shown(examples)])
-
-
-def _shown(examples: Sequence[Example]) -> list[str]:
-    return [f"  $ {each.line}" + (f"   # {each.what}" if each.what else "") for each in examples]
+def _shown(example: str) -> str:
+    return f"  $ {example}"
 
 
 def _sentence(words: str) -> str:

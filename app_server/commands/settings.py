@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib import import_module
 from typing import Final
 
-from app_server.commands.options import CommandCode, add_settings, no_arguments, serving_itself
+from app_server.commands.options import Subcommand, add_settings, errand, no_arguments
 from app_server.startup.launch import server_home
 
 
@@ -77,33 +76,83 @@ def _print_path(args: argparse.Namespace) -> int:
     return 0
 
 
-CODE: Final = {
-    "config get": CommandCode(
-        _add_get_arguments, serving_itself(lambda: import_module("app_server.errands.settings").run_get)
-    ),
-    "config set": CommandCode(
-        _add_set_arguments, serving_itself(lambda: import_module("app_server.errands.settings").run_set)
-    ),
-    "config unset": CommandCode(
-        _add_key, serving_itself(lambda: import_module("app_server.errands.settings").run_unset)
-    ),
-    "config edit": CommandCode(
-        no_arguments, serving_itself(lambda: import_module("app_server.errands.settings_editing").run_edit)
-    ),
-    "config path": CommandCode(no_arguments, _print_path),
-    "mcp list": CommandCode(
+COMMANDS: Final = (
+    Subcommand(
+        "mcp list",
+        "list the MCP servers that are configured",
         _add_mcp_list_arguments,
-        serving_itself(lambda: import_module("app_server.errands.mcp_servers").run_list),
+        errand("mcp_servers", "run_list"),
+        "app-server mcp list",
+        "app-server mcp list --start   # start them, and list their tools",
     ),
-    "mcp add": CommandCode(
+    Subcommand(
+        "mcp add",
+        "add an MCP server",
         _add_mcp_add_arguments,
-        serving_itself(lambda: import_module("app_server.errands.mcp_servers").run_add),
+        errand("mcp_servers", "run_add"),
+        "app-server mcp add docs --url https://example.org/mcp",
+        "app-server mcp add files --env ROOT=/srv -- sh serve-files.sh --stdio   # one that is started",
+        usage="NAME (--url URL | -- COMMAND [ARG...])",
     ),
-    "mcp remove": CommandCode(
-        _add_name, serving_itself(lambda: import_module("app_server.errands.mcp_servers").run_remove)
+    Subcommand(
+        "mcp remove",
+        "remove an MCP server",
+        _add_name,
+        errand("mcp_servers", "run_remove"),
+        "app-server mcp remove docs",
+        "app-server mcp remove 'my docs'",
+        usage="NAME",
     ),
-    "mcp login": CommandCode(
+    Subcommand(
+        "mcp login",
+        "log in at an MCP server, in the browser",
         _add_mcp_login_arguments,
-        serving_itself(lambda: import_module("app_server.errands.mcp_servers").run_login),
+        errand("mcp_servers", "run_login"),
+        "app-server mcp login docs",
+        "app-server mcp login docs --scopes read,write --no-browser",
+        usage="NAME",
     ),
-}
+    Subcommand(
+        "config get",
+        "show a setting, or all that are set",
+        _add_get_arguments,
+        errand("settings", "run_get"),
+        "app-server config get",
+        "app-server config get model",
+        usage="[KEY]",
+    ),
+    Subcommand(
+        "config set",
+        "write a setting into config.toml, after it was checked",
+        _add_set_arguments,
+        errand("settings", "run_set"),
+        "app-server config set model gpt-5",
+        "app-server config set profiles.fast.model_reasoning_effort low   # for a profile",
+        usage="KEY VALUE",
+    ),
+    Subcommand(
+        "config unset",
+        "remove a setting from config.toml",
+        _add_key,
+        errand("settings", "run_unset"),
+        "app-server config unset model",
+        "app-server config unset profiles.fast   # a whole table",
+        usage="KEY",
+    ),
+    Subcommand(
+        "config edit",
+        "edit config.toml, and check it before it is saved",
+        no_arguments,
+        errand("settings_editing", "run_edit"),
+        "app-server config edit",
+        "EDITOR=nano app-server config edit",
+    ),
+    Subcommand(
+        "config path",
+        "print where config.toml is",
+        no_arguments,
+        _print_path,
+        "app-server config path",
+        "CODEX_HOME=/srv/agent app-server config path   # of another home",
+    ),
+)

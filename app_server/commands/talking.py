@@ -6,7 +6,7 @@ import argparse
 from importlib import import_module
 from typing import Final
 
-from app_server.commands.options import CommandCode, add_turn_settings, duration, positive, serving_itself
+from app_server.commands.options import Subcommand, add_turn_settings, duration, positive, serving_itself
 
 
 def _add_chat_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,12 +77,51 @@ def _demo(args: argparse.Namespace) -> int:
     return run_demo(yes=args.yes)
 
 
-CODE: Final = {
-    "chat": CommandCode(_add_chat_arguments, _chat),
-    "chat resume": CommandCode(_add_reopening_arguments, _chat),
-    "chat fork": CommandCode(_add_reopening_arguments, _chat),
-    "exec": CommandCode(
-        _add_exec_arguments, serving_itself(lambda: import_module("app_server.headless.exec_run").run_exec)
+COMMANDS: Final = (
+    Subcommand(
+        "chat",
+        "talk to it in the terminal",
+        _add_chat_arguments,
+        _chat,
+        'app-server chat -i shot.png "Why is the button cut off?"   # with a picture',
+        "app-server chat resume   # choose a stored thread; `chat fork` goes on in a copy",
+        "app-server chat --demo   # with a scripted model: no key, no network",
+        usage="[PROMPT...]",
     ),
-    "demo": CommandCode(_add_demo_arguments, _demo),
-}
+    Subcommand(
+        "chat resume",
+        "go on with a stored thread",
+        _add_reopening_arguments,
+        _chat,
+        "app-server chat resume   # choose among the stored threads",
+        'app-server chat resume --last "And the tests?"   # the newest thread of this folder',
+        usage="[ID | --last] [PROMPT...]",
+    ),
+    Subcommand(
+        "chat fork",
+        "go on in a copy of a stored thread, which stays as it is",
+        _add_reopening_arguments,
+        _chat,
+        "app-server chat fork   # choose among the stored threads",
+        "app-server chat fork --last   # the newest thread of this folder",
+        usage="[ID | --last] [PROMPT...]",
+    ),
+    Subcommand(
+        "exec",
+        "run one turn without a person, for scripts and CI",
+        _add_exec_arguments,
+        serving_itself(lambda: import_module("app_server.headless.exec_run").run_exec),
+        'app-server exec "Does the changelog mention the new option?"',
+        "git diff | app-server exec -s read-only -   # the prompt from stdin",
+        'app-server exec --resume-last "And the tests?"   # go on with the newest thread here',
+        usage="[PROMPT...]",
+    ),
+    Subcommand(
+        "demo",
+        "play a conversation with a scripted model: no key, no network",
+        _add_demo_arguments,
+        _demo,
+        "app-server demo",
+        "app-server demo --yes   # approve what is asked",
+    ),
+)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 from typing import Final
 
-from app_server.commands.options import CommandCode, add_choice, add_settings, positive, serving_itself
+from app_server.commands.options import Subcommand, add_choice, add_settings, errand, positive
 
 
 def _add_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,26 +50,68 @@ def _add_delete_arguments(parser: argparse.ArgumentParser) -> None:
     _add_several(parser)
 
 
-CODE: Final = {
-    "threads list": CommandCode(
-        _add_list_arguments, serving_itself(lambda: import_module("app_server.errands.threads").run_list)
+COMMANDS: Final = (
+    Subcommand(
+        "threads list",
+        "list stored threads, the latest first",
+        _add_list_arguments,
+        errand("threads", "run_list"),
+        "app-server threads list",
+        "app-server threads list --here --search changelog   # of this folder, about something",
+        "app-server threads list --limit 500 --json   # for a script",
     ),
-    "threads show": CommandCode(
-        _add_show_arguments, serving_itself(lambda: import_module("app_server.errands.threads").run_show)
+    Subcommand(
+        "threads show",
+        "show what is known of a thread",
+        _add_show_arguments,
+        errand("threads", "run_show"),
+        "app-server threads show 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10   # by its id",
+        'app-server threads show "the parser"   # by its name',
+        usage="THREAD",
     ),
-    "threads export": CommandCode(
-        _add_export_arguments, serving_itself(lambda: import_module("app_server.errands.threads").run_export)
+    Subcommand(
+        "threads export",
+        "write a thread as Markdown or JSON",
+        _add_export_arguments,
+        errand("threads", "run_export"),
+        'app-server threads export "the parser" -o parser.md',
+        'app-server threads export --format json "the parser"   # every item, to stdout',
+        usage="THREAD",
     ),
-    "threads rename": CommandCode(
-        _add_rename_arguments, serving_itself(lambda: import_module("app_server.errands.threads").run_rename)
+    Subcommand(
+        "threads rename",
+        "give a thread a name",
+        _add_rename_arguments,
+        errand("threads", "run_rename"),
+        'app-server threads rename 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10 "the parser"',
+        'app-server threads rename "the parser" "the old parser"',
+        usage="THREAD NAME",
     ),
-    "threads archive": CommandCode(
-        _add_several, serving_itself(lambda: import_module("app_server.errands.threads").run_archive)
+    Subcommand(
+        "threads archive",
+        "take threads out of the list",
+        _add_several,
+        errand("threads", "run_archive"),
+        'app-server threads archive "the old parser"',
+        "app-server threads list --archived   # what is in the archive",
+        usage="THREAD...",
     ),
-    "threads unarchive": CommandCode(
-        _add_several, serving_itself(lambda: import_module("app_server.errands.threads").run_unarchive)
+    Subcommand(
+        "threads unarchive",
+        "bring threads back into the list",
+        _add_several,
+        errand("threads", "run_unarchive"),
+        'app-server threads unarchive "the old parser"',
+        "app-server threads unarchive 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10",
+        usage="THREAD...",
     ),
-    "threads delete": CommandCode(
-        _add_delete_arguments, serving_itself(lambda: import_module("app_server.errands.threads").run_delete)
+    Subcommand(
+        "threads delete",
+        "delete threads for ever, after a question",
+        _add_delete_arguments,
+        errand("threads", "run_delete"),
+        'app-server threads delete "the old parser"',
+        "app-server threads delete --yes 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10   # without the question",
+        usage="THREAD...",
     ),
-}
+)

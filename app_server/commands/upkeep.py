@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from importlib import import_module
+from collections.abc import Iterator
 from typing import Final
 
 from app_server.commands.options import (
-    CommandCode,
+    Subcommand,
     add_choice,
     add_settings,
     add_turn_settings,
+    errand,
     log_errors_only,
     no_arguments,
-    serving_itself,
 )
 from app_server.standard_streams import cancel_on_interrupt, complain
 
@@ -62,10 +62,29 @@ def _add_completion_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _completion(args: argparse.Namespace) -> int:
-    from app_server.commands.completion import completion_script  # noqa: PLC0415  a library for it alone
+    """Print a script made of the parser of all commands, which asks no server when Tab is pressed."""
+    import shtab  # noqa: PLC0415  for this alone
 
-    print(completion_script(args.whole_parser(), args.shell))  # noqa: T201
+    from app_server.core.config.features import FEATURES  # noqa: PLC0415  the same
+
+    files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}  # what an argument is, by how help calls it
+    parser = args.whole_parser()
+    for action in _actions(parser):
+        if action.metavar in files:
+            action.complete = files[action.metavar]  # type: ignore[attr-defined]  # where shtab looks for it
+        elif action.metavar == "FEATURE":
+            action.choices = sorted(FEATURES)
+    print(shtab.complete(parser, args.shell))  # noqa: T201
     return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the arguments of the parser and of all its commands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
 
 
 def _add_login_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,14 +97,48 @@ def _add_login_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
 
 
-CODE: Final = {
-    "doctor": CommandCode(_add_doctor_arguments, _doctor),
-    "completion": CommandCode(_add_completion_arguments, _completion),
-    "login": CommandCode(
-        _add_login_arguments, serving_itself(lambda: import_module("app_server.errands.accounts").run_login)
+COMMANDS: Final = (
+    Subcommand(
+        "doctor",
+        "check this machine and the configuration, and say what to do",
+        _add_doctor_arguments,
+        _doctor,
+        "app-server doctor",
+        "app-server doctor --online   # ask providers and MCP servers over the network, too",
     ),
-    "logout": CommandCode(
-        add_settings, serving_itself(lambda: import_module("app_server.errands.accounts").run_logout)
+    Subcommand(
+        "login",
+        "log in at the provider of the model: in the browser, with a code, or with a key",
+        _add_login_arguments,
+        errand("accounts", "run_login"),
+        "app-server login   # in the browser of this machine",
+        "app-server login --device-auth   # with a code, in a browser elsewhere",
+        "printenv OPENAI_API_KEY | app-server login --with-api-key   # with a key from stdin",
     ),
-    "login status": CommandCode(no_arguments, _login_status),
-}
+    Subcommand(
+        "logout",
+        "forget the login",
+        add_settings,
+        errand("accounts", "run_logout"),
+        "app-server logout",
+        "CODEX_HOME=/srv/agent app-server logout   # in another home",
+    ),
+    Subcommand(
+        "login status",
+        "say whether there is a login",
+        no_arguments,
+        _login_status,
+        "app-server login status   # exit status 1 where there is none",
+        "CODEX_HOME=/srv/agent app-server login status   # in another home",
+    ),
+    Subcommand(
+        "completion",
+        "print a script with which a shell completes command lines",
+        _add_completion_arguments,
+        _completion,
+        "app-server completion bash > ~/.local/share/bash-completion/completions/app-server",
+        "app-server completion zsh > ~/.zfunc/_app-server   # where ~/.zfunc is in fpath",
+        "app-server completion fish > ~/.config/fish/completions/app-server.fish",
+        usage="SHELL",
+    ),
+)

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app_server.commands.parsing import BY_NAME, parse
-from app_server.commands.table import FAMILIES
+from app_server.commands.parsing import FAMILIES, all_commands, parse
 from tests.docs.markdown_blocks import ROOT, blocks, pages, prose
 
 OF_THEIR_TIME = ("CHANGELOG.md", "docs/adr/")
 PAGES = [page for page in pages() if not str(page.relative_to(ROOT)).startswith(OF_THEIR_TIME)]
 INLINE = re.compile(r"`(app-server\b[^`\n]*)`")
 ENDS = ("|", "||", "&", "&&", ";", "(", ")", "<", ">", ">>", "<<", ";;")
-NAMES = {*BY_NAME, *FAMILIES}
+NAMES = {*FAMILIES, *(command.name for command in all_commands())}
 """A name alone is that of a command, and not a command line: some need more words."""
 
 
