@@ -52,9 +52,8 @@ CORE = (
     {"goals", "skills", "diagnostics"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model", "client_files"},
-    {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
-    {"config", "http", "shell"},
+    {"config", "http", "launcher", "shell"},
     {
         "errors",
         "injected_messages",
@@ -127,7 +126,7 @@ PURE_MODULES = {
         *("responses_api", "responses_request"),
     },
     "app_server.core.patch": {
-        *("changes", "diff", "hunks", "parse", "patch_plan", "planner", "safety", "shell_forms"),
+        *("changes", "diff", "hunks", "parse", "planner", "safety", "shell_forms"),
     },
     "app_server.core.rollout": {
         *(
@@ -188,8 +187,11 @@ LATE_IMPORTS = {
     "app_server.core.shell.dangerous_commands": "with the first command that somebody may be asked about",
     "app_server.core.shell.git_commands": "the same, where it is one of git",
     "app_server.core.shell.safe_commands": "the same",
-    "app_server.core.tools.builtin": "with the first call of a tool of the module",
+    "app_server.core.tools.commands": "with the first call of a tool of the module",
+    "app_server.core.tools.mcp": "the same",
     "app_server.core.tools.patching": "the same",
+    "app_server.core.tools.reading": "the same",
+    "app_server.core.tools.user": "the same",
     "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
     "protocol.mcp": "for who reads what MCP servers answered",
@@ -325,7 +327,6 @@ OPENS_FILES = {
     "app_server.core.patch.atomic_writer": "runs confined; from folder to folder without links",
     "app_server.core.patch.write_steps": "the same",
     "app_server.core.rollout": "transcripts in the home",
-    "app_server.core.sandbox.confine": "another process, before it is a command",
     "app_server.core.tools.patching": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
     "app_server.errands.settings_editing": "the user's own settings, and a draft of them in a folder of its own",
@@ -810,11 +811,7 @@ def test_pure_modules_do_nothing(name: str) -> None:
     assert acting == set()
 
 
-LAUNCHED = (
-    "app_server.core.launcher",
-    "app_server.core.sandbox.confine",
-    "protocol.light_dataclasses",
-)
+LAUNCHED = ("app_server.core.launcher", "protocol.light_dataclasses")
 """What runs in the launcher's process and its children, without site-packages."""
 
 LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))

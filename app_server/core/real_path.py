@@ -1,4 +1,4 @@
-"""The real path of something on a disk that is not trusted, the same with every version of Python.
+"""Real paths on a disk that is not trusted, the same with every version of Python, and what lies in what.
 
 At a link that cannot be followed, such as `/proc/PID/cwd` of another user or one in a circle, `os.path.realpath` raises
 or goes on, as the version has it.
@@ -29,3 +29,8 @@ def real_path(path: str | os.PathLike[str]) -> str:
     except OSError:
         folder, name = os.path.split(os.path.abspath(path))
         return os.path.join(real_path(folder), name)
+
+
+def within(path: str, folder: str) -> bool:
+    """Tell whether `path` is `folder` or lies below it, by whole components; both are absolute and plain."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

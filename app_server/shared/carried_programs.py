@@ -18,22 +18,21 @@ PARTS = {
     APPLY_PATCH: (
         *("app_server.beneath", "app_server.core.errors", "app_server.core.patch.atomic_writer"),
         *("app_server.core.patch.disk_files", "app_server.core.patch.hunks", "app_server.core.patch.parse"),
-        *("app_server.core.patch.patch_plan", "app_server.core.patch.planner"),
-        *("app_server.core.patch.write_steps", "app_server.core.real_path"),
-        *("protocol.engine.errors", "protocol.light_dataclasses"),
+        *("app_server.core.patch.planner", "app_server.core.patch.write_steps"),
+        *("app_server.core.real_path", "protocol.engine.errors", "protocol.light_dataclasses"),
     ),
     READER: (
         *("app_server.beneath", "app_server.core.files.ignore", "app_server.core.files.walk"),
         *("app_server.core.real_path", "protocol.light_dataclasses"),
     ),
     LAUNCHER: (
-        *("app_server.core.launcher.descendants", "app_server.core.launcher.placeholder_dirs"),
-        *("app_server.core.launcher.prepared", "app_server.core.launcher.socket_broker"),
-        *("app_server.core.launcher.supervisor", "app_server.core.launcher.wire"),
-        *("app_server.core.sandbox.confine.enforce", "app_server.core.sandbox.confine.light"),
-        *("app_server.core.sandbox.confine.namespaces", "app_server.core.sandbox.confine.placeholder_mark"),
-        *("app_server.core.sandbox.confine.seccomp", "app_server.core.sandbox.confine.sockets"),
-        *("app_server.core.sandbox.confine.syscalls", "protocol.light_dataclasses"),
+        *("app_server.core.launcher.descendants", "app_server.core.launcher.enforce"),
+        *("app_server.core.launcher.light", "app_server.core.launcher.namespaces"),
+        *("app_server.core.launcher.placeholder_dirs", "app_server.core.launcher.prepared"),
+        *("app_server.core.launcher.seccomp", "app_server.core.launcher.socket_broker"),
+        *("app_server.core.launcher.sockets", "app_server.core.launcher.supervisor"),
+        *("app_server.core.launcher.syscalls", "app_server.core.launcher.wire"),
+        "protocol.light_dataclasses",
     ),
 }
 """What each imports of this package and of `protocol`."""

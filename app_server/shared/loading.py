@@ -27,7 +27,7 @@ PARTS = (
 """Parts of `app_server` that make a server."""
 
 OTHER_PROGRAMS = (
-    *("app_server.core.launcher", "app_server.core.sandbox.confine", "app_server.core.patch.apply_patch"),
+    *("app_server.core.launcher", "app_server.core.patch.apply_patch"),
     *(
         "app_server.core.files.model_reads",
         "app_server.core.telemetry.otlp",

@@ -17,8 +17,8 @@ from anyio.abc import TaskGroup
 from app_server.core.errors import LaunchError, SandboxUnavailable
 from app_server.core.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.lasting import PtySession, ServiceProcess
-from app_server.core.exec.report import KILLED, Report
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.exec.streams import KILLED, Report
 from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.sandbox.probe import SandboxState
 from protocol.events.commands import ExecOutputStream

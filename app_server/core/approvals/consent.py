@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from app_server.core.sandbox.plan import SandboxPlan, within
+from app_server.core.real_path import within
+from app_server.core.sandbox.plan import SandboxPlan
 from protocol.structs import replace
 
 

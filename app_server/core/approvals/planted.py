@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.lazy import Lazy
-from app_server.core.real_path import real_path
-from app_server.core.sandbox.plan import within
+from app_server.core.real_path import real_path, within
 
 IsPlain = Callable[[Callable[[str], bytes | None]], bool]
 

@@ -20,8 +20,7 @@ from app_server.core.errors import InputClosed
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.process import KILL_SECONDS, Process, start
-from app_server.core.exec.report import KILLED
-from app_server.core.exec.streams import READ_SIZE, HeadTail, StdinWriter
+from app_server.core.exec.streams import KILLED, READ_SIZE, HeadTail, StdinWriter
 from protocol.events.commands import ExecOutputStream
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,18 @@ from msgspec import Struct
 from app_server.core.errors import LaunchError, retry_hint
 from app_server.core.exec import command
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess, build
-from app_server.core.exec.report import KILLED, CommandRoot, Report, ReportReader, execution_error
-from app_server.core.exec.streams import READ_SIZE, STREAM_CAP, HeadTail, StdinWriter, enlarge
+from app_server.core.exec.streams import (
+    KILLED,
+    READ_SIZE,
+    STREAM_CAP,
+    CommandRoot,
+    HeadTail,
+    Report,
+    ReportReader,
+    StdinWriter,
+    enlarge,
+    execution_error,
+)
 from protocol.events.commands import ExecOutputStream
 
 KILL_SECONDS = 3.0

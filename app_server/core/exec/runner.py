@@ -22,9 +22,9 @@ from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize, run_to_end, start
 from app_server.core.exec.shell_setup import LoginShells, Programs
 from app_server.core.exec.streams import STREAM_CAP
-from app_server.core.real_path import real_path
+from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import SandboxPlan, make_plan, within
+from app_server.core.sandbox.plan import SandboxPlan, make_plan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import SandboxPolicy
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from app_server.core.sandbox.confine.light import Iterable, signal, suppress
+from app_server.core.launcher.light import Iterable, signal, suppress
 
 MAX_PID = 1 << 22
 """The largest pid on Linux."""

@@ -16,8 +16,8 @@ import sys
 import time
 
 from app_server.core.launcher import descendants, prepared, supervisor, wire
+from app_server.core.launcher.light import Callable, Sequence, signal, socket, suppress
 from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
-from app_server.core.sandbox.confine.light import Callable, Sequence, signal, socket, suppress
 from protocol.light_dataclasses import dataclass, field
 
 FREE = b"+"
@@ -127,7 +127,7 @@ def _is_free(sock: socket.socket) -> bool:
 
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import enforce
+    from app_server.core.launcher import enforce
 
 SHUTDOWN_SECONDS = 1.5
 """How long supervisors may take to kill their commands after the server has ended."""

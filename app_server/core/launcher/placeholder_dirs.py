@@ -13,21 +13,35 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import sys
 
-from app_server.core.sandbox.confine.light import Iterable, suppress
-from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
+from app_server.core.launcher.light import Iterable, suppress
 from protocol.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine.syscalls import open_place
+    from app_server.core.launcher.syscalls import open_place
 
 SHORTAGES = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMLINK}
 )
 
+MARK_NS = 318_398_706 * 1_000_000_000
+"""Its time stamp, a moment in 1980: every file system can store it, and no other directory has it by chance."""
+
 TRIES = 5
 """Attempts, because another server may remove the directory between any two steps."""
+
+
+def is_placeholder(path: str) -> bool:
+    """Tell whether the path is an empty directory with the mark. One that holds something is not, whatever its time
+    stamp: a command can set that.
+    """
+    try:
+        status = os.lstat(path)
+        return status.st_mtime_ns == MARK_NS and stat.S_ISDIR(status.st_mode) and not os.listdir(path)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

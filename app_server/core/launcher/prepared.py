@@ -21,13 +21,13 @@ import select
 import sys
 
 from app_server.core.launcher import supervisor, wire
+from app_server.core.launcher.light import Callable, closing, socket, suppress
 from app_server.core.launcher.socket_broker import BrokerHandle
-from app_server.core.sandbox.confine.light import Callable, closing, socket, suppress
 from protocol.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import enforce, namespaces
-    from app_server.core.sandbox.confine.syscalls import clone
+    from app_server.core.launcher import enforce, namespaces
+    from app_server.core.launcher.syscalls import clone
 
 
 def serve(launcher: socket.socket, confine: wire.Value) -> None:
@@ -146,10 +146,6 @@ def _run_child(
     mask = enforce.FILE_CAPABILITIES if request["confine"]["foreign_files"] else 0
     calls = None if listener is None else supervisor.Calls(listener, lambda: broker.hand_over(listener, mask))
     supervisor.supervise(request, descriptors, wakeup, None, whole=True, calls=calls)
-
-
-if sys.platform == "linux":
-    from app_server.core.sandbox.confine import namespaces
 
 
 @dataclass(slots=True)

@@ -14,12 +14,12 @@ import select
 import sys
 
 from app_server.core.launcher import wire
-from app_server.core.sandbox.confine.light import Callable, signal, socket, suppress
+from app_server.core.launcher.light import Callable, signal, socket, suppress
 from protocol.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import enforce, sockets
-    from app_server.core.sandbox.confine.syscalls import CLONE_NEWNET, call
+    from app_server.core.launcher import enforce, sockets
+    from app_server.core.launcher.syscalls import CLONE_NEWNET, call
 
 MAX_WAITING = 128
 """Concurrent calls of one command; further ones fail with EAGAIN."""

@@ -18,7 +18,7 @@ import termios
 import time
 
 from app_server.core.launcher import descendants, wire
-from app_server.core.sandbox.confine.light import Callable, signal, socket, suppress
+from app_server.core.launcher.light import Callable, signal, socket, suppress
 from protocol.light_dataclasses import dataclass
 
 COMPONENT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

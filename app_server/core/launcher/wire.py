@@ -11,7 +11,7 @@ import marshal
 import os
 import struct
 
-from app_server.core.sandbox.confine.light import Any, socket
+from app_server.core.launcher.light import Any, socket
 
 Value = Any
 """A value that marshal supports: None, bool, int, float, str, bytes, and tuples, lists and dicts of them."""

@@ -27,8 +27,7 @@ from app_server.core.mcp.faults import OUTGOING_QUEUE, STDERR_LINES, McpFailure
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_client import OnMessage
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
-from app_server.core.real_path import real_path
-from app_server.core.sandbox.plan import within
+from app_server.core.real_path import real_path, within
 from app_server.core.threads import YieldBudget
 from protocol.structs import Json
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # not imported at run time: that would take longer than every
     from typing import TypedDict
 
     class EditDocument(TypedDict):
-        """One file, as `patch_plan` writes it. None: no file before, none after, not moved."""
+        """One file, as `planner` writes it. None: no file before, none after, not moved."""
 
         label: str
         path: str

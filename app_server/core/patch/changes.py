@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.disk_files import read_regular
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
-from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
-from app_server.core.patch.planner import NoSnapshot, Snapshot
+from app_server.core.patch.planner import FileEdit, NoSnapshot, PatchPlan, Place, Snapshot
 from protocol.engine.items import FileTexts
 from protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 from protocol.light_dataclasses import dataclass

@@ -1,18 +1,22 @@
 """Plans a patch: from the patch and the current files to a `PatchPlan`, or a `PatchError`. Writes nothing.
 
 The planner applies all hunks of all files before it returns a plan, so a patch that applies only in part has none.
-It reads files through `PatchFiles`.
+It reads files through `PatchFiles`. The writer receives `PatchPlan.document`.
 """
 
 from __future__ import annotations
 
+import json
 import os.path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app_server.core.patch.hunks import apply_hunks, decode
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, PatchError, UpdateFile
-from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
+from app_server.core.real_path import within
 from protocol.light_dataclasses import dataclass, replace
+
+if TYPE_CHECKING:
+    from app_server.core.patch.atomic_writer import EditDocument
 
 IS_A_DIRECTORY = "Is a directory (os error 21)"
 DENIED = "Permission denied (os error 13)"
@@ -34,6 +38,72 @@ class NoSnapshot:
 
     reason: str
     absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One path of the patch."""
+
+    label: str
+    """As the patch spells it, for the model."""
+    path: str
+    """Absolute, for the user; the real path where a link redirects the name."""
+    real: str
+    """Absolute, without links: what the assessment and the writer use."""
+    linked: bool = False
+    """Whether a link redirects the name in the patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    place: Place
+    old: bytes | None
+    """None for a file that does not exist yet."""
+    new: bytes | None
+    """None for a file that is deleted."""
+    mode: int | None = None
+    """Permission bits of the file as it was found."""
+    to: Place | None = None
+    """The target of a move."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPlan:
+    cwd: str
+    """The working directory, a real path."""
+    edits: tuple[FileEdit, ...]
+    summary: tuple[tuple[str, str], ...]
+    """Letter and label of each operation: added first, then modified, then deleted."""
+
+    def places(self) -> tuple[Place, ...]:
+        """Return every path that is written or removed."""
+        return tuple(place for edit in self.edits for place in (edit.place, edit.to) if place is not None)
+
+    def document(self, token: str, *, recover: bool = False) -> bytes:
+        """Return the input of `atomic_writer.py`. `token` makes the names of temporary files unique.
+
+        With `recover`, the writer first undoes what a killed writer left in the same directory. Use it only where the
+        writer has no more rights than the commands that ran there: they could forge such leftovers.
+        """
+        value = {
+            "token": token,
+            "cwd": self.cwd,
+            "recover": recover,
+            "edits": [_written(edit) for edit in self.edits],
+            "summary": self.summary,
+        }
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _written(edit: FileEdit) -> EditDocument:
+    return {
+        "label": edit.place.label,
+        "path": edit.place.real,
+        "old": None if edit.old is None else edit.old.decode("utf-8"),
+        "new": None if edit.new is None else edit.new.decode("utf-8"),
+        "to_label": edit.to.label if edit.to else None,
+        "to_path": edit.to.real if edit.to else None,
+    }
 
 
 class PatchFiles(Protocol):
@@ -72,8 +142,9 @@ def resolve_place(label: str, cwd: str, files: PatchFiles) -> Place:
     real = files.resolve_path(os.path.join(cwd, label))
     # Links above the working directory are the user's own layout; only those below it redirect a path of the patch.
     base = os.path.normpath(cwd)
-    inside = shown == base or shown.startswith(base.rstrip("/") + "/")
-    expected = os.path.normpath(files.resolve_path(base) + shown[len(base) :]) if inside else shown
+    expected = shown
+    if within(shown, base):
+        expected = os.path.normpath(files.resolve_path(base) + shown[len(base) :])
     linked = real != expected
     return Place(label, real if linked else shown, real, linked)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_server.core.patch.patch_plan import Place
+from app_server.core.patch.planner import Place
+from app_server.core.real_path import within
 from protocol.light_dataclasses import dataclass
 from protocol.policy import AskForApproval
 
@@ -72,19 +73,15 @@ def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope 
 
 
 def may_write(real: str, scope: WriteScope) -> bool:
-    if any(_within(real, protected) for protected in scope.protected_paths):
+    if any(within(real, protected) for protected in scope.protected_paths):
         return False
-    return any(_within(real, root) and not _is_protected(real, root) for root in scope.roots)
+    return any(within(real, root) and not _is_protected(real, root) for root in scope.roots)
 
 
 def _is_protected(real: str, root: str) -> bool:
     """Ignores case, as some file systems do: there, `.GIT` is `.git`."""
     below = real[len(root) :].split("/")
     return any(name.translate(IGNORED_IN_NAMES).casefold() in PROTECTED_NAMES for name in below)
-
-
-def _within(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def _reason(places: Sequence[Place], outside: Sequence[Place]) -> str | None:

@@ -11,9 +11,9 @@ import stat
 
 from app_server.beneath import Beneath
 from app_server.core.errors import raise_shortage
-from app_server.core.real_path import real_path
-from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
-from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
+from app_server.core.launcher.placeholder_dirs import is_placeholder
+from app_server.core.real_path import real_path, within
+from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from app_server.places.socket_place import outside_folders
 from protocol.policy import SandboxPolicy, WorkspaceWrite

@@ -1,7 +1,7 @@
 """Makes a sandbox plan from a policy and the facts of the disk: what a command may write, reach and read. Pure.
 
-`inspect` finds the facts; `confine` enforces the plan on Linux, and on macOS sandbox-exec by a profile, whose text is
-made here: paths are passed as parameters, so no name can break it open, and after `(deny default)` it has the least
+`inspect` finds the facts; the launcher enforces the plan on Linux, and on macOS sandbox-exec by a profile, whose text
+is made here: paths are passed as parameters, so no name can break it open, and after `(deny default)` it has the least
 that shells and build tools need. Every path in a plan is absolute and canonical. A root that cannot be resolved is left
 out: an unresolved path is never granted. No root of a plan lies inside another one.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Set
 from msgspec import Struct
 
 from app_server.beneath import SECRET_FILES
+from app_server.core.real_path import within
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 
 PROTECTED_NAMES = (".git", ".codex", ".agents")
@@ -196,11 +197,6 @@ def _above(path: str) -> list[str]:
     while path := path.rpartition("/")[0]:
         found.append(path)
     return found
-
-
-def within(path: str, root: str) -> bool:
-    """Tell whether `path` is `root` or lies below it, by whole components."""
-    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"

@@ -21,8 +21,8 @@ from collections import deque
 from msgspec import Struct
 
 from app_server.core.errors import raise_shortage
-from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
-from app_server.core.sandbox.plan import within
+from app_server.core.launcher.placeholder_dirs import is_placeholder
+from app_server.core.real_path import within
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 
 MAX_LINKS = 40

@@ -1,4 +1,4 @@
-"""git commands: which only read, which lose work, and the scripts that they are given to run.
+"""git commands: which lose work, the scripts that they are given to run, and what a repository makes them run.
 
 git runs what a repository configures: monitors, filters, drivers, hooks. So no git command is safe by its arguments
 alone; everything in the repository that could name a program has to be known. Work is lost where changes, branches or
@@ -9,25 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-
-from app_server.core.shell.readers import operands_of, options
-
-_DIFF = (
-    "abbrev-commit all author= cached color? compact-summary decorate? exit-code find-renames? first-parent follow "
-    "graph grep= ignore-all-space ignore-blank-lines ignore-space-change max-count= merge-base merges minimal "
-    "name-only name-status no-color no-decorate no-ext-diff no-merges no-patch no-renames no-textconv numstat oneline "
-    "patch quiet raw relative? reverse shortstat since= staged stat? summary unified= until= word-diff?"
-)
-_READING = {
-    "status": options(
-        "sbuvz",
-        long="ahead-behind branch long no-renames porcelain? short show-stash untracked-files? verbose",
-    ),
-    "diff": options("bpRwz", "U", _DIFF),
-    "show": options("bpswz", "U", _DIFF),
-    "log": options("bpswz", "nU", _DIFF, numeric=True),
-    "branch": options("arv", long="all color? list no-color remotes show-current verbose", most=0),
-}
 
 _GITLINK_MODE = (0o160000).to_bytes(4, "big")
 _SHARED_INDEX = b"link"
@@ -46,15 +27,6 @@ _PLAIN_KEYS = re.compile(
     re.IGNORECASE,
 )
 """Keys that name nothing to run, to include, or to fetch while reading."""
-
-
-def git_reads(words: Sequence[str]) -> bool:
-    """Tell whether `git` with these arguments only reads. Options before the command select other repositories:
-    refused.
-    """
-    if not words or words[0] not in _READING:
-        return False
-    return operands_of(words[1:], _READING[words[0]]) is not None
 
 
 def is_plain_repository(read: Callable[[str], bytes | None]) -> bool:

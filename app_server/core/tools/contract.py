@@ -38,7 +38,7 @@ from protocol.policy import ReviewDecision
 from protocol.responses import FunctionCallOutputPayload, ResponseItem
 
 if TYPE_CHECKING:
-    from app_server.core.patch.patch_plan import PatchPlan
+    from app_server.core.patch.planner import PatchPlan
 
 TurnDiff = Callable[[Sequence["PatchPlan"], str | None, str | None], str | None]
 

@@ -19,8 +19,16 @@ from msgspec import Struct
 from app_server.core.patch.disk_files import MAX_FILE_BYTES
 from app_server.core.patch.hunks import BOM, apply_hunks, decode
 from app_server.core.patch.parse import Patch, PatchError, UpdateFile
-from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
-from app_server.core.patch.planner import NoSnapshot, PatchFiles, Snapshot, plan_patch, resolve_place
+from app_server.core.patch.planner import (
+    FileEdit,
+    NoSnapshot,
+    PatchFiles,
+    PatchPlan,
+    Place,
+    Snapshot,
+    plan_patch,
+    resolve_place,
+)
 from app_server.core.patch.safety import WriteScope, may_write
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import DiskChanges, EditorAccess, EditorFiles

@@ -28,8 +28,7 @@ from app_server.core.own_programs import writer_command
 from app_server.core.patch.changes import refused_changes, shown_changes, shown_texts
 from app_server.core.patch.disk_files import DiskFiles, git_directories
 from app_server.core.patch.parse import Patch, PatchError, parse_patch
-from app_server.core.patch.patch_plan import PatchPlan, Place
-from app_server.core.patch.planner import named_places
+from app_server.core.patch.planner import PatchPlan, Place, named_places
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
 from app_server.core.real_path import real_path

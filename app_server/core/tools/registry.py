@@ -26,11 +26,11 @@ from protocol.policy import TurnMode
 Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
 """Serves the calls of the tools of one module."""
 
-COMMANDS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.commands").invoke)
+COMMANDS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.commands").invoke)
 PATCH: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.patching").invoke)
-READING: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.reading").invoke)
-USER: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.user").invoke)
-MCP: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.builtin.mcp").invoke)
+READING: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.reading").invoke)
+USER: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.user").invoke)
+MCP: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.mcp").invoke)
 
 
 ALWAYS, NEVER = "always", "never"

@@ -19,8 +19,8 @@ from app_server.core.approvals.consent import Consent, InputSubject, Rights, rig
 from app_server.core.approvals.decide import POLICY_NAMES, InputVerdict, decide_input
 from app_server.core.approvals.planted import exposed_folders
 from app_server.core.config.types import WORKSPACE, Config, McpStdioTransport
-from app_server.core.real_path import real_path
-from app_server.core.sandbox.plan import SandboxPlan, within
+from app_server.core.real_path import real_path, within
+from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.shell.quote import join
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.terminals import Terminal

@@ -17,8 +17,7 @@ from msgspec import Struct
 from app_server.core.approvals.consent import Rights
 from app_server.core.exec.command import ExecResult
 from app_server.core.exec.lasting import SESSION_CAP, PtySession
-from app_server.core.exec.report import ProcessUsage, usage_of
-from app_server.core.exec.streams import HeadTail
+from app_server.core.exec.streams import HeadTail, ProcessUsage, usage_of
 from app_server.core.launcher import descendants
 from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from protocol.engine.items import CommandExecution, ItemStatus

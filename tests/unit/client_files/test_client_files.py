@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.client_files import files, opening
-from app_server.core.client_files.files import ClientFiles, CopyStopped, DirectoryEntry
-from app_server.core.client_files.opening import replace_content
+from app_server.core.client_files import files
+from app_server.core.client_files.files import ClientFiles, CopyStopped, DirectoryEntry, replace_content
 from app_server.core.errors import FileRefused
 
 NO_HOME = "/nonexistent"
@@ -65,9 +64,9 @@ def test_what_cannot_be_written_leaves_the_old_content(tmp_path: Path, several_n
 def test_a_file_in_a_closed_directory_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f"
     path.write_text("a longer old content")
-    monkeypatch.setattr(opening, "STAGED", os.O_WRONLY)  # nothing can be made here, whoever runs this
-    monkeypatch.setattr(opening, "CANNOT_STAGE", (2,))
-    replace_content(str(path), partial(opening.write_all, data=b"new"), 3)
+    monkeypatch.setattr(files, "STAGED", os.O_WRONLY)  # nothing can be made here, whoever runs this
+    monkeypatch.setattr(files, "CANNOT_STAGE", (2,))
+    replace_content(str(path), partial(files.write_all, data=b"new"), 3)
     assert path.read_text() == "new"
 
 

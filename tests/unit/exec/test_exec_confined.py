@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.config.safe_file import STAGED
 from app_server.core.exec.command import ExecResult
-from app_server.core.sandbox.confine.namespaces import MAX_ENTRIES
+from app_server.core.launcher.namespaces import MAX_ENTRIES
 from protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import Bench
 

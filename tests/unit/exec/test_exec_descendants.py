@@ -14,7 +14,7 @@ ORPHANS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from app_server.core.launcher import descendants
-from app_server.core.sandbox.confine import enforce
+from app_server.core.launcher import enforce
 enforce.become_reaper()
 reader, writer = os.pipe()
 if os.fork() == 0:
@@ -56,7 +56,7 @@ ENDING = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from app_server.core.launcher import descendants, supervisor
-from app_server.core.sandbox.confine import enforce
+from app_server.core.launcher import enforce
 enforce.become_reaper()
 searches = 0
 def counted(find=descendants.listed):

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.launcher.placeholder_dirs import Acquired, PlaceholderDirs
-from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
+from app_server.core.launcher.placeholder_dirs import MARK_NS, Acquired, PlaceholderDirs
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots
 from protocol.policy import ReadOnly, WorkspaceWrite

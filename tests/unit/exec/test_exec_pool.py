@@ -18,9 +18,8 @@ from app_server.core.exec import probing
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.probing import ABANDONED_SECONDS, FOLDER_PREFIX, sweep
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.launcher import descendants, supervisor, wire
+from app_server.core.launcher import descendants, light, supervisor, wire
 from app_server.core.launcher.main import FREE, MAX_WAITING, SupervisorPool
-from app_server.core.sandbox.confine import light
 from protocol.policy import ReadOnly
 from tests.support.shortage import open_files
 from tests.support.waiting import PATIENCE, until

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app_server.core.patch import parse
 from app_server.core.patch.disk_files import git_directories
-from app_server.core.patch.patch_plan import Place
+from app_server.core.patch.planner import Place
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Verdict, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, ShellForm, find_patch
 from protocol.policy import AskForApproval

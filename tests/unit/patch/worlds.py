@@ -6,8 +6,7 @@ from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.patch.changes import shown_changes
 from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.patch_plan import PatchPlan
-from app_server.core.patch.planner import plan_patch
+from app_server.core.patch.planner import PatchPlan, plan_patch
 from protocol.events.commands import PatchApplyBeginEvent
 from protocol.structs import Json
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app_server.core.sandbox.confine import namespaces
-from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
+from app_server.core.launcher import namespaces
+from app_server.core.launcher.placeholder_dirs import MARK_NS
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
 from app_server.core.sandbox.roots import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app_server.core.shell import script as script_module
 from app_server.core.shell.quote import NUL_COMMAND, join, split, word_set
-from app_server.core.shell.readers import READERS, Options, operands_of, options
+from app_server.core.shell.safe_commands import READERS, Options, operands_of, options
 from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import (
     MAX_CHARACTERS,

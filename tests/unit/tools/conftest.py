@@ -1,12 +1,16 @@
-"""A turn without a session: a runner that runs nothing, a user who answers from a list."""
+"""A turn without a session: a runner that runs nothing, or one that really runs; a user who answers from a list."""
 
+import json
+import os
+import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+import anyio
 import pytest
 
 from app_server.apis.v1.outbound import ConversationAdapter
@@ -26,9 +30,12 @@ from app_server.core.tools.contract import (
     ApprovalServices,
     ClockAndIds,
     CommandServices,
+    Tool,
+    ToolCall,
     ToolTurn,
     TurnDiffTracker,
 )
+from app_server.core.tools.registry import TOOLS
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
@@ -40,7 +47,15 @@ from protocol.events.commands import (
     ExecOutputStream,
 )
 from protocol.events.msg import EventMsg
-from protocol.policy import AskForApproval, ReasoningSummary, ReviewDecision, SandboxPolicy, WorkspaceWrite
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReasoningSummary,
+    ReviewDecision,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from protocol.structs import Json, replace
 from tests.support.callers import some_caller
 
 DENIED = ExecResult(
@@ -199,3 +214,41 @@ def scene(tmp_path: Path) -> MakeScene:
         return made
 
     return make
+
+
+MakeLive = Callable[..., Scene]
+
+
+@pytest.fixture
+async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
+    """`live(approval, sandbox, answers)`; what was opened in it is ended at the end."""
+    home = os.path.join(str(tmp_path), "home")
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    runner = CommandRunner(python=sys.executable, home=home, tmpdir=None, environment=environment)
+    made: list[Scene] = []
+
+    def make(
+        approval: AskForApproval = AskForApproval.NEVER,
+        sandbox: SandboxPolicy | None = None,
+        answers: list[ReviewDecision] | None = None,
+    ) -> Scene:
+        one = scene(approval, sandbox or DangerFullAccess(), answers)
+        one.turn.commands.runner = runner
+        one.turn.sources = replace(one.turn.sources, clock=anyio.current_time)
+        made.append(one)
+        return one
+
+    async with runner:
+        yield make
+        for one in made:
+            await one.turn.commands.terminals.close()
+
+
+def builtin(name: str) -> Tool:
+    return next(tool for tool in TOOLS if tool.name == name)
+
+
+async def run(tool: Tool, scene: Scene, call_id: str = "c1", **arguments: Json) -> str:
+    """What the model is told. Raises ToolFailure."""
+    output = await tool.invoke(ToolCall(call_id, tool.name, json.dumps(arguments)), scene.turn)
+    return output.payload.content

@@ -19,9 +19,9 @@ import stat
 import struct
 import time
 
-from app_server.core.sandbox.confine import seccomp
-from app_server.core.sandbox.confine.light import closing, socket, suppress
-from app_server.core.sandbox.confine.syscalls import MACHINE, X86_64, call
+from app_server.core.launcher import seccomp
+from app_server.core.launcher.light import closing, socket, suppress
+from app_server.core.launcher.syscalls import MACHINE, X86_64, call
 from protocol.light_dataclasses import dataclass, field
 
 RECEIVE, SEND, IS_VALID, ADD_DESCRIPTOR = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103

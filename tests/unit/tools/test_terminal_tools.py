@@ -12,7 +12,7 @@ import pytest
 
 from app_server.core.approvals.consent import EVERYTHING
 from app_server.core.exec.lasting import PtySession
-from app_server.core.exec.report import CommandRoot, ProcessUsage, usage_of
+from app_server.core.exec.streams import CommandRoot, ProcessUsage, usage_of
 from app_server.core.launcher import descendants
 from app_server.core.tools import terminals
 from app_server.core.tools.contract import ToolFailure
@@ -30,8 +30,7 @@ from protocol.policy import (
 )
 from protocol.structs import Json, replace
 from tests.support.waiting import until, wait_until
-from tests.unit.tools.builtin.conftest import MakeLive, builtin, run
-from tests.unit.tools.conftest import Scene
+from tests.unit.tools.conftest import MakeLive, Scene, builtin, run
 
 EXEC, WRITE = builtin("exec_command"), builtin("write_stdin")
 SHORT: dict[str, Json] = {"login": False, "shell": "/bin/sh"}

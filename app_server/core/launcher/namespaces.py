@@ -16,8 +16,8 @@ import os
 import stat
 import time
 
-from app_server.core.sandbox.confine.light import Any, suppress
-from app_server.core.sandbox.confine.syscalls import AT_FDCWD, CLONE_NEWNET, call, open_place
+from app_server.core.launcher.light import Any, suppress
+from app_server.core.launcher.syscalls import AT_FDCWD, CLONE_NEWNET, call, open_place
 from protocol.light_dataclasses import dataclass
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000

@@ -11,11 +11,11 @@ from __future__ import annotations
 import ctypes
 import os
 
-from app_server.core.sandbox.confine import namespaces, seccomp
-from app_server.core.sandbox.confine.light import Any, Callable, suppress
-from app_server.core.sandbox.confine.namespaces import ShownHome
-from app_server.core.sandbox.confine.seccomp import AHEAD, REST, Filter
-from app_server.core.sandbox.confine.syscalls import call, prctl
+from app_server.core.launcher import namespaces, seccomp
+from app_server.core.launcher.light import Any, Callable, suppress
+from app_server.core.launcher.namespaces import ShownHome
+from app_server.core.launcher.seccomp import AHEAD, REST, Filter
+from app_server.core.launcher.syscalls import call, prctl
 from protocol.light_dataclasses import dataclass, replace
 
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER = 4, 24, 28, 36

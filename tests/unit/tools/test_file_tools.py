@@ -32,8 +32,7 @@ from protocol.policy import ReadOnly, ReviewDecision
 from protocol.responses import InputImage, MessageItem
 from protocol.structs import Json, replace
 from tests.support.pictures import png
-from tests.unit.tools.builtin.conftest import MakeLive, builtin, run
-from tests.unit.tools.conftest import MakeScene, Scene
+from tests.unit.tools.conftest import MakeLive, MakeScene, Scene, builtin, run
 
 BLOCK = {"file_path": __file__, "mode": "indentation"}
 READ, LIST, GREP = builtin("read_file"), builtin("list_dir"), builtin("grep_files")

@@ -12,8 +12,8 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from app_server.core.sandbox.confine.light import Iterable
-from app_server.core.sandbox.confine.syscalls import MACHINE, X86_64, call
+from app_server.core.launcher.light import Iterable
+from app_server.core.launcher.syscalls import MACHINE, X86_64, call
 from protocol.light_dataclasses import dataclass
 
 LOAD, AND, JUMP, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x06
