@@ -14,12 +14,11 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server import PROTOCOL_VERSION
-from app_server.core.assembling import EngineServices
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import AuthMethod
 from app_server.core.caller import Caller, CurrentCaller
 from app_server.core.config.types import Config, OtelExporter
-from app_server.core.engine import Engine
+from app_server.core.engine import Engine, EngineServices
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots
 from app_server.core.git.run_git import Git

@@ -43,7 +43,6 @@ OUTER = (
 
 CORE = (
     {"engine"},
-    {"assembling"},
     {"opening"},
     {"session"},
     {"turn"},
@@ -122,8 +121,7 @@ PURE_MODULES = {
     "app_server.core.http": {"address", "exchange", "sse"},
     "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
-        *("api_failures", "chat_api", "chat_request", "families", "payload", "prompt"),
-        *("responses_api", "responses_request"),
+        *("api_failures", "chat_api", "families", "payload", "prompt", "responses_api"),
     },
     "app_server.core.patch": {
         *("changes", "diff", "hunks", "parse", "planner", "safety", "shell_forms"),
@@ -133,7 +131,6 @@ PURE_MODULES = {
             "pages",
             "record",
             "rollout_names",
-            "stored_calls",
             "stored_events",
             "turn_events",
             "turn_fold",
@@ -142,7 +139,7 @@ PURE_MODULES = {
     "app_server.core.sandbox": {"plan"},
     "app_server.core.skills": {"front_matter", "skill"},
     "app_server.core.session": {"commands", "review_texts"},
-    "app_server.core.turn": {"assemble", "items", "plan_message", "token_counts"},
+    "app_server.core.turn": {"assemble", "items", "token_counts"},
 }
 
 PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODULES.items() for name in names})

@@ -13,8 +13,16 @@ from operator import is_not
 
 from app_server.core.model.payload import mapping
 from app_server.core.model.prompt import FreeformTool, Prompt
-from protocol.responses import CustomToolCall, FunctionCall, LocalShellCall, ResponseItem
-from protocol.structs import Json
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    GhostSnapshot,
+    LocalShellCall,
+    OtherItem,
+    ResponseItem,
+)
 
 
 class ItemBytes:
@@ -68,13 +76,8 @@ class ItemBytes:
         return self._bytes.copy()
 
 
-def json_bytes(value: Json) -> bytes:
-    """Compact UTF-8 JSON; text that UTF-8 cannot carry is escaped."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode("ascii")
-
+SCHEMA_NAME = "codex_output_schema"
+"""What a request calls the schema of its answer."""
 
 APPLY_PATCH = "apply_patch"
 COMMAND_FUNCTIONS = ("shell", "container.exec", APPLY_PATCH)
@@ -84,6 +87,35 @@ TOTAL_LINES = "Total output lines: "
 def wants_plain_outputs(prompt: Prompt) -> bool:
     """Tell whether the request offers the free-form patch tool."""
     return any(isinstance(tool, FreeformTool) and tool.name == APPLY_PATCH for tool in prompt.tools)
+
+
+_OURS = frozenset((GhostSnapshot, OtherItem))
+
+
+def sendable(items: Sequence[ResponseItem]) -> list[ResponseItem]:
+    """Return the items for the model, without snapshots and unknown items."""
+    return [item for item in items if type(item) not in _OURS]
+
+
+def write_items(
+    prompt: Prompt, cache: ItemBytes, form: Hashable, write: Callable[[ResponseItem], bytes]
+) -> list[bytes]:
+    """Write the items that are sent, in the form that the prompt wants. `form` has what `write` depends on."""
+    items, plain = sendable(prompt.input), wants_plain_outputs(prompt)
+    commands = command_calls(items) if plain else frozenset()
+    return cache.of(items, (form, plain), lambda item: write(_plainly(item, commands)))
+
+
+def _plainly(item: ResponseItem, commands: frozenset[str]) -> ResponseItem:
+    """`item`, with its output in plain form where it is a command's."""
+    match item:
+        case FunctionCallOutput() if item.call_id in commands and item.output.content_items is None:
+            output = item.output.model_copy(update={"content": plain_output(item.output.content)})
+            return item.model_copy(update={"output": output})
+        case CustomToolCallOutput() if item.call_id in commands:
+            return item.model_copy(update={"output": plain_output(item.output)})
+        case _:
+            return item
 
 
 def command_calls(items: Iterable[ResponseItem]) -> frozenset[str]:

@@ -23,8 +23,7 @@ from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure, rate_limits, refuses_usage, request_failure
-from app_server.core.model.chat_api import ChatDecoder
-from app_server.core.model.chat_request import chat_body
+from app_server.core.model.chat_api import ChatDecoder, chat_body
 from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, key_source
 from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes
@@ -37,8 +36,7 @@ from app_server.core.model.model_errors import (
 )
 from app_server.core.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
 from app_server.core.model.request_gate import GatedRequest, RequestGate
-from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.responses_request import responses_body
+from app_server.core.model.responses_api import ResponsesDecoder, responses_body
 from app_server.core.model.stream import EventStream
 from protocol.engine.errors import ErrorClass
 from protocol.structs import replace

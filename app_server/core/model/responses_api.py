@@ -1,7 +1,8 @@
-"""Decodes the stream of the Responses API: one frame becomes at most one event, or an error. Does no I/O.
+"""The Responses API: its stream, a frame of which becomes at most one event or an error, and the body of a request.
+Pure.
 
-It skips unreadable frames and unknown events; a response over the size limits is an error. Frames after
-`response.completed` are ignored.
+The decoder skips unreadable frames and unknown events; a response over the size limits is an error. Frames after
+`response.completed` are ignored. The cost of a body is linear in the new items.
 """
 
 from __future__ import annotations
@@ -9,16 +10,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import methodcaller
 from typing import Final
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
-from app_server.core.model import prompt
 from app_server.core.model.api_failures import reported_failure
+from app_server.core.model.families import ModelFamily
+from app_server.core.model.item_bytes import SCHEMA_NAME, ItemBytes, write_items
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of, token_usage
+from app_server.core.model.prompt import (
+    Completed,
+    Created,
+    FreeformTool,
+    FunctionTool,
+    LocalShellTool,
+    ModelEvent,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputTextDelta,
+    Prompt,
+    ReasoningContentDelta,
+    ReasoningSummaryPartAdded,
+    ReasoningSummaryTextDelta,
+    RequestSettings,
+    ToolSpec,
+    WebSearchTool,
+)
+from protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
 from protocol.responses import ResponseItem, parse_response_item
-from protocol.structs import Json
+from protocol.structs import Json, json_bytes
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +54,7 @@ class ResponsesDecoder:
         self.completed = False
         self._events, self._size = EventReader(), ReplySize()
 
-    def decode(self, frame: SseFrame, out: list[prompt.ModelEvent]) -> None:
+    def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
         """Appends the event of a frame. Raises ModelError if it reports a failure."""
         if self.completed or frame.data == b"[DONE]":
             return
@@ -43,27 +65,25 @@ class ResponsesDecoder:
         if kind == "response.output_text.delta":
             delta = payload.get("delta")
             if isinstance(delta, str):
-                out.append(prompt.OutputTextDelta(delta))
+                out.append(OutputTextDelta(delta))
             return
         read = _READERS.get(kind) if isinstance(kind, str) else None
         if read is None:
             return
         event = read(payload)
         if event is not None:
-            if isinstance(event, prompt.OutputItemDone):
+            if isinstance(event, OutputItemDone):
                 self._size.item(len(frame.data))
-            self.completed = isinstance(event, prompt.Completed)
+            self.completed = isinstance(event, Completed)
             out.append(event)
 
-    def end(self, out: list[prompt.ModelEvent]) -> None:
+    def end(self, out: list[ModelEvent]) -> None:
         """Handles the end of the stream. Raises if the response is incomplete."""
         if not self.completed:
             raise StreamDisconnected(CLOSED_EARLY)
 
 
-def _of_item(
-    kind: type[prompt.OutputItemAdded | prompt.OutputItemDone], payload: Payload
-) -> prompt.ModelEvent | None:
+def _of_item(kind: type[OutputItemAdded | OutputItemDone], payload: Payload) -> ModelEvent | None:
     item = _item(payload)
     return None if item is None else kind(item)
 
@@ -81,48 +101,148 @@ def _item(payload: Payload) -> ResponseItem | None:
 
 
 def _delta(
-    kind: type[prompt.ReasoningSummaryTextDelta | prompt.ReasoningContentDelta], index: str, payload: Payload
-) -> prompt.ModelEvent | None:
+    kind: type[ReasoningSummaryTextDelta | ReasoningContentDelta], index: str, payload: Payload
+) -> ModelEvent | None:
     delta = payload.get("delta")
     return kind(delta, count(payload.get(index)) or 0) if isinstance(delta, str) else None
 
 
-def _summary_part(payload: Payload) -> prompt.ModelEvent:
-    return prompt.ReasoningSummaryPartAdded(count(payload.get("summary_index")) or 0)
+def _summary_part(payload: Payload) -> ModelEvent:
+    return ReasoningSummaryPartAdded(count(payload.get("summary_index")) or 0)
 
 
-def _completed(payload: Payload) -> prompt.ModelEvent:
+def _completed(payload: Payload) -> ModelEvent:
     response = mapping(payload.get("response"))
     usage = token_usage(response.get("usage"), "input", "output")
     if usage is None and response.get("usage") is not None:
         log.warning("the provider's token counts make no sense and are not used")
-    return prompt.Completed(usage)
+    return Completed(usage)
 
 
-def _failed(payload: Payload) -> prompt.ModelEvent:
+def _failed(payload: Payload) -> ModelEvent:
     raise reported_failure(mapping(payload.get("response")).get("error"))
 
 
-def _error(payload: Payload) -> prompt.ModelEvent:
+def _error(payload: Payload) -> ModelEvent:
     raise reported_failure(payload.get("error") or {key: payload.get(key) for key in ("code", "message")})
 
 
-def _incomplete(payload: Payload) -> prompt.ModelEvent:
+def _incomplete(payload: Payload) -> ModelEvent:
     details = mapping(mapping(payload.get("response")).get("incomplete_details"))
     raise incomplete_response(text_of(details.get("reason")) or "unknown")
 
 
-_READERS: Final[Mapping[str, Callable[[Payload], prompt.ModelEvent | None]]] = {
-    "response.created": lambda payload: prompt.Created(),
-    "response.output_item.added": partial(_of_item, prompt.OutputItemAdded),
-    "response.output_item.done": partial(_of_item, prompt.OutputItemDone),
-    "response.reasoning_summary_text.delta": partial(
-        _delta, prompt.ReasoningSummaryTextDelta, "summary_index"
-    ),
+_READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
+    "response.created": lambda payload: Created(),
+    "response.output_item.added": partial(_of_item, OutputItemAdded),
+    "response.output_item.done": partial(_of_item, OutputItemDone),
+    "response.reasoning_summary_text.delta": partial(_delta, ReasoningSummaryTextDelta, "summary_index"),
     "response.reasoning_summary_part.added": _summary_part,
-    "response.reasoning_text.delta": partial(_delta, prompt.ReasoningContentDelta, "content_index"),
+    "response.reasoning_text.delta": partial(_delta, ReasoningContentDelta, "content_index"),
     "response.completed": _completed,
     "response.failed": _failed,
     "response.incomplete": _incomplete,
     "error": _error,
 }
+
+
+def responses_body(
+    prompt: Prompt, settings: RequestSettings, family: ModelFamily, cache: ItemBytes, *, stored: bool
+) -> bytes:
+    """`stored`: the provider keeps the conversation and wants its own item ids back."""
+    choices = (settings, family, stored, prompt.parallel_tool_calls, prompt.output_schema)
+    head, tail = cache.envelope(
+        (*choices, prompt.instructions, *prompt.tools),
+        lambda: _envelope(prompt, settings, family, stored=stored),
+    )
+    write = _with_id if stored else methodcaller("to_json")
+    items = write_items(prompt, cache, ("responses", stored), write)
+    return b'%b,"input":[%b],%b' % (head, b",".join(items), tail)
+
+
+def _envelope(
+    prompt: Prompt, settings: RequestSettings, family: ModelFamily, *, stored: bool
+) -> tuple[bytes, bytes]:
+    reasoning = reasoning_options(settings, family)
+    head = {"model": settings.model, "instructions": prompt.instructions}
+    tail: dict[str, Json] = {
+        "tools": [tool_json(tool) for tool in prompt.tools],
+        "tool_choice": "auto",
+        "parallel_tool_calls": prompt.parallel_tool_calls,
+        "reasoning": reasoning,
+        "store": stored,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"] if reasoning is not None else [],
+        "prompt_cache_key": settings.conversation_id,
+    }
+    if text := text_options(prompt, settings, family):
+        tail["text"] = text
+    return json_bytes(head)[:-1], json_bytes(tail)[1:]
+
+
+def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[str, Json] | None:
+    """Return the reasoning effort and the kind of summary; None for models without reasoning."""
+    supported = settings.supports_reasoning_summaries
+    if not (family.supports_reasoning_summaries if supported is None else supported):
+        if settings.sends_chosen_effort and settings.effort is not None:
+            chosen = settings.summary not in (ReasoningSummary.AUTO, ReasoningSummary.NONE)
+            return {
+                "effort": _sent_effort(settings.effort),
+                **({"summary": settings.summary.value} if chosen else {}),
+            }
+        return None
+    effort = settings.effort or family.default_effort
+    # The API has no word for no summary.
+    summary = None if settings.summary is ReasoningSummary.NONE else settings.summary.value
+    return {
+        **({"effort": _sent_effort(effort)} if effort else {}),
+        **({"summary": summary} if summary else {}),
+    }
+
+
+def _sent_effort(effort: str) -> str:
+    """Return an effort as the provider knows it: for the most that there is, the highest that every model takes."""
+    return ReasoningEffort.HIGH.value if effort == ULTRA else str(effort)
+
+
+def text_options(prompt: Prompt, settings: RequestSettings, family: ModelFamily) -> dict[str, Json]:
+    options: dict[str, Json] = {}
+    verbosity = settings.verbosity or family.default_verbosity
+    if family.supports_verbosity and verbosity is not None:
+        options["verbosity"] = verbosity.value
+    if prompt.output_schema is not None:
+        options["format"] = {
+            "type": "json_schema",
+            "strict": True,
+            "schema": prompt.output_schema,
+            "name": SCHEMA_NAME,
+        }
+    return options
+
+
+def tool_json(tool: ToolSpec) -> dict[str, Json]:
+    match tool:
+        case FunctionTool():
+            return {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "strict": tool.strict,
+                "parameters": tool.parameters,
+            }
+        case FreeformTool():
+            return {
+                "type": "custom",
+                "name": tool.name,
+                "description": tool.description,
+                "format": tool.format,
+            }
+        case WebSearchTool():
+            return {"type": "web_search"}
+        case LocalShellTool():
+            return {"type": "local_shell"}
+
+
+def _with_id(item: ResponseItem) -> bytes:
+    body, item_id = item.to_json(), getattr(item, "id", None)  # outputs have none
+    return b'%b,"id":%b}' % (body[:-1], json_bytes(item_id)) if item_id else body

@@ -1,21 +1,26 @@
 """The stored conversations of one home, as clients list, search, read, name, archive and delete them. All methods that
 wait leave the disk to a thread; what most clients do not ask for is loaded with its first use.
+
+Archived ones are in a folder of their own, out of the list. A rollout is moved or deleted only while no server writes
+it. Nothing is ever replaced.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from app_server.core.errors import RolloutNotFound
+from app_server.core.errors import ArchiveRefused, ConversationError, RolloutNotFound, describe
 from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
-from app_server.core.rollout import archive
+from app_server.core.rollout import rollout_names
+from app_server.core.rollout.disk import lock_rollout, make_private_folders, open_for_reading, unlock_rollout
 from app_server.core.rollout.lines import last_goal, last_turn_context
 from app_server.core.rollout.listing import find, find_elsewhere
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
@@ -24,6 +29,7 @@ from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.threads import run_in_thread
+from protocol.ids import ConversationId
 
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import StoredConversation
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from protocol.events.msg import EventMsg
     from protocol.ids import ConversationId
     from protocol.rollout import GitInfo, TurnContextItem
+
 
 Result = TypeVar("Result")
 
@@ -190,27 +197,112 @@ class StoredConversations:
 
     async def require_archivable(self, id: ConversationId, path: Path) -> None:
         """Raise ArchiveRefused or ConversationError if that file of the conversation cannot be archived."""
-        await run_in_thread(archive.archivable, self._home, id, path)
+        await run_in_thread(archivable, self._home, id, path)
 
     async def require_unused(self, path: Path) -> None:
         """Raise RolloutBusy while somebody writes the file."""
-        await run_in_thread(archive.require_unused, path)
+        await run_in_thread(require_unused, path)
 
     async def archive(self, id: ConversationId, path: Path) -> None:
         """Move the file to the archive. Raises like `require_archivable`, and RolloutBusy while somebody writes it."""
-        await run_in_thread(archive.archive_rollout, self._home, id, path)
+        await run_in_thread(archive_rollout, self._home, id, path)
 
     async def unarchive(self, path: Path) -> Path:
         """Move an archived file back; return the new path. Raises ConversationError, and RolloutBusy while somebody
         writes it.
         """
-        return await run_in_thread(archive.unarchive_rollout, self._home, path)
+        return await run_in_thread(unarchive_rollout, self._home, path)
 
     async def delete(self, id: ConversationId, path: Path) -> None:
         """Delete the file and what is noted of it. Raises ConversationError, RolloutBusy and OSError."""
 
         def delete() -> None:
-            archive.delete_rollout(path)
+            delete_rollout(path)
             self._notes.forget(id)
 
         await run_in_thread(delete)
+
+
+def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
+    """Return the resolved path of the rollout, if it belongs to this conversation.
+
+    Raises `ArchiveRefused` if it does not, and `ConversationError` if archiving is impossible.
+    """
+    try:
+        sessions = (home / rollout_names.SESSIONS).resolve(strict=True)
+    except OSError as error:
+        raise ConversationError(
+            f"failed to archive conversation: no sessions directory: {describe(error)}"
+        ) from None
+    try:
+        real = (home / rollout).resolve(strict=True)
+        inside = real.is_relative_to(sessions) and real.is_file()
+    except (OSError, ValueError, RuntimeError):
+        inside = False
+    if not inside:
+        raise ArchiveRefused(f"rollout path `{rollout}` must be in sessions directory")
+    name = rollout_names.parse_rollout_name(real.name)
+    if name is None or name.conversation_id != conversation_id.lower():
+        raise ArchiveRefused(f"rollout path `{rollout}` does not match conversation id {conversation_id}")
+    return real
+
+
+def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
+    """Move a rollout to the archive; return the new path. Raises like `archivable`, and `RolloutBusy` while somebody
+    writes it."""
+    real = archivable(home, conversation_id, rollout)
+    return _move(real, home / rollout_names.ARCHIVED / real.name, "archive")
+
+
+def unarchive_rollout(home: Path, rollout: Path) -> Path:
+    """Move an archived rollout to the folder of its day, as the one that was changed last; return the new path.
+
+    Raises `ConversationError`, and `RolloutBusy` while somebody writes it.
+    """
+    name = rollout_names.parse_rollout_name(rollout.name)
+    if name is None:
+        raise ConversationError(
+            f"failed to unarchive conversation: {rollout.name} is not the name of a rollout"
+        )
+    target = rollout_names.stored_path(home, name).with_name(rollout.name)
+    moved = _move(rollout, target, "unarchive")
+    os.utime(moved)
+    return moved
+
+
+def delete_rollout(rollout: Path) -> None:
+    """Delete a rollout with its journal. Raises `ConversationError`, and `RolloutBusy` while somebody writes it."""
+    with _exclusively(rollout, "delete"):
+        rollout_names.journal_path(rollout).unlink(missing_ok=True)
+        rollout.unlink()
+
+
+def require_unused(rollout: Path) -> None:
+    """Raise `RolloutBusy` while somebody writes it."""
+    with _exclusively(rollout, "change"):
+        pass
+
+
+def _move(source: Path, target: Path, verb: str) -> Path:
+    with _exclusively(source, verb):
+        make_private_folders(target.parent)
+        if os.path.lexists(target):
+            raise ConversationError(f"failed to {verb} conversation: {target} exists already")
+        os.rename(source, target)
+        journal = rollout_names.journal_path(source)
+        if os.path.isfile(journal):
+            journal.rename(rollout_names.journal_path(target))
+    return target
+
+
+@contextmanager
+def _exclusively(rollout: Path, verb: str) -> Iterator[None]:
+    """Hold the lock of the rollout's writer. An `OSError` becomes a `ConversationError`."""
+    try:
+        with ExitStack() as held:
+            fd = open_for_reading(rollout)
+            held.callback(os.close, fd)
+            held.callback(unlock_rollout, fd, lock_rollout(fd, rollout))
+            yield
+    except OSError as error:
+        raise ConversationError(f"failed to {verb} conversation: {describe(error)}") from None

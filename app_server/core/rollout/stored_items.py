@@ -2,32 +2,43 @@
 
 Also the last plan and the last count of tokens, which belong to no item. One pass over the file, and what a crash has
 left over is read as if it stood at the end.
+
+Of calls in the history alone, files of other programs, and of conversations that no client followed by items, have no
+better word. What such a call did is read from its arguments and its output; a call without an output failed.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app_server.core.rollout import stored_calls
+from app_server.core.patch import parse
+from app_server.core.patch.shell_forms import PatchCall, find_patch
 from app_server.core.rollout.conversation import with_outputs
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import counting_lines, usage_in
-from app_server.core.rollout.record import StoredRecord, parse_object, read_record
+from app_server.core.rollout.record import StoredRecord, parse_object, read_record, text_of
 from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.shell.summaries import parse_command
+from protocol.engine import items
 from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
-from protocol.engine.items import WebSearch
+from protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
+from protocol.events.commands import FileChange as ChangedFile
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import TokenUsageInfo
+from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
 from protocol.reading import read
 from protocol.rollout import stored_line
 from protocol.structs import Json, replace
@@ -60,7 +71,7 @@ class _ItemCollector(Struct):
     def _take(self, number: int, record: StoredRecord) -> None:
         match record.kind:
             case "response_item":
-                if record.name in stored_calls.CALLS or record.name in stored_calls.OUTPUTS:
+                if record.name in CALLS or record.name in OUTPUTS:
                     self._history(record.value() or {})
                 return
             case "session_meta" | "turn_context":
@@ -74,12 +85,12 @@ class _ItemCollector(Struct):
 
     def _history(self, payload: Mapping[str, Json]) -> None:
         kind, id = payload.get("type"), payload.get("call_id")
-        if kind in stored_calls.OUTPUTS and isinstance(id, str):
+        if kind in OUTPUTS and isinstance(id, str):
             self.outputs.setdefault(id, []).append(payload.get("output"))
-        elif kind in stored_calls.CALLS:
-            if payload.get("name") == stored_calls.PLAN_TOOL:
+        elif kind in CALLS:
+            if payload.get("name") == PLAN_TOOL:
                 self.plan = payload.get("arguments")
-            item = stored_calls.item_of_call(payload, self.cwd)
+            item = item_of_call(payload, self.cwd)
             if item is not None:
                 self.calls.setdefault(item.id, []).append(len(self.ended))
                 self.ended.append(EndedItem(item, None, None))
@@ -89,7 +100,7 @@ class _ItemCollector(Struct):
             if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
                 done = event.event
                 item = done.item
-                call_id = stored_calls.search_id(item.query) if isinstance(item, WebSearch) else item.id
+                call_id = search_id(item.query) if isinstance(item, items.WebSearch) else item.id
                 self.stored[call_id] += 1
                 times = (done.started_at_ms or None, done.at_ms or None)
                 self.ended.append(EndedItem(kept_item(item), *times, cut=done.cut))
@@ -102,17 +113,17 @@ class _ItemCollector(Struct):
             outputs |= {place: given[n] if n < len(given) else None for n, place in enumerate(places)}
         # The first call of an id is that of its first item, which says more.
         dropped = {place for id, places in self.calls.items() for place in places[: self.stored[id]]}
-        ids, items = ItemIds(), list[EndedItem]()
+        ids, kept = ItemIds(), list[EndedItem]()
         for n, each in enumerate(self.ended):
             if n in dropped:
                 continue
             item, cut = each.item, each.cut
             if n in outputs:  # its id stays free for the items that clients follow
-                item = kept_item(stored_calls.ended_item(item, outputs[n]))
-                cut = outputs[n] is None and not isinstance(item, WebSearch)
+                item = kept_item(ended_item(item, outputs[n]))
+                cut = outputs[n] is None and not isinstance(item, items.WebSearch)
                 item = replace(item, id=f"stored {item.id}")
-            items.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id)), cut=cut))
-        return StoredItems(tuple(items), _plan(self.plan), usage_in(self.counts))
+            kept.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id)), cut=cut))
+        return StoredItems(tuple(kept), _plan(self.plan), usage_in(self.counts))
 
 
 def read_stored_items(path: Path, conversation_id: str, *, is_open: bool = False) -> StoredItems:
@@ -137,3 +148,183 @@ def _plan(arguments: Json) -> PlanUpdateEvent | None:
         return None if raw is None else read(PlanUpdateEvent, raw)
     except ValidationError:
         return None
+
+
+CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
+OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+PLAN_TOOL: Final = "update_plan"
+
+_EXIT: Final = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,6})$", re.MULTILINE)
+_BODY: Final = re.compile(r"^Output:\n", re.MULTILINE)
+_MCP_NAMES: Final = (re.compile(r"mcp__(.+?)__(.+)"), re.compile(r"(.+?)__(.+)"))
+
+
+def item_of_call(payload: Mapping[str, Json], cwd: str) -> items.Item | None:
+    """Return the item as it began, under the id of the call; None where the call is shown as none."""
+    if payload.get("type") == "web_search_call":
+        action = payload.get("action")
+        query = (text_of(action, "query") if isinstance(action, dict) else None) or ""
+        return items.WebSearch(search_id(query), query)
+    id = text_of(payload, "call_id")
+    if not id:
+        return None
+    match payload.get("type"):
+        case "local_shell_call":
+            action = payload.get("action")
+            return _local_shell(id, action if isinstance(action, dict) else {}, cwd)
+        case "custom_tool_call" if payload.get("name") == "apply_patch":
+            return _patch(id, text_of(payload, "input") or "", cwd)
+        case "function_call":
+            arguments = parse_object((text_of(payload, "arguments") or "").encode("utf-8", "replace"))
+            return _function(id, text_of(payload, "name") or "", arguments or {}, cwd)
+        case _:
+            return None
+
+
+def search_id(query: str) -> str:
+    """Make an id for a search: they are stored without their ids."""
+    return f"search {query}"
+
+
+def ended_item(item: items.Item, output: Json) -> items.Item:
+    """Return the item at its end, by the output that the model was given; None: there is none."""
+    text = _output_text(output)
+    match item:
+        case items.CommandExecution():
+            code, printed = _result(text)
+            status = items.ItemStatus.COMPLETED if code == 0 else items.ItemStatus.FAILED
+            return replace(item, status=status, exit_code=code, output=printed)
+        case items.FileChange():
+            code, printed = _result(text)
+            done = code == 0 or (code is None and printed.startswith("Success"))
+            stderr = "" if done else printed
+            status = items.ItemStatus.COMPLETED if done else items.ItemStatus.FAILED
+            return replace(item, status=status, stdout=printed, stderr=stderr)
+        case items.McpToolCall():
+            if text is None:
+                return replace(item, status=items.ItemStatus.FAILED, result=ErrResult(err="interrupted"))
+            return replace(item, status=items.ItemStatus.COMPLETED, result=OkResult(ok=_mcp_result(text)))
+        case _:
+            return item
+
+
+def _function(id: str, name: str, arguments: Mapping[str, Json], cwd: str) -> items.Item | None:
+    match name, arguments:
+        case (("shell" | "container.exec"), {"command": list() as command}):
+            return _command(id, _words(command), _folder(arguments, cwd), items.CommandSource.AGENT)
+        case "shell_command", {"command": str(line)}:
+            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), items.CommandSource.AGENT)
+        case "exec_command", {"cmd": str(line)}:
+            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), items.CommandSource.TERMINAL)
+        case "apply_patch", {"input": str(text)}:
+            return _patch(id, text, cwd)
+        case "view_image", {"path": str(path)}:
+            return items.ImageView(id, os.path.join(cwd, path))
+        case _:
+            return _mcp_call(id, name, dict(arguments))
+
+
+def _mcp_call(id: str, name: str, arguments: Json) -> items.Item | None:
+    for pattern in _MCP_NAMES:
+        match = pattern.fullmatch(name)
+        if match is not None:
+            invocation = McpInvocation(server=match[1], tool=match[2], arguments=arguments)
+            return items.McpToolCall(id=id, invocation=invocation)
+    return None
+
+
+def _local_shell(id: str, action: Mapping[str, Json], cwd: str) -> items.Item | None:
+    command = action.get("command")
+    if not isinstance(command, list):
+        return None
+    folder = os.path.join(cwd, text_of(action, "working_directory") or "")
+    return _command(id, _words(command), os.path.normpath(folder), items.CommandSource.PROVIDER)
+
+
+def _command(id: str, command: tuple[str, ...], cwd: str, source: items.CommandSource) -> items.Item | None:
+    found = find_patch(command)
+    if isinstance(found, PatchCall):
+        return _patch(id, found.patch, os.path.join(cwd, found.workdir or ""))
+    return items.CommandExecution(
+        id=id, command=command, cwd=cwd, parsed=tuple(parse_command(command)), source=source
+    )
+
+
+def _patch(id: str, text: str, cwd: str) -> items.Item | None:
+    try:
+        operations = parse.parse_patch(text).operations
+    except parse.PatchError:
+        return None
+    changes = dict(_change(operation, cwd) for operation in operations)
+    return items.FileChange(id=id, changes=changes)
+
+
+def _change(operation: parse.FileOperation, cwd: str) -> tuple[str, ChangedFile]:
+    path = _absolute(operation.path, cwd)
+    match operation:
+        case parse.AddFile():
+            return path, AddFileChange(content=operation.content)
+        case parse.DeleteFile():
+            return path, DeleteFileChange(content="")
+        case parse.UpdateFile():
+            hunks = [
+                "@@\n" + "".join(f"{line.mark}{line.text}\n" for line in hunk.lines)
+                for hunk in operation.hunks
+            ]
+            target = _absolute(operation.move_to, cwd) if operation.move_to else None
+            return path, UpdateFileChange(unified_diff="".join(hunks), move_path=target)
+
+
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.normpath(os.path.join(cwd, path))
+
+
+def _folder(arguments: Mapping[str, Json], cwd: str) -> str:
+    return _absolute(text_of(arguments, "workdir") or "", cwd)
+
+
+def _words(command: Sequence[Json]) -> tuple[str, ...]:
+    return tuple(word for word in command if isinstance(word, str))
+
+
+def _result(text: str | None) -> tuple[int | None, str]:
+    """Exit code and output, as far as the text that the model was given says them."""
+    if text is None:
+        return None, ""
+    try:
+        parsed = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        parsed = None
+    match parsed:
+        case {"output": str(output), "metadata": {"exit_code": int(code)}}:
+            return code, output
+        case _:
+            pass
+    status, body = _EXIT.search(text), _BODY.search(text)
+    return (int(status[1]) if status else None), (text[body.end() :] if body else text)
+
+
+def _mcp_result(text: str) -> CallToolResult:
+    try:
+        parsed = json.loads(text) if text.startswith(("{", "[")) else None
+        if isinstance(parsed, dict) and isinstance(parsed.get("content"), list):
+            return CallToolResult.model_validate(parsed)
+        if isinstance(parsed, list):
+            return CallToolResult.model_validate({"content": parsed})
+    except (ValueError, RecursionError):
+        pass
+    return CallToolResult(content=(TextContent(text=text),))
+
+
+def _output_text(output: Json) -> str | None:
+    match output:
+        case str():
+            return output
+        case {"content": str(text)}:
+            return text
+        case list():
+            return "\n".join(
+                str(part["text"]) for part in output if isinstance(part, dict) and "text" in part
+            )
+        case _:
+            return None

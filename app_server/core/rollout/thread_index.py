@@ -21,8 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout import index_rows, listing
-from app_server.core.rollout.index_file import IndexFile, transaction
+from app_server.core.rollout import index_file, listing
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, page_limit
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
 from app_server.core.rollout.summary import FileState, StoredThread, read_message_text, read_stored_thread
@@ -39,7 +38,7 @@ Candidates = Iterator[tuple[ListKey, StoredThread, str]]
 class IndexChanges(Struct):
     new: list[Row] = msgspec.field(default_factory=list)
     """Also what changed."""
-    gone: list[index_rows.Key] = msgspec.field(default_factory=list)
+    gone: list[index_file.Key] = msgspec.field(default_factory=list)
     folders: list[tuple[int, str, int | None]] = msgspec.field(default_factory=list)
     lost_folders: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
@@ -47,8 +46,8 @@ class IndexChanges(Struct):
         """Write the changes to the index. Raises `sqlite3.Error`."""
         if not (self.new or self.gone or self.folders or self.lost_folders):
             return
-        with transaction(database):
-            index_rows.forget(database, self.gone)
+        with index_file.transaction(database):
+            index_file.forget(database, self.gone)
             database.executemany(
                 "INSERT OR REPLACE INTO threads (archived, stamp, id, known, inode, size, changed, moved)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -111,7 +110,7 @@ def _compare(
             continue
         name = parse_rollout_name(file_name)
         if name is not None and name.stamp.startswith(folder.day):
-            found.new.append((archived, name.stamp, name.conversation_id, index_rows.UNREAD, *state))
+            found.new.append((archived, name.stamp, name.conversation_id, index_file.UNREAD, *state))
     found.gone += [(archived, name[listing.STAMP], name[listing.ID]) for name in known]
 
 
@@ -120,13 +119,13 @@ def _look_at_unused(
 ) -> None:
     rows = database.execute(
         "SELECT stamp, id, inode, size, changed, moved FROM threads"
-        f" WHERE archived = ? AND changed > ? AND known = {index_rows.HIDDEN}",
+        f" WHERE archived = ? AND changed > ? AND known = {index_file.HIDDEN}",
         (archived, since_ns),
     ).fetchall()
     for stamp, id, *before in rows:
         state = file_state(stored_path(home, RolloutName(stamp, ConversationId(id)), archived=archived))
         if state is not None and state != FileState(*before):
-            found.new.append((archived, stamp, id, index_rows.UNREAD, *state))
+            found.new.append((archived, stamp, id, index_file.UNREAD, *state))
 
 
 def _files(folder: listing.RolloutFolder) -> Iterator[tuple[str, FileState]]:
@@ -169,7 +168,7 @@ class ThreadIndex:
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         """`now` gives seconds since 1970."""
         self._home, self._now = home, now
-        self._file = IndexFile(home)
+        self._file = index_file.IndexFile(home)
         self._mutex = threading.RLock()
         self._last_look: dict[tuple[int, bool], tuple[float, float]] = {}
         """At all files: when it ended and how long it took, by generation of the index and archive."""
@@ -194,7 +193,7 @@ class ThreadIndex:
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
-        return self._held(request, start, index_rows.IndexQuery.of(request, named), CHUNK)
+        return self._held(request, start, index_file.IndexQuery.of(request, named), CHUNK)
 
     def with_messages(
         self, request: ListRequest, start: ListStart | None, term: str, also: Sequence[str]
@@ -204,7 +203,7 @@ class ThreadIndex:
         Of the filter only the sources count. Raises IndexReplaced and `sqlite3.Error`.
         """
         return self._held(
-            request, start, index_rows.IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
+            request, start, index_file.IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
         )
 
     def read_ahead(self, count: int, *, messages: bool = False) -> bool:
@@ -219,7 +218,7 @@ class ThreadIndex:
             if (self._file.generation, False) not in self._last_look:
                 self._look(archived=False, first_page=True, by_change=False)
             database = self._file.connection()
-            entries = index_rows.unread(database, count, messages=messages)
+            entries = index_file.unread(database, count, messages=messages)
             found = self._hold_against_files(database, entries)
             if messages:
                 self._messages(database, entries, found)
@@ -229,7 +228,7 @@ class ThreadIndex:
         self,
         request: ListRequest,
         start: ListStart | None,
-        query: index_rows.IndexQuery,
+        query: index_file.IndexQuery,
         chunk: int,
         *,
         messages: bool = False,
@@ -275,48 +274,48 @@ class ThreadIndex:
 
     # --- looking at files, with the mutex held
     def _hold_against_files(
-        self, database: sqlite3.Connection, entries: Iterable[index_rows.IndexedThread]
+        self, database: sqlite3.Connection, entries: Iterable[index_file.IndexedThread]
     ) -> list[StoredThread | None]:
         """Return what the files of these entries say; None for those that are gone or are not shown."""
         found: list[StoredThread | None] = []
-        read: list[tuple[index_rows.IndexedThread, FileState | None, StoredThread | None]] = []
+        read: list[tuple[index_file.IndexedThread, FileState | None, StoredThread | None]] = []
         for entry in entries:
             path = stored_path(self._home, entry.name, archived=entry.archived)
             state, stored = file_state(path), None
-            if state is not None and state == entry.state and entry.known == index_rows.SHOWN:
-                stored = index_rows.from_summary(entry.summary or "", path, state)
+            if state is not None and state == entry.state and entry.known == index_file.SHOWN:
+                stored = index_file.from_summary(entry.summary or "", path, state)
             if stored is None:
                 stored = None if state is None else _read(path)
                 read.append((entry, state if stored is None else stored.state, stored))
             found.append(stored)
         if read:
-            with transaction(database):
+            with index_file.transaction(database):
                 for entry, state, stored in read:
                     if state is None:
-                        index_rows.forget(database, [entry.row_key])
+                        index_file.forget(database, [entry.row_key])
                     else:
-                        index_rows.note(database, entry.row_key, state, stored)
+                        index_file.note(database, entry.row_key, state, stored)
         return found
 
     def _messages(
         self,
         database: sqlite3.Connection,
-        entries: Sequence[index_rows.IndexedThread],
+        entries: Sequence[index_file.IndexedThread],
         found: Sequence[StoredThread | None],
     ) -> list[str]:
         """Return what was said in these threads; of those that are gone nothing."""
         texts: list[str] = []
-        read: list[tuple[index_rows.Key, str]] = []
+        read: list[tuple[index_file.Key, str]] = []
         for entry, stored in zip(entries, found, strict=True):
-            messages = "" if stored is None else index_rows.messages_of(database, entry.row_key)
+            messages = "" if stored is None else index_file.messages_of(database, entry.row_key)
             if messages is None and stored is not None:
                 messages = _read_messages(stored.path)
                 read.append((entry.row_key, messages))
             texts.append(messages or "")
         if read:
-            with transaction(database):
+            with index_file.transaction(database):
                 for key, messages in read:
-                    index_rows.note_messages(database, key, messages)
+                    index_file.note_messages(database, key, messages)
         return texts
 
 

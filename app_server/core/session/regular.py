@@ -16,8 +16,8 @@ from app_server.core.session.compaction import compact
 from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.model_calls import model_call, shape_of, tool_turn_of
 from app_server.core.session.services import Turn
-from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.tasks import ActiveTask, SessionTask
+from app_server.core.session.undo import TurnSnapshot
 from app_server.core.session.user_input import check_schema
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import Tool

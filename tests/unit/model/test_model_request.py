@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app_server.core.model.chat_request import chat_body
+from app_server.core.model.chat_api import chat_body
 from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes, plain_output
 from app_server.core.model.prompt import (
@@ -15,7 +15,7 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from app_server.core.model.responses_request import responses_body
+from app_server.core.model.responses_api import responses_body
 from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
 from protocol.responses import (
     CustomToolCall,

@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 
 from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBusy, RolloutUnreadable
-from app_server.core.rollout.archive import archive_rollout, delete_rollout, require_unused, unarchive_rollout
 from app_server.core.rollout.listing import find, walk
 from app_server.core.rollout.pages import ListRequest, Page, ThreadFilter, ThreadSummary
 from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.stored_conversations import (
+    archive_rollout,
+    delete_rollout,
+    require_unused,
+    unarchive_rollout,
+)
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.rollout.record import StoredRecord, parse_journal_line, parse_object, read_record
-from app_server.core.rollout.stored_calls import ended_item, item_of_call
+from app_server.core.rollout.stored_items import ended_item, item_of_call
 from app_server.core.shell.summaries import parse_command
 from protocol.engine import items
 from protocol.events.commands import DeleteFileChange

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import index_file, index_rows
+from app_server.core.rollout import index_file
 from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, StoredHead, ThreadFilter
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
@@ -94,8 +94,8 @@ def key(n: int, archived: int = 0) -> tuple[int, str, str]:
 
 def put(database: sqlite3.Connection, n: int, stored: StoredThread | None, *, archived: int = 0) -> None:
     state = FileState(1, 2, 1000 + n, 4) if stored is None else stored.state
-    IndexChanges(new=[(*key(n, archived), index_rows.UNREAD, *state)]).store(database)
-    index_rows.note(database, key(n, archived), state, stored)
+    IndexChanges(new=[(*key(n, archived), index_file.UNREAD, *state)]).store(database)
+    index_file.note(database, key(n, archived), state, stored)
 
 
 def rows(database: sqlite3.Connection, select: str = "id, known FROM threads") -> list[tuple[object, ...]]:
@@ -105,19 +105,19 @@ def rows(database: sqlite3.Connection, select: str = "id, known FROM threads") -
 # --- rows
 @given(threads)
 def test_a_thread_is_read_as_it_was_noted(stored: StoredThread) -> None:
-    assert index_rows.from_summary(index_rows.to_summary(stored), PATH, STATE) == stored
+    assert index_file.from_summary(index_file.to_summary(stored), PATH, STATE) == stored
 
 
 @pytest.mark.parametrize(
-    "summary", ["", "{", "{}", "[]", "5", "null", index_rows.to_summary(thread())[:-1] + ",1]"]
+    "summary", ["", "{", "{}", "[]", "5", "null", index_file.to_summary(thread())[:-1] + ",1]"]
 )
 def test_what_was_not_noted_by_this_index_is_none(summary: str) -> None:
-    assert index_rows.from_summary(summary, PATH, STATE) is None
+    assert index_file.from_summary(summary, PATH, STATE) is None
 
 
 @given(st.text())
 def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
-    cleaned = index_rows.clean(text)
+    cleaned = index_file.clean(text)
     assert len(cleaned) == len(text)
     database = sqlite3.connect(":memory:")
     assert database.execute("SELECT ?, instr(?, ?)", (cleaned, cleaned, cleaned)).fetchone()[0] == cleaned
@@ -126,9 +126,9 @@ def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
 
 def test_the_columns_that_are_searched() -> None:
     head = thread(source={"subagent": "review"}, provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000)
-    source, provider, cwd, text = index_rows.columns(head)
+    source, provider, cwd, text = index_file.columns(head)
     assert (source, provider, cwd, text[:2]) == ("subagent_review", "p ", "/a/b", "äb")
-    assert len(text) == index_rows.SEARCHED_CHARACTERS
+    assert len(text) == index_file.SEARCHED_CHARACTERS
 
 
 # --- queries
@@ -142,7 +142,7 @@ def listed(
     **of_filter: Json,
 ) -> list[int]:
     wanted = {"sources": frozenset({"cli"}), "default_provider": "default", **of_filter}
-    query = index_rows.IndexQuery.of(ListRequest(filter=ThreadFilter(**wanted), **(request or {})), named)
+    query = index_file.IndexQuery.of(ListRequest(filter=ThreadFilter(**wanted), **(request or {})), named)
     return [int(entry.name.conversation_id[-12:]) for entry in query.fetch(database, start, count)]
 
 
@@ -234,7 +234,7 @@ def test_a_file_without_a_message_that_was_used_lately_is_looked_at(
     for n, path in ((1, lately), (2, long_ago)):
         state = file_state(path)
         assert state is not None
-        index_rows.note(database, key(n), state, None)
+        index_file.note(database, key(n), state, None)
     assert changes(database, tmp_path) == []
     lately.write_text("the first turn")
     long_ago.write_text("the first turn")

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from app_server.core.rollout import thread_index, thread_listing
-from app_server.core.rollout.archive import archive_rollout, delete_rollout, unarchive_rollout
 from app_server.core.rollout.index_file import FILE_NAME
 from app_server.core.rollout.listing import find, walk
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, Page, ThreadFilter, ThreadSummary
 from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
+from app_server.core.rollout.stored_conversations import archive_rollout, delete_rollout, unarchive_rollout
 from app_server.core.rollout.summary import read_stored_thread
 from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
 from app_server.core.rollout.thread_listing import ThreadLists

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.rollout import pages, summary, thread_index
-from app_server.core.rollout.archive import archive_rollout
+from app_server.core.rollout.stored_conversations import archive_rollout
 from app_server.core.rollout.summary import (
     AFTER,
     BEFORE,

@@ -14,11 +14,10 @@ from app_server.core.model.prompt import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
 )
-from app_server.core.turn.assemble import ReplyAssembler, Visible
+from app_server.core.turn.assemble import Piece, PlanEdge, PlanFinder, ReplyAssembler, Visible
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Outbox
-from app_server.core.turn.plan_message import Piece, PlanEdge, PlanFinder
 from protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,
