@@ -14,8 +14,8 @@ from msgspec import Struct
 from app_server.inspector.rules import order
 from app_server.inspector.rules.session_rules import SESSION_RULES
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
-from app_server.inspector.session_records import FROM, Record, Source
-from app_server.inspector.shapes import SCHEMA, Shapes
+from app_server.inspector.session_records import Record, Source
+from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD, Shapes
 from protocol.structs import Json
 
 TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
@@ -193,6 +193,11 @@ class SessionEntry(Struct, frozen=True):
             self.kind in ("request", "answer", "error")
         )
 
+    @property
+    def violates(self) -> bool:
+        """Check for a broken rule; that a method is not known is none."""
+        return any(rule != UNKNOWN_METHOD for rule, _ in self.violations)
+
     def row(self, longest: int) -> Json:
         """Return the entry as the page gets it, with so many characters of it; what is empty is left out."""
         record, subject = self.record, self.subject
@@ -211,7 +216,7 @@ class SessionEntry(Struct, frozen=True):
         row: dict[str, Json] = {
             "n": self.number,
             "at": round(record.at, 3),
-            "from": FROM[record.source],
+            "from": record.source,
             "size": record.size,
             "form": record.form,
             "kind": self.kind,

@@ -1,6 +1,6 @@
 """`app-server inspect`: passes a server's stdio through, and shows or records what passes.
 
-Two processes. The one that the client started passes bytes and nothing else (`passthrough`, `tap`). The other, the
+Two processes. The one that the client started passes bytes and nothing else (`passthrough`). The other, the
 observer, gets a copy of every chunk through a pipe and does whatever takes time. Nothing of the server is imported
 here: any server that speaks JSON-RPC over stdio, one message per line, can be inspected.
 
@@ -20,9 +20,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from app_server.inspector.passthrough import end_like, pass_through
+from app_server.inspector.passthrough import BoundedBacklog, FileBacklog, Tap, end_like, pass_through
 from app_server.inspector.session_records import NotASession, Recorder, SessionHead, new_private_file
-from app_server.inspector.tap import BoundedBacklog, FileBacklog, Tap
 from app_server.standard_streams import complain
 
 NAME = "app-server inspect"
@@ -57,9 +56,9 @@ def _saved(args: argparse.Namespace) -> int:
     try:
         if not args.open:
             return _replay(args, path)
-        viewing = importlib.import_module("app_server.inspector.serving")  # needs an extra
+        page = importlib.import_module("app_server.inspector.page_server")  # needs an extra
         with contextlib.suppress(KeyboardInterrupt):
-            viewing.view(path, args.server, os.environ, args.url_file or "")
+            page.view(path, args.server, os.environ, args.url_file or "")
     except NotASession as error:
         return _fail(MISUSED, f"{path} is no session: {error}", "`--record FILE` writes one")
     except OSError as error:

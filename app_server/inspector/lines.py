@@ -7,8 +7,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
+from msgspec import Struct
+
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.filters import MessageFilter, folds
+from app_server.inspector.session_records import Source
 from app_server.inspector.store import EntryStore
 from protocol.structs import Json
 
@@ -18,6 +20,53 @@ MOST_LINES = 200
 """That are told at once."""
 PIECES, CHARACTERS = 60, 8192
 """Of a line's content: deltas that are told, and characters of each."""
+
+
+class MessageFilter(Struct, frozen=True):
+    """Which messages are looked at: each has to be all of this; what is empty lets all pass."""
+
+    text: str = ""
+    """In the message, in whatever case."""
+    direction: str = ""
+    """`client` or `server`."""
+    method: str = ""
+    """A part of the method; of an answer, of that of its request."""
+    thread: str = ""
+    turn: str = ""
+    only: str = ""
+    """`violations`, `errors`, or `questions` (of the server, and their answers)."""
+    fold: bool = True
+    """Deltas of one item that follow one another are one line."""
+
+    def passes(self, entry: SessionEntry) -> bool:
+        source, subject = entry.record.source, entry.subject
+        if source is Source.STDERR and not self.text:
+            return False  # the server's stderr has a view of its own
+        return (
+            (not self.direction or source == self.direction)
+            and (not self.method or self.method.lower() in entry.method.lower())
+            and (not self.thread or subject.thread == self.thread)
+            and (not self.turn or subject.turn == self.turn)
+            and (not self.only or self._is_only(entry))
+            and (not self.text or self.text.lower() in entry.record.text.lower())
+        )
+
+    def _is_only(self, entry: SessionEntry) -> bool:
+        kinds = {"violations": entry.violates, "errors": entry.failed, "questions": entry.asks}
+        return kinds.get(self.only, False)
+
+
+def folds(before: SessionEntry, entry: SessionEntry) -> bool:
+    """Check whether an entry goes into the line of the one before it."""
+    one, other = before.subject, entry.subject
+    return (
+        one.phase == other.phase == "delta"
+        and not before.violations
+        and not entry.violations
+        and one.item == other.item
+        and one.thread == other.thread
+        and before.method == entry.method
+    )
 
 
 class MessageLines:

@@ -63,9 +63,9 @@ async def observe(
         await take()
         return
     # What serves the page is an extra.
-    shown = importlib.import_module("app_server.inspector.shown_sessions")
-    serving = importlib.import_module("app_server.inspector.serving")
-    sessions = shown.ShownSessions(store, store.head.server, None)
+    page_api = importlib.import_module("app_server.inspector.page_api")
+    page_server = importlib.import_module("app_server.inspector.page_server")
+    sessions = page_api.ShownSessions(store, store.head.server, None)
 
     async def until() -> None:
         await take()
@@ -73,7 +73,7 @@ async def observe(
         store.end()
         await sessions.until_nobody_follows()
 
-    await serving.serve_page(sessions, url_file, until)
+    await page_server.serve_page(sessions, url_file, until)
 
 
 def _let_go_of_stderr() -> None:

@@ -8,9 +8,7 @@ from statistics import median
 from msgspec import Struct
 
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.filters import violates
-from app_server.inspector.histogram import Histogram
-from app_server.inspector.session_records import FROM, Source
+from app_server.inspector.session_records import Source
 from app_server.inspector.turn_times import TurnTimes
 from protocol.structs import Json
 
@@ -19,6 +17,40 @@ TOLD_OPEN = 200
 """Open requests that the page is told of."""
 CONTENT = 400
 """Characters of a message that the page shows of it in a line."""
+PARTS = 120
+FIRST_WIDTH = 10.0
+"""Milliseconds."""
+
+
+class Histogram:
+    """Messages and bytes over time, in a bounded number of equal parts: joined in pairs as time goes on."""
+
+    def __init__(self) -> None:
+        self._width = FIRST_WIDTH
+        self._counts = {source: [0] * PARTS for source in ("client", "server")}
+        self._sizes = {source: [0] * PARTS for source in ("client", "server")}
+        self._last = 0
+
+    def add(self, source: str, at: float, size: int) -> None:
+        while at >= self._width * PARTS:
+            self._width *= 2
+            self._last //= 2
+            for parts in (*self._counts.values(), *self._sizes.values()):
+                joined = [parts[n] + parts[n + 1] for n in range(0, PARTS, 2)]
+                parts[:] = joined + [0] * (PARTS - len(joined))
+        part = max(0, int(at / self._width))
+        self._last = max(self._last, part)
+        self._counts[source][part] += 1
+        self._sizes[source][part] += size
+
+    def shown(self) -> Json:
+        """Return the parts until the last one with a message."""
+        end = self._last + 1
+        return {
+            "width": self._width,
+            "counts": {source: parts[:end] for source, parts in self._counts.items()},
+            "sizes": {source: parts[:end] for source, parts in self._sizes.items()},
+        }
 
 
 class MethodFigures(Struct):
@@ -50,16 +82,15 @@ class Overview:
     def add(self, entry: SessionEntry) -> None:
         record = entry.record
         self.at = max(self.at, record.at)
-        if violates(entry):
+        if entry.violates:
             self.violations.append(entry.number)
         if record.source is Source.STDERR:
             self.stderr.append(entry)
             self.stderr_lines += 1
         elif record.source is not Source.INSPECTOR:
-            source = FROM[record.source]
-            self.messages[source] += 1
-            self.sizes[source] += record.size
-            self.histogram.add(source, record.at, record.size)
+            self.messages[record.source] += 1
+            self.sizes[record.source] += record.size
+            self.histogram.add(record.source, record.at, record.size)
         if entry.kind in ("request", "answer", "error", "notification"):
             self._figure(entry)
         self._requests(entry)
@@ -76,7 +107,7 @@ class Overview:
         else:
             found.latencies.append(entry.latency)
             found.slowest = max(found.slowest, entry.latency)
-            self.slow.append((entry.record.at, entry.latency, FROM[entry.record.source]))
+            self.slow.append((entry.record.at, entry.latency, entry.record.source))
 
     def _requests(self, entry: SessionEntry) -> None:
         if entry.kind == "request":
@@ -137,7 +168,7 @@ class Overview:
             {
                 "n": each.number,
                 "at": each.record.at,
-                "from": FROM[each.record.source],
+                "from": each.record.source,
                 "method": each.method,
                 "thread": each.subject.thread,
                 "form": each.record.form,

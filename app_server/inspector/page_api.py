@@ -1,4 +1,5 @@
-"""What the page asks of a session: lines of its list, one message, what is known of the whole, files and tests.
+"""What the page asks of a session: lines of its list, one message, what is known of the whole, files and tests. And the
+sessions that pages show.
 
 The page holds what it shows and a little around it; everything else stays here, whatever its size.
 """
@@ -7,33 +8,146 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import anyio
 import anyio.lowlevel
 import msgspec
+from anyio.abc import TaskGroup
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from app_server.inspector.filters import MessageFilter
-from app_server.inspector.lines import MessageLines
-from app_server.inspector.message_test import test_of
-from app_server.inspector.scenario import as_test, steps_of
-from app_server.inspector.session_records import session_lines
-from app_server.inspector.shown_sessions import ShownSessions
+from app_server.inspector.analysis import Analyzer
+from app_server.inspector.lines import MessageFilter, MessageLines
+from app_server.inspector.scenario import as_test, steps_of, test_of
+from app_server.inspector.session_records import Record, SessionHead, read_session, session_lines
+from app_server.inspector.session_replay import replay
 from app_server.inspector.store import EntryStore
 from protocol.structs import Json
 
 PACE = 0.05
 """Seconds between two events of a stream: what comes meanwhile goes together."""
 MOST_VIEWS = 32
-MOST_FILTER = 1 << 16
+MOST_FILTER, LARGEST_SESSION = 1 << 16, 512 << 20
+"""Bytes."""
 MOST_DIGITS = 18
 """Of a number in an address: Python refuses to read thousands."""
 WHOLE = 1 << 62
+MOST_OPENED = 16
+"""Sessions besides the first; the oldest makes room."""
+RETURNS_WITHIN = 1.0
+"""Seconds that a page has to be loaded again, or to look at another list."""
+PIECE = 500
+"""Records that are analysed before others get a turn."""
 
-Handler: TypeAlias = Callable[[Request, EntryStore], Awaitable[Response]]
+
+class ShownSessions:
+    """The sessions that pages show, by number: 0 is the one that passes through, others were opened or are replays."""
+
+    def __init__(
+        self, first: EntryStore, command: Sequence[str], environment: Mapping[str, str] | None
+    ) -> None:
+        """Show a session. `command` and `environment` are what a replay starts; without a command there are none."""
+        self._stores = {0: first}
+        self._command, self._environment = command, environment
+        self._last = 0
+        self._followers = 0
+        self._left = anyio.Event()
+        self._came = anyio.Event()
+        self.over = False
+        """Nobody is served any more."""
+
+    @property
+    def can_replay(self) -> bool:
+        return bool(self._command)
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Count a page that is open."""
+        self._followers += 1
+        self._came.set()
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            if not self._followers:
+                self._came = anyio.Event()
+                self._left.set()
+                self._left = anyio.Event()
+
+    async def until_nobody_follows(self) -> None:
+        """Wait until no page is open, nor opened again within a moment. Return at once if none was ever open."""
+        if not self._came.is_set():
+            return
+        while True:
+            while self._followers:
+                await self._left.wait()
+            with anyio.move_on_after(RETURNS_WITHIN):
+                await self._came.wait()
+                continue
+            return
+
+    def end(self) -> None:
+        """Let the streams to pages end."""
+        self.over = True
+        for store in self._stores.values():
+            store.wake()
+
+    def store(self, number: int | None) -> EntryStore:
+        """Raises PageRefusal."""
+        if number not in self._stores:
+            raise PageRefusal(404, "there is no such session")
+        return self._stores[number]
+
+    def open(self, text: str, name: str, group: TaskGroup) -> int:
+        """Open a session that a file describes; return its number. Raises NotASession."""
+        head, records = read_session(text)
+        store = EntryStore(head, name)
+        group.start_soon(fill, store, records, name="open a session")
+        return self._add(store)
+
+    def replay(self, recorded: EntryStore, group: TaskGroup) -> int:
+        """Begin a replay; its number. Raises PageRefusal where there is nothing to be played, or no server."""
+        steps = steps_of(entry.record for entry in recorded.all())
+        if not self._command:
+            raise PageRefusal(
+                409, "no server was named; as in `app-server inspect --open FILE -- SERVER ARG...`"
+            )
+        if not steps:
+            raise PageRefusal(409, "the client said nothing in this session")
+        store = EntryStore(SessionHead(self._command, recorded.head.began), f"replay of {recorded.name}")
+        group.start_soon(replay, self._command, self._environment, steps, store, name="replay")
+        return self._add(store)
+
+    def _add(self, store: EntryStore) -> int:
+        self._last += 1
+        self._stores[self._last] = store
+        for number in [number for number in self._stores if 0 < number <= self._last - MOST_OPENED]:
+            del self._stores[number]
+        return self._last
+
+
+async def fill(store: EntryStore, records: Sequence[Record]) -> None:
+    """Analyse the records of a file, letting others run meanwhile."""
+    analyzer = Analyzer()
+    for start in range(0, len(records), PIECE):
+        store.add([analyzer.entry(record, record.value()) for record in records[start : start + PIECE]])
+        await anyio.lowlevel.checkpoint()
+    store.end()
+
+
+class PageRefusal(Exception):
+    """A request of the page cannot be answered: the status, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+Handler: TypeAlias = Callable[[Request, EntryStore], Json | Response]
+"""Returns what is sent as JSON, or a response of another kind. Raises PageRefusal."""
 
 
 def answered(value: Json, status: int = 200) -> Response:
@@ -41,87 +155,80 @@ def answered(value: Json, status: int = 200) -> Response:
     return Response(json.dumps(value, separators=(",", ":")), status, media_type="application/json")
 
 
-def refused(status: int, message: str) -> Response:
-    return answered({"error": message}, status)
-
-
-def number(text: str) -> int | None:
+def number(request: Request, name: str) -> int | None:
+    """Return a number of the address; None for what is none."""
+    text = str(request.path_params.get(name) or request.query_params.get(name, ""))
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
-class Views:
-    """The lists that pages look at; the one that was not used for the longest time makes room."""
+def needed(request: Request, name: str) -> int:
+    """Raises PageRefusal."""
+    found = number(request, name)
+    if found is None:
+        raise PageRefusal(400, f"`{name}` must be a number of at most {MOST_DIGITS} digits")
+    return found
 
-    def __init__(self) -> None:
-        self._lines: OrderedDict[int, tuple[EntryStore, MessageLines]] = OrderedDict()
-        self._last = 0
 
-    def open(self, store: EntryStore, filter: MessageFilter) -> int:
-        self._last += 1
-        self._lines[self._last] = store, MessageLines(store, filter)
-        if len(self._lines) > MOST_VIEWS:
-            self._lines.popitem(last=False)
-        return self._last
-
-    def of(self, store: EntryStore, view: str) -> MessageLines | None:
-        place = number(view)
-        if place is None or place not in self._lines or self._lines[place][0] is not store:
-            return None
-        self._lines.move_to_end(place)
-        return self._lines[place][1]
+async def body_of(request: Request, most: int, what: str) -> bytes:
+    """Raises PageRefusal for one of more than so many bytes."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > most:
+            raise PageRefusal(413, f"{what} is too large")
+    return bytes(body)
 
 
 class ListApi:
-    """Lists of messages, and the stream that says how they grow."""
+    """Lists of messages, and the stream that says how they grow. The list that was not used for the longest time makes
+    room.
+    """
 
     def __init__(self, sessions: ShownSessions) -> None:
         self._sessions = sessions
-        self._views = Views()
+        self._lists: OrderedDict[int | None, tuple[EntryStore, MessageLines]] = OrderedDict()
+        self._last = 0
 
-    async def open_view(self, request: Request, store: EntryStore) -> Response:
-        body = bytearray()
-        async for piece in request.stream():
-            body += piece
-            if len(body) > MOST_FILTER:
-                return refused(413, "a filter of more than 64 KiB is too large")
+    def open(self, store: EntryStore, filter: bytes) -> Json:
+        """Open a list under a filter in JSON. Raises PageRefusal."""
         try:
-            filter = msgspec.json.decode(bytes(body), type=MessageFilter)
+            lines = MessageLines(store, msgspec.json.decode(filter, type=MessageFilter))
         except msgspec.MsgspecError as error:
-            return refused(400, f"no filter: {error}")
-        return answered({"view": self._views.open(store, filter)})
+            raise PageRefusal(400, f"no filter: {error}") from None
+        self._last += 1
+        self._lists[self._last] = store, lines
+        if len(self._lists) > MOST_VIEWS:
+            self._lists.popitem(last=False)
+        return {"view": self._last}
 
-    async def lines(self, request: Request, store: EntryStore) -> Response:
-        """Send the lines from `from` on, at most `count`."""
-        start, count = (number(request.query_params.get(name, "")) for name in ("from", "count"))
-        lines = self._views.of(store, request.path_params["view"])
-        if lines is None:
-            return refused(404, "this list is not kept any more")
-        if start is None or count is None:
-            return refused(400, f"`from` and `count` must be numbers of at most {MOST_DIGITS} digits")
+    def _list(self, request: Request, store: EntryStore) -> MessageLines:
+        """Raises PageRefusal."""
+        view = number(request, "view")
+        of, lines = self._lists.get(view, (None, None))
+        if lines is None or of is not store:
+            raise PageRefusal(404, "this list is not kept any more")
+        self._lists.move_to_end(view)
+        return lines
+
+    def lines(self, request: Request, store: EntryStore) -> Json:
+        """Return the lines from `from` on, at most `count`."""
+        lines = self._list(request, store)
+        start, count = needed(request, "from"), needed(request, "count")
         lines.update()
-        return answered({"first": lines.gone, "total": lines.total, "lines": lines.shown(start, count)})
+        return {"first": lines.gone, "total": lines.total, "lines": lines.shown(start, count)}
 
-    async def place(self, request: Request, store: EntryStore) -> Response:
+    def place(self, request: Request, store: EntryStore) -> Json:
         """Say which line shows an entry."""
-        lines = self._views.of(store, request.path_params["view"])
-        entry = number(request.query_params.get("entry", ""))
-        if lines is None or entry is None:
-            return refused(404, "this list is not kept any more")
-        return answered({"line": lines.place(entry)})
+        return {"line": self._list(request, store).place(needed(request, "entry"))}
 
-    async def toggle(self, request: Request, store: EntryStore) -> Response:
-        lines = self._views.of(store, request.path_params["view"])
-        line = number(request.query_params.get("line", ""))
-        if lines is None or line is None:
-            return refused(404, "this list is not kept any more")
-        return answered({"line": lines.toggle(line), "total": lines.total})
+    def toggle(self, request: Request, store: EntryStore) -> Json:
+        lines = self._list(request, store)
+        return {"line": lines.toggle(needed(request, "line")), "total": lines.total}
 
-    async def events(self, request: Request, store: EntryStore) -> Response:
+    def events(self, request: Request, store: EntryStore) -> Response:
         """Stream what is known of a session and a list whenever it changes, until the page or the inspector leaves."""
-        lines = self._views.of(store, request.path_params["view"])
-        if lines is None:
-            return refused(404, "this list is not kept any more")
-        return StreamingResponse(self._events(store, lines), media_type="text/event-stream")
+        told = self._events(store, self._list(request, store))
+        return StreamingResponse(told, media_type="text/event-stream")
 
     async def _events(self, store: EntryStore, lines: MessageLines) -> AsyncIterator[bytes]:
         told: Json = None
@@ -148,89 +255,73 @@ class ListApi:
             yield b'data: {"over":true}\n\n'
 
 
-async def choices(request: Request, store: EntryStore) -> Response:
-    return answered(store.overview.choices())
-
-
-async def waiting(request: Request, store: EntryStore) -> Response:
-    return answered(store.overview.open_requests())
-
-
-async def figures(request: Request, store: EntryStore) -> Response:
-    return answered(store.overview.figures())
-
-
-async def stderr(request: Request, store: EntryStore) -> Response:
-    """Send the newest lines of the server's stderr, after the entry with a number."""
-    after = number(request.query_params.get("after", "")) or 0
+def stderr(request: Request, store: EntryStore) -> Json:
+    """Return the newest lines of the server's stderr, after the entry with a number."""
+    after = number(request, "after") or 0
     found = [entry for entry in store.overview.stderr if entry.number >= after]
-    return answered([[entry.number, entry.record.at, entry.record.text[:4000]] for entry in found])
+    return [[entry.number, entry.record.at, entry.record.text[:4000]] for entry in found]
 
 
-async def turn(request: Request, store: EntryStore) -> Response:
+def turn(request: Request, store: EntryStore) -> Json:
     named = (request.query_params.get(name, "") for name in ("thread", "turn"))
     found = store.overview.turn(*named)
-    return answered(None if found is None else found.shown(store.overview.at))
+    return None if found is None else found.shown(store.overview.at)
 
 
-async def violation(request: Request, store: EntryStore) -> Response:
+def violation(request: Request, store: EntryStore) -> Json:
     """Say which entry is the next with a violation, after one or (`back`) before it; round and round."""
-    found = store.overview.violations
-    after = number(request.query_params.get("after", ""))
+    found, after = store.overview.violations, number(request, "after")
     if not found:
-        return answered({"n": -1})
+        return {"n": -1}
     if request.query_params.get("back"):
-        return answered({"n": next((n for n in reversed(found) if after is None or n < after), found[-1])})
-    return answered({"n": next((n for n in found if after is None or n > after), found[0])})
+        return {"n": next((n for n in reversed(found) if after is None or n < after), found[-1])}
+    return {"n": next((n for n in found if after is None or n > after), found[0])}
 
 
-async def entry(request: Request, store: EntryStore) -> Response:
-    """Send the whole of a message, with its other side."""
-    place = number(request.path_params["entry"])
+def entry(request: Request, store: EntryStore) -> Json:
+    """Return the whole of a message, with its other side."""
+    place = number(request, "entry")
     found = None if place is None else store.entry(place)
     if found is None:
-        return refused(404, "this message is not kept any more")
+        raise PageRefusal(404, "this message is not kept any more")
     other = store.entry(store.overview.partner(found))
     partner = None if other is None else {"n": other.number, "at": other.record.at}
-    return answered(
-        {"row": found.row(WHOLE), "partner": partner, "open": found.number in store.overview.waiting}
-    )
+    return {"row": found.row(WHOLE), "partner": partner, "open": found.number in store.overview.waiting}
 
 
-async def entry_test(request: Request, store: EntryStore) -> Response:
-    place = number(request.path_params["entry"])
+def entry_test(request: Request, store: EntryStore) -> Response:
+    place = number(request, "entry")
     try:
         text = test_of(store.head, store.all(), -1 if place is None else place)
     except ValueError as error:
-        return refused(409, str(error))
-    return PlainTextResponse(text.encode("utf-8", "backslashreplace"))
+        raise PageRefusal(409, str(error)) from None
+    return PlainTextResponse(_bytes(text))
 
 
-async def file(request: Request, store: EntryStore) -> Response:
-    def lines() -> Iterator[bytes]:
-        for line in session_lines(store.head, (each.record for each in store.all())):
-            yield line.encode("utf-8", "backslashreplace")
-
+def file(request: Request, store: EntryStore) -> Response:
+    lines = session_lines(store.head, (each.record for each in store.all()))
     return StreamingResponse(
-        lines(),
-        media_type="application/jsonl",
-        headers={"content-disposition": 'attachment; filename="session.jsonl"'},
+        map(_bytes, lines), headers=_saved_as("session.jsonl"), media_type="application/jsonl"
     )
 
 
-async def test(request: Request, store: EntryStore) -> Response:
+def test(request: Request, store: EntryStore) -> Response:
     text = as_test(store.head, steps_of(each.record for each in store.all()))
-    return Response(
-        text.encode("utf-8", "backslashreplace"),
-        media_type="text/x-python",
-        headers={"content-disposition": 'attachment; filename="test_session.py"'},
-    )
+    return Response(_bytes(text), headers=_saved_as("test_session.py"), media_type="text/x-python")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _saved_as(name: str) -> Mapping[str, str]:
+    return {"content-disposition": f'attachment; filename="{name}"'}
 
 
 OF_SESSIONS: dict[str, Handler] = {
-    "choices": choices,
-    "waiting": waiting,
-    "figures": figures,
+    "choices": lambda _, store: store.overview.choices(),
+    "waiting": lambda _, store: store.overview.open_requests(),
+    "figures": lambda _, store: store.overview.figures(),
     "stderr": stderr,
     "turn": turn,
     "violation": violation,

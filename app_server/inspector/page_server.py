@@ -1,4 +1,5 @@
-"""The page's server: who is let in, the files of the page, and where what it asks is answered.
+"""The page's server: who is let in, the files of the page, and where what it asks is answered. It listens on a loopback
+port for as long as a session, or a person with a file, needs it.
 
 Everything is below `/TOKEN/`, so what the page loads has the token by itself, and there is no cookie that another page
 could use. A name that was made to point at this machine does not pass for `Host`, nor another page for `Origin`.
@@ -7,9 +8,15 @@ could use. A name that was made to point at this machine does not pass for `Host
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+import anyio
+import uvicorn
 from anyio.abc import TaskGroup
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -21,9 +28,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app_server.inspector import page_api
-from app_server.inspector.session_records import NotASession
-from app_server.inspector.shown_sessions import ShownSessions
+from app_server.inspector.page_api import ShownSessions, fill
+from app_server.inspector.session_records import NotASession, new_private_file, read_session
 from app_server.inspector.store import EntryStore
+from app_server.standard_streams import complain
+from protocol.structs import Json
 
 HEADERS = {
     "content-security-policy": (
@@ -64,7 +73,8 @@ class Guard(Struct, frozen=True):
 
 _HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 BUNDLE = Path(__file__).with_name("page")
-LARGEST_SESSION = 512 << 20
+GRACE = 10
+"""Seconds that pages have to take the end of a session; one that reads gets it at once."""
 
 
 class Guarded:
@@ -92,59 +102,105 @@ class Guarded:
 def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp:
     """Build the application; replays run in `group`."""
 
-    def of_session(handler: page_api.Handler) -> Callable[[Request], Awaitable[Response]]:
-        async def handle(request: Request) -> Response:
-            number = page_api.number(request.path_params["session"])
-            store = None if number is None else sessions.store(number)
-            if store is None:
-                return page_api.refused(404, "there is no such session")
-            return await handler(request, store)
+    def at(place: str, handler: page_api.Handler, *methods: str) -> Route:
+        """Make a route to what a session has at a place below its own."""
 
-        return handle
+        async def handle(request: Request) -> Response:
+            found = handler(request, sessions.store(page_api.number(request, "session")))
+            return found if isinstance(found, Response) else page_api.answered(found)
+
+        return Route("/sessions/{session}" + place, handle, methods=methods or None)
 
     async def opened(request: Request) -> Response:
-        body = await _body(request)
-        if body is None:
-            return page_api.refused(413, "a session of more than 512 MiB is too large")
-        try:
-            name = request.query_params.get("name", "a file")
-            number = sessions.open(body.decode("utf-8", "replace"), name, group)
-        except NotASession as error:
-            return page_api.refused(400, str(error))
-        return page_api.answered({"session": number})
+        body = await page_api.body_of(request, page_api.LARGEST_SESSION, "a session of more than 512 MiB")
+        name = request.query_params.get("name", "a file")
+        return page_api.answered({"session": sessions.open(body.decode("utf-8", "replace"), name, group)})
 
-    async def about(request: Request, store: EntryStore) -> Response:
+    async def opened_view(request: Request) -> Response:
+        store = sessions.store(page_api.number(request, "session"))
+        filter = await page_api.body_of(request, page_api.MOST_FILTER, "a filter of more than 64 KiB")
+        return page_api.answered(lists.open(store, filter))
+
+    def about(_: Request, store: EntryStore) -> Json:
         named = {"server": store.head.shown_server(), "began": store.head.began, "name": store.name}
-        return page_api.answered({**named, "canReplay": sessions.can_replay})
-
-    async def replayed(request: Request, store: EntryStore) -> Response:
-        try:
-            return page_api.answered({"session": sessions.replay(store, group)})
-        except ValueError as error:
-            return page_api.refused(409, str(error))
+        return {**named, "canReplay": sessions.can_replay}
 
     lists = page_api.ListApi(sessions)
-    session, view = "/sessions/{session}", "/sessions/{session}/views/{view}"
-    api = [
+    routes = [
         Route("/sessions", opened, methods=["POST"]),
-        Route(session, of_session(about)),
-        Route(f"{session}/replay", of_session(replayed), methods=["POST"]),
-        Route(f"{session}/views", of_session(lists.open_view), methods=["POST"]),
-        Route(f"{view}/lines", of_session(lists.lines)),
-        Route(f"{view}/place", of_session(lists.place)),
-        Route(f"{view}/toggle", of_session(lists.toggle), methods=["POST"]),
-        Route(f"{view}/events", of_session(lists.events)),
-        *(Route(f"{session}/{place}", of_session(each)) for place, each in page_api.OF_SESSIONS.items()),
+        Route("/sessions/{session}/views", opened_view, methods=["POST"]),
+        at("", about),
+        at("/replay", lambda _, store: {"session": sessions.replay(store, group)}, "POST"),
+        at("/views/{view}/lines", lists.lines),
+        at("/views/{view}/place", lists.place),
+        at("/views/{view}/toggle", lists.toggle, "POST"),
+        at("/views/{view}/events", lists.events),
+        *(at(f"/{place}", each) for place, each in page_api.OF_SESSIONS.items()),
+        Mount("/", StaticFiles(directory=BUNDLE, html=True)),
     ]
-    routes = [*api, Mount("/", StaticFiles(directory=BUNDLE, html=True))]
-    return Guarded(Starlette(routes=[Mount(f"/{guard.token}", routes=routes)]), guard)
+    refusals = {page_api.PageRefusal: _refused, NotASession: _refused}
+    return Guarded(
+        Starlette(routes=[Mount(f"/{guard.token}", routes=routes)], exception_handlers=refusals), guard
+    )
 
 
-async def _body(request: Request) -> bytes | None:
-    """Read the body of a request; None: it is too large."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > LARGEST_SESSION:
-            return None
-    return bytes(body)
+def _refused(_: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, page_api.PageRefusal) else 400
+    return page_api.answered({"error": str(error)}, status)
+
+
+async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[], Awaitable[None]]) -> None:
+    """Serve until `until` returns. The address goes to stderr, and to a file that only the user may read."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()  # before the address is known
+        guard = Guard(secrets.token_urlsafe(24), listener.getsockname()[1])
+        async with anyio.create_task_group() as group:
+            async with anyio.create_task_group() as replays:
+                server = _Server(_config(page_app(sessions, guard, replays)))
+                group.start_soon(server.serve, [listener], name="page")
+                _announce(f"http://127.0.0.1:{guard.port}/{guard.token}/", url_file)
+                await until()
+                sessions.end()
+                replays.cancel_scope.cancel()
+            server.should_exit = True
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
+class _Server(uvicorn.Server):
+    def install_signal_handlers(self) -> None:
+        """Leave signals to others."""
+
+
+def _announce(url: str, url_file: str) -> None:
+    print(f"app-server inspect: {url}", file=sys.stderr, flush=True)  # noqa: T201  the stdout is not ours
+    if not url_file:
+        return
+    try:
+        os.close(new_private_file(url_file, f"{url}\n".encode()))
+    except OSError as error:
+        what = f"cannot write {url_file}: {error.strerror}"
+        complain("app-server inspect", what, "the address is in the line above")
+
+
+def view(path: Path, command: Sequence[str], environment: Mapping[str, str], url_file: str) -> None:
+    """Show a file until this process is interrupted. Raises OSError, or NotASession."""
+    head, records = read_session(path.read_text(encoding="utf-8", errors="replace"))
+    store = EntryStore(head, path.name)
+
+    async def until() -> None:
+        await fill(store, records)
+        await anyio.sleep_forever()
+
+    anyio.run(serve_page, ShownSessions(store, command, environment), url_file, until)

@@ -1,4 +1,5 @@
-"""A session as steps that can be played again: what the client sends, and what it has to have received before. Pure.
+"""A session as steps that can be played again, and as a test: what the client sends, and what it has to have received
+before; also of one message, with what is expected, ids and times left open. Pure.
 
 A step waits for answers, for requests of the server, and for turns that start or end; how a message is cut into deltas,
 and how many items a turn has, is the model's affair.
@@ -7,13 +8,22 @@ and how many items a turn has, is the model's affair.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pprint import pformat
 
 from msgspec import Struct
 
-from app_server.inspector.analysis import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
+from app_server.inspector.analysis import (
+    DELTA,
+    ITEM_STARTS,
+    TURN_ENDS,
+    TURN_STARTS,
+    SessionEntry,
+    Subject,
+    Subjects,
+)
 from app_server.inspector.rules.order import Requests, WireMessage
 from app_server.inspector.session_records import Record, SessionHead, Source
 from protocol.structs import Json
@@ -42,7 +52,14 @@ class Receive(Struct, frozen=True):
     sample: Json = None
     """The message as it was recorded, to learn which ids took the place of its ids."""
     expected: Json = None
-    """What the message has to be; see `message_test`."""
+    """What the message has to be. `<thread1>` stands for one id, the same wherever it is written, and `<any time>` for
+    whatever comes.
+    """
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """Return which of all messages is awaited."""
+        return self.kind, self.which, self.count
 
 
 Step = Send | Receive
@@ -210,3 +227,104 @@ def _ids_only(value: Json, name: str = "") -> Json:
 
 def unmet(step: Receive, counts: Mapping[Key, int]) -> bool:
     return counts.get((step.kind, step.which), 0) < step.count
+
+
+# --- a test of one message
+ANY = re.compile(r"<any [a-z]+>")
+ROLE = re.compile(r"<[a-z]+\d+>")
+TIMES = re.compile(r"(At|_at|AtMs|[dD]urationMs|timestamp|timestamp_ms|[dD]uration)$")
+PATHS = re.compile(r"(^path|Path|_path|^cwd|Home|_home)$")
+IDS = re.compile(r"^(.*?)_?(Id|id)$")
+
+
+def test_of(head: SessionHead, entries: Sequence[SessionEntry], number: int) -> str:
+    """Write a test of the message with that number, which is among the entries. Raises ValueError where nothing can be
+    tested.
+    """
+    until = [entry for entry in entries if entry.number <= number]
+    chosen = until[-1] if until and until[-1].number == number else None
+    message = chosen.record.value() if chosen is not None and chosen.record.form == "message" else None
+    if chosen is None or not isinstance(message, dict):
+        raise ValueError("only a message can be tested")
+    steps = steps_of(entry.record for entry in until)
+    if chosen.record.source is Source.CLIENT:
+        if chosen.kind == "request":
+            steps.append(Receive(*key_of_any({"id": message.get("id")})))
+        return as_test(head, steps)
+    key, count = _place(until)
+    last = max((at for at, step in enumerate(steps) if isinstance(step, Send)), default=-1)
+    waiting = [
+        step for step in steps[last + 1 :] if not isinstance(step, Receive) or step.place != (*key, count)
+    ]
+    return as_test(head, [*steps[: last + 1], *waiting, Receive(*key, count=count, expected=opened(message))])
+
+
+def _place(entries: Sequence[SessionEntry]) -> tuple[Key, int]:
+    """Return what the last entry counts as, and its place among those."""
+    counted = Counted()
+    key: Key | None = None
+    for entry in entries:
+        message = entry.record.value()
+        if entry.record.form == "message" and isinstance(message, dict):
+            key = counted.see(entry.record.source is Source.CLIENT, message) or key_of_any(message)
+    assert key is not None
+    return key, counted.counts[key]
+
+
+def opened(message: Json) -> Json:
+    """Return a message with what differs from run to run left open."""
+    roles: dict[str, str] = {}
+    counts: dict[str, int] = {}
+
+    def walked(value: Json, name: str, around: str) -> Json:
+        match value:
+            case dict():
+                return {key: walked(inner, key, name) for key, inner in value.items()}
+            case list():
+                return [walked(inner, name, around) for inner in value]
+            case str() | int() | float() if TIMES.search(name) and not isinstance(value, bool):
+                return "<any time>"
+            case str() if PATHS.search(name):
+                return "<any path>"
+            case str() if name == "userAgent":
+                return "<any text>"
+            case str() if (found := IDS.match(name)) is not None:
+                role = re.sub("[^a-z]", "", (found[1] or around or "id").lower()).removesuffix("s") or "id"
+                if value not in roles:
+                    counts[role] = counts.get(role, 0) + 1
+                    roles[value] = f"<{role}{counts[role]}>"
+                return roles[value]
+            case _:
+                return value
+
+    found = walked(message, "", "")
+    if isinstance(message, dict) and isinstance(found, dict) and "id" in message:
+        found["id"] = "<any id>" if "method" in message else message["id"]
+    return found
+
+
+def differences(expected: Json, found: Json) -> list[str]:
+    """List what is not as expected, each with its place in the message."""
+    return [*_differences(expected, found, "message", {})]
+
+
+def _differences(expected: Json, found: Json, place: str, roles: dict[str, Json]) -> Iterator[str]:
+    match expected, found:
+        case (str(), _) if ANY.fullmatch(expected):
+            return
+        case (str(), str()) if ROLE.fullmatch(expected):
+            if roles.setdefault(expected, found) != found:
+                yield f"{place}: {expected} is {roles[expected]!r}, and here {found!r}"
+        case (dict(), dict()):
+            for name in [*expected, *(name for name in found if name not in expected)]:
+                if name not in found:
+                    yield f"{place}.{name} is missing"
+                elif name not in expected:
+                    yield f"{place}.{name} was not expected"
+                else:
+                    yield from _differences(expected[name], found[name], f"{place}.{name}", roles)
+        case (list(), list()) if len(expected) == len(found):
+            for at, (one, other) in enumerate(zip(expected, found, strict=True)):
+                yield from _differences(one, other, f"{place}[{at}]", roles)
+        case _ if expected != found or isinstance(expected, bool) != isinstance(found, bool):
+            yield f"{place}: expected {expected!r:.200}, got {found!r:.200}"

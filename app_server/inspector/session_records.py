@@ -11,7 +11,7 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum
+from enum import StrEnum
 from math import isfinite
 from typing import NoReturn
 
@@ -22,18 +22,22 @@ from app_server.masking import is_suspicious, masked, masked_text
 from protocol.json_limits import may_nest_too_deeply, nested_too_deeply
 from protocol.structs import Json
 
-_HEAD = struct.Struct("!cQQ")
+_HEAD = struct.Struct("!BQQ")
 
 
-class Source(Enum):
-    """Origin of data, as a byte of a frame's head."""
+class Source(StrEnum):
+    """Origin of data, as it is written in a file."""
 
-    CLIENT = b"c"
-    SERVER = b"s"
-    STDERR = b"e"
+    CLIENT = "client"
+    SERVER = "server"
+    STDERR = "stderr"
     """Of the server."""
-    INSPECTOR = b"i"
+    INSPECTOR = "inspector"
     """An event about the connection itself; its data is a JSON object."""
+
+
+SOURCES = tuple(Source)
+"""By the number that they have in the head of a frame."""
 
 
 class Frame(Struct, frozen=True):
@@ -45,7 +49,7 @@ class Frame(Struct, frozen=True):
 
 
 def encode_frame(source: Source, at: int, data: bytes) -> bytes:
-    return _HEAD.pack(source.value, at, len(data)) + data
+    return _HEAD.pack(SOURCES.index(source), at, len(data)) + data
 
 
 class FrameDecoder:
@@ -63,19 +67,10 @@ class FrameDecoder:
             end = at + _HEAD.size + size
             if len(self._held) < end:
                 break
-            frames.append(Frame(Source(source), when, bytes(self._held[at + _HEAD.size : end])))
+            frames.append(Frame(SOURCES[source], when, bytes(self._held[at + _HEAD.size : end])))
             at = end
         del self._held[:at]
         return frames
-
-
-FROM = {
-    Source.CLIENT: "client",
-    Source.SERVER: "server",
-    Source.STDERR: "stderr",
-    Source.INSPECTOR: "inspector",
-}
-SOURCES = {name: source for source, name in FROM.items()}
 
 
 class Record(Struct, frozen=True):
@@ -133,7 +128,7 @@ def to_line(record: Record) -> str:
         record.text if record.form in ("message", "event") else json.dumps(record.text, ensure_ascii=False)
     )
     more = ',"unfinished":true' if record.unfinished else ""
-    head = f'{{"at":{record.at:.3f},"from":"{FROM[record.source]}","size":{record.size}{more}'
+    head = f'{{"at":{record.at:.3f},"from":"{record.source}","size":{record.size}{more}'
     return f'{head},"{record.form}":{value}}}'
 
 
@@ -141,7 +136,7 @@ def from_line(number: int, line: str) -> Record:
     """Raises NotASession."""
     try:
         given = decoded(line)
-        source, at = SOURCES[given["from"]], float(given["at"])
+        source, at = Source(given["from"]), float(given["at"])
         if not isfinite(at):
             raise ValueError("no time")
         [form] = given.keys() & {"message", "text", "base64", "event"}

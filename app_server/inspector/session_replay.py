@@ -12,8 +12,17 @@ import anyio
 from anyio.abc import Process
 
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.message_test import differences
-from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, key_of_any, steps_of, unmet
+from app_server.inspector.scenario import (
+    Counted,
+    Names,
+    Receive,
+    Send,
+    Step,
+    differences,
+    key_of_any,
+    steps_of,
+    unmet,
+)
 from app_server.inspector.session_records import Frame, Recorder, SessionHead, Source, decoded, read_session
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore, Intake
@@ -101,10 +110,8 @@ class _Player:
         assert process.stdout is not None
         assert process.stderr is not None
         self._process, self._take, self._steps = process, take, steps
-        receives = [step for step in steps if isinstance(step, Receive)]
-        self._expected = {
-            (step.kind, step.which, step.count) for step in receives if step.expected is not None
-        }
+        receives = (step for step in steps if isinstance(step, Receive))
+        self._expected = {step.place for step in receives if step.expected is not None}
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._counted, self._names = Counted(), Names()
         self._received: dict[tuple[str, str, int], Json] = {}
@@ -155,10 +162,9 @@ class _Player:
                         which = f" {step.which}" if step.which else ""
                         why = "the server left" if self._closed else f"not within {patience:g} s"
                         return f"{step.kind}{which}, number {step.count}, never came: {why}"
-                    if step.expected is not None:
-                        received = self._received.get((step.kind, step.which, step.count))
-                        if differs := differences(step.expected, received):
-                            return "; ".join(differs)
+                    found = self._received.get(step.place)
+                    if step.expected is not None and (differs := differences(step.expected, found)):
+                        return "; ".join(differs)
                 case Send():
                     try:
                         await self._send(step)
@@ -169,7 +175,7 @@ class _Player:
     async def _wait(self, step: Receive) -> None:
         while unmet(step, self._counted.counts) and not self._closed:
             await self._arrived.wait()
-        now = self._received.get((step.kind, step.which, step.count))
+        now = self._received.get(step.place)
         if step.sample is not None and now is not None:
             self._names.learn(step.sample, now)
 

@@ -113,9 +113,7 @@ class StreamReader:
     def _end(source: Source, at: float, decoder: LineDecoder) -> Iterator[tuple[Record, Json]]:
         if rest := decoder.close():
             yield record_of(source, at, rest, unfinished=True)
-        yield record_of(
-            Source.INSPECTOR, at, b'{"event":"ended","source":"%b"}' % source.name.lower().encode()
-        )
+        yield record_of(Source.INSPECTOR, at, b'{"event":"ended","source":"%b"}' % source.encode())
 
 
 class Intake:

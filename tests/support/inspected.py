@@ -88,7 +88,7 @@ def inspected(folder: Path, *server: str) -> Iterator[Inspected]:
 @contextmanager
 def served(store: EntryStore, url_file: Path) -> Iterator[str]:
     """The page of a session, served by a thread of this process."""
-    from app_server.inspector import serving, shown_sessions  # noqa: PLC0415  an extra
+    from app_server.inspector import page_api, page_server  # noqa: PLC0415  an extra
 
     known, over = threading.Event(), threading.Event()
 
@@ -96,8 +96,8 @@ def served(store: EntryStore, url_file: Path) -> Iterator[str]:
         known.set()
         await anyio.to_thread.run_sync(over.wait)
 
-    sessions = shown_sessions.ShownSessions(store, (), None)
-    thread = threading.Thread(target=anyio.run, args=(serving.serve_page, sessions, str(url_file), until))
+    sessions = page_api.ShownSessions(store, (), None)
+    thread = threading.Thread(target=anyio.run, args=(page_server.serve_page, sessions, str(url_file), until))
     thread.start()
     try:
         assert known.wait(PATIENCE)

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.filters import MessageFilter
-from app_server.inspector.histogram import PARTS, Histogram
-from app_server.inspector.lines import STEP, MessageLines
-from app_server.inspector.overview import MOST_METHODS, MOST_OPEN, Overview
+from app_server.inspector.lines import STEP, MessageFilter, MessageLines
+from app_server.inspector.overview import MOST_METHODS, MOST_OPEN, PARTS, Histogram, Overview
 from app_server.inspector.session_records import Source, record_of
 from app_server.inspector.store import EntryStore
 from protocol.structs import Json, replace

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app_server.inspector.message_test import differences, opened, test_of
+from app_server.inspector.scenario import differences, opened, test_of
 from app_server.inspector.session_replay import play
 from protocol.structs import Json
 from tests.unit.inspector.recorded_turn import CLIENT, HEAD, SERVER, TURN_WITH_APPROVAL, analysed, asked

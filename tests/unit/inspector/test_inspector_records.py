@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.inspector import session_records
+from app_server.inspector.passthrough import Backlog, BoundedBacklog, FileBacklog, Tap
 from app_server.inspector.scenario import as_test
 from app_server.inspector.store import StreamReader
-from app_server.inspector.tap import Backlog, BoundedBacklog, FileBacklog, Tap
 from app_server.masking import MASK, masked, masked_text
 from protocol.structs import Json
 

@@ -9,15 +9,14 @@ import anyio
 import httpx
 import pytest
 
-from app_server.inspector import shown_sessions
 from app_server.inspector.session_records import SessionHead, read_session
 from app_server.inspector.store import EntryStore
 from protocol.structs import Json
 from tests.unit.inspector.recorded_turn import HEAD, TURN_WITH_APPROVAL, analysed, as_file
 
 pytest.importorskip("starlette")
+page_api = pytest.importorskip("app_server.inspector.page_api")
 page_server = pytest.importorskip("app_server.inspector.page_server")
-serving = pytest.importorskip("app_server.inspector.serving")
 
 GUARD = page_server.Guard("the-token", 4711)
 PAGE = f"http://127.0.0.1:{GUARD.port}/{GUARD.token}/"
@@ -34,7 +33,7 @@ def recorded() -> EntryStore:
 async def page(store: EntryStore | None = None, *command: str) -> AsyncIterator[httpx.AsyncClient]:
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
-            sessions = shown_sessions.ShownSessions(store or recorded(), command, None)
+            sessions = page_api.ShownSessions(store or recorded(), command, None)
             transport = httpx.ASGITransport(page_server.page_app(sessions, GUARD, group))
             async with httpx.AsyncClient(transport=transport, base_url=PAGE) as client:
                 yield client
@@ -236,7 +235,7 @@ async def test_what_comes_is_streamed_until_nobody_looks(tmp_path: Path) -> None
     """By a real server. The page says with its stream that it is open."""
     store = EntryStore(SessionHead((), ""))
     entries = analysed(TURN_WITH_APPROVAL)
-    sessions = shown_sessions.ShownSessions(store, (), None)
+    sessions = page_api.ShownSessions(store, (), None)
     known, left = anyio.Event(), anyio.Event()
 
     async def until() -> None:
@@ -264,7 +263,7 @@ async def test_what_comes_is_streamed_until_nobody_looks(tmp_path: Path) -> None
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(look)
-            await serving.serve_page(sessions, str(tmp_path / "url"), until)
+            await page_server.serve_page(sessions, str(tmp_path / "url"), until)
 
 
 async def news(lines: AsyncIterator[str]) -> dict[str, Json]:
