@@ -31,11 +31,10 @@ from app_server.client.link import OWN_COMMAND
 from app_server.client.options import TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.demo import script
-from app_server.demo.expectations import Expectations
 from app_server.demo.screen import Checks, DemoStopped, Person, Screen
 from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
-from app_server.demo.turn import PlayedTurn, TurnRecorder
+from app_server.demo.turn import Expectations, PlayedTurn, TurnRecorder
 from app_server.demo.workspace import DemoSetupError, DemoWorkspace, temporary_workspace
 from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import UserMessageThreadItem

@@ -1,6 +1,5 @@
-"""One turn from an editor's view: shows each event, answers approval requests, and records both.
-
-`expectations` checks the record.
+"""One turn from an editor's view: shows each event, answers approval requests, and records both. And what is expected
+of each turn of the demo: what was seen, what is on disk, what the model was sent.
 """
 
 from __future__ import annotations
@@ -12,15 +11,18 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.client import approval_requests
 from app_server.client.answering import ApprovalAnswer
+from app_server.client.approval_requests import ApprovalRequest, CommandApprovalRequest, PatchApprovalRequest
 from app_server.client.event_stream import TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.turn_handle import TurnResult
-from app_server.demo.screen import DemoStopped, Person, Screen
+from app_server.demo import script
+from app_server.demo.screen import Checks, DemoStopped, Person, Screen
+from app_server.demo.scripted_model import ScriptedModel
+from app_server.demo.workspace import DemoWorkspace
 from protocol.v2 import item_events
 from protocol.v2 import items as wire
-from protocol.v2.item_parts import PatchApplyStatus
+from protocol.v2.item_parts import CommandExecutionStatus, PatchApplyStatus
 from protocol.v2.server import ErrorNotification, WarningNotification
 from protocol.v2.thread import ThreadTokenUsage, ThreadTokenUsageUpdatedNotification
 from protocol.v2.turn import TurnDiffUpdatedNotification
@@ -28,7 +30,7 @@ from protocol.v2.turn import TurnDiffUpdatedNotification
 LIMIT = 60.0
 """Seconds that a turn may take between two approvals; the person may take longer."""
 
-Before = Callable[[approval_requests.ApprovalRequest], None]
+Before = Callable[[ApprovalRequest], None]
 """Called while an approval request is open."""
 
 
@@ -36,7 +38,7 @@ class PlayedTurn(Struct):
     """Record of a turn."""
 
     deltas: list[str] = msgspec.field(default_factory=list)
-    asked: dict[str, approval_requests.ApprovalRequest] = msgspec.field(default_factory=dict)
+    asked: dict[str, ApprovalRequest] = msgspec.field(default_factory=dict)
     """The approval requests by item."""
     approved: dict[str, bool] = msgspec.field(default_factory=dict)
     ended: dict[str, wire.ThreadItem] = msgspec.field(default_factory=dict)
@@ -80,14 +82,14 @@ class TurnRecorder:
             return self._seen
         raise DemoStopped(f"the turn did not end within {LIMIT:g} s")
 
-    async def decide(self, request: approval_requests.ApprovalRequest) -> ApprovalAnswer:
+    async def decide(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Handle the turn's approval requests."""
         if self._stream is not None:
             await self._stream.read_up()  # so that the question comes after what led to it
         match request:
-            case approval_requests.CommandApprovalRequest():
+            case CommandApprovalRequest():
                 question = "May this command run?"
-            case approval_requests.PatchApprovalRequest():
+            case PatchApprovalRequest():
                 for change in request.changes:
                     self._screen.note("patch", change.path)
                     self._screen.diff(change.diff)
@@ -135,3 +137,107 @@ class TurnRecorder:
                 self._screen.output("", "applied" if applied else "not applied")
             case _:
                 pass
+
+
+class Expectations(Struct, frozen=True):
+    """One method for each thing that is shown."""
+
+    workspace: DemoWorkspace
+    model: ScriptedModel
+    script: script.Script
+    screen: Screen
+    checks: Checks
+
+    def untouched(self, question: ApprovalRequest) -> None:
+        """Expect that nothing of a patch is written while it is asked about."""
+        if isinstance(question, PatchApprovalRequest):
+            text = self._greeting()
+            self.checks.expect("nothing is written before the answer", text == script.FILES["greet.sh"], text)
+
+    def answer(self, seen: PlayedTurn) -> None:
+        streamed, whole = "".join(seen.deltas), "".join(seen.messages)
+        final = seen.result.final_message if seen.result else None
+        ended = bool(seen.messages) and final == seen.messages[-1]
+        self.checks.expect(
+            f"the text streamed in {len(seen.deltas)} pieces and came whole at the end",
+            len(seen.deltas) > len(seen.messages) and streamed == whole and ended,
+            (streamed, whole, final),
+        )
+        self._tokens(seen)
+
+    def _tokens(self, seen: PlayedTurn) -> None:
+        charged = self.script.usages
+        usage = seen.usage
+        found = usage and (usage.last.total_tokens, usage.total.total_tokens)
+        if found:
+            latest, since = found
+            self.screen.note("tokens", f"{since} since the thread began, {latest} in its last request")
+        expected = (charged[-1].total, sum(each.total for each in charged))
+        self.checks.expect("the tokens are counted", found == expected, (found, expected))
+
+    def repair(self, seen: PlayedTurn) -> None:
+        read = seen.command("call-read")
+        self.checks.expect(
+            "a command that only reads ran unasked",
+            read is not None and read.exit_code == 0 and "call-read" not in seen.asked,
+            read,
+        )
+        self._command(seen, "call-check", 1, "failed: expected")
+        self._patch(seen, "call-patch")
+
+    def _command(self, seen: PlayedTurn, call: str, exit_code: int, words: str) -> None:
+        ended, question = seen.command(call), seen.asked.get(call)
+        asked = isinstance(question, CommandApprovalRequest) and question.command == shlex.join(script.CHECK)
+        self.checks.expect("a command that could do more was asked about", asked, question)
+        if seen.approved.get(call):
+            output = (ended.aggregated_output or "") if ended else ""
+            ran = ended is not None and ended.exit_code == exit_code and words in output
+            self.checks.expect("it ran once it was approved, and its output is here", ran, ended)
+        else:
+            self.checks.denied += 1
+            declined = ended is not None and ended.status is CommandExecutionStatus.DECLINED
+            self.checks.expect("it did not run, because it was denied", declined, ended)
+
+    def _patch(self, seen: PlayedTurn, call: str) -> None:
+        path, text = str(self.workspace.repository / "greet.sh"), self._greeting()
+        question, ended = seen.asked.get(call), seen.patch(call)
+        asked = isinstance(question, PatchApprovalRequest) and [c.path for c in question.changes] == [path]
+        self.checks.expect("the patch was asked about", asked, question)
+        if seen.approved.get(call):
+            completed = ended is not None and ended.status is PatchApplyStatus.COMPLETED
+            applied = completed and text == script.REPAIRED
+            self.checks.expect("it was applied once it was approved", applied, text)
+            whole = seen.diff.startswith("diff --git ") and '+echo "Hello, $1!"' in seen.diff
+            self.checks.expect("the turn's diff shows it as git would", whole, seen.diff)
+        else:
+            self.checks.denied += 1
+            self.checks.expect(
+                "the file is as it was, because it was denied", text == script.FILES["greet.sh"], text
+            )
+
+    def confinement(self, seen: PlayedTurn) -> None:
+        ended, outside = seen.command("call-note"), self.workspace.outside
+        self.checks.expect("nobody was asked", not seen.asked, seen.asked)
+        self.checks.expect("the command failed", bool(ended and ended.exit_code), ended)
+        self.checks.expect(
+            "the sandbox kept it from writing outside of the workspace", not outside.exists(), str(outside)
+        )
+
+    def memory(self, seen: PlayedTurn) -> None:
+        texts = [
+            part.get("text")
+            for item in self.model.requests[-1]["input"]
+            for part in item.get("content") or ()
+        ]
+        self.checks.expect(
+            "the model was sent the conversation from its beginning",
+            script.REPAIR in texts and script.LEAVE_A_NOTE in texts,
+            texts,
+        )
+        repaired = self._greeting() == script.REPAIRED
+        self._command(
+            seen, "call-again", *((0, "passed: Hello, World!") if repaired else (1, "failed: expected"))
+        )
+
+    def _greeting(self) -> str:
+        return (self.workspace.repository / "greet.sh").read_text(encoding="utf-8")
