@@ -20,8 +20,8 @@ from prompt_toolkit.layout import (
 )
 from rich.cells import cell_len
 
-from app_server.chat.choices import Choices, PickerRow
 from app_server.chat.question_rows import cut_to
+from app_server.chat.slash_context import Choices, PickerRow
 from app_server.client.command_line import printable
 
 T = TypeVar("T")

@@ -1,14 +1,17 @@
-"""What the lines at the bottom of the terminal show: the question that waits, or else what streams; the prompt; and
-a line with the state of the chat. In the columns and rows that the terminal has.
+"""The lines at the bottom of the terminal: what they show (the question that waits, or else what streams; the prompt; a
+line with the state of the chat), in the columns and rows that the terminal has, and what a person types there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 
 from app_server.chat.conversation import ChatConversation
@@ -16,6 +19,59 @@ from app_server.chat.event_view import NOTICE
 from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import cut_to, hint_rows, question_rows
 from app_server.client.command_line import printable
+
+HISTORY_FILE: Final = "chat_history"
+
+
+class TypedText:
+    """The text of a buffer, and a draft that waits: typed when something else took the place of the prompt, or when a
+    question came that it was no answer to.
+    """
+
+    def __init__(self, buffer: Buffer, clock: Callable[[], float]) -> None:
+        self._buffer, self._clock = buffer, clock
+        self._draft = ""
+        self._begun_at: float | None = None
+        buffer.on_text_changed += self._typed
+
+    @property
+    def begun_at(self) -> float:
+        """Return when what is there was begun, by the clock: now, where there is nothing."""
+        return self._clock() if self._begun_at is None else self._begun_at
+
+    def _typed(self, buffer: Buffer) -> None:
+        if not buffer.text:
+            self._begun_at = None
+        elif self._begun_at is None:
+            self._begun_at = self._clock()
+
+    def empty(self) -> None:
+        self._buffer.reset()
+        self._begun_at = None
+
+    def set_aside(self, text: str | None = None) -> None:
+        """Keep what is there, or another text, for later."""
+        text = self._buffer.text if text is None else text
+        self._draft = " ".join(filter(None, (self._draft, text)))
+
+    def put_back(self) -> None:
+        """Put what was set aside into the prompt, if nothing is there."""
+        if self._draft and not self._buffer.text:
+            self._buffer.insert_text(self._draft)
+            self._draft = ""
+
+
+def history_in(home: Path | None) -> History:
+    """Open the file of what was said in earlier chats; only the user may read it."""
+    if home is None:
+        return InMemoryHistory()
+    path = home / HISTORY_FILE
+    try:
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
 
 STREAMED_ROWS: Final = 8
 """Of what streams so many rows are shown: of a message before its next block is whole, of a command until its end."""

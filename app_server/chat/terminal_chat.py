@@ -13,21 +13,27 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.abc import ObjectReceiveStream, TaskGroup
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import StdoutProxy
 
-from app_server.chat.choices import Choices
 from app_server.chat.completion import ChatCompleter
 from app_server.chat.conversation import ChatConversation
-from app_server.chat.key_bindings import chat_bindings
-from app_server.chat.lent_terminal import LentTerminal
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.picker import picker
-from app_server.chat.prompt_view import Printable, PromptView
+from app_server.chat.prompt_view import Printable, PromptView, TypedText, history_in
 from app_server.chat.slash_commands import EnteredLines, Leave
-from app_server.chat.terminal_keys import DesktopNotices, RawInput, reporting
-from app_server.chat.typed_text import TypedText, history_in
+from app_server.chat.slash_context import Choices
+from app_server.chat.terminal_keys import (
+    FOCUS_IN,
+    FOCUS_OUT,
+    NEW_LINE,
+    DesktopNotices,
+    LentTerminal,
+    RawInput,
+    reporting,
+)
 from app_server.client.failures import AppServerError
 
 T = TypeVar("T")
@@ -246,3 +252,34 @@ class TerminalChat:
             await self._chat.interrupt()
         except AppServerError as error:  # the turn may have ended meanwhile
             self._chat.view.line(str(error), "dim")
+
+
+def chat_bindings(chat: TerminalChat, is_asked: Condition) -> KeyBindings:
+    """Bind the keys of the prompt that mean something else than in other prompts."""
+    bindings = KeyBindings()
+    typing = ~is_asked & ~is_searching
+    continues = Condition(lambda: get_app().current_buffer.document.current_line_before_cursor.endswith("\\"))
+    bindings.add("enter", filter=is_asked)(lambda event: chat.answer())
+    bindings.add("enter", filter=typing)(lambda event: event.current_buffer.validate_and_handle())
+    bindings.add("c-g", filter=typing)(lambda event: chat.edit())
+    bindings.add("c-o")(lambda event: chat.show_all())
+    for key in ("c-c", "<sigint>"):
+        bindings.add(key)(lambda event: chat.interrupt())
+
+    @bindings.add("enter", filter=typing & continues)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.delete_before_cursor()
+        event.current_buffer.insert_text("\n")
+
+    @bindings.add(NEW_LINE, filter=typing)
+    @bindings.add("escape", "enter", filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    for key, in_front in ((FOCUS_IN, True), (FOCUS_OUT, False)):
+
+        @bindings.add(key)
+        def _(event: KeyPressEvent, in_front: bool = in_front) -> None:
+            chat.notices.in_front = in_front
+
+    return bindings

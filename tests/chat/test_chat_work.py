@@ -7,7 +7,7 @@ import pytest
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from app_server.chat.command_output import MOST_KEPT, CommandOutputs
+from app_server.chat.event_view import MOST_KEPT, CommandOutputs
 from app_server.chat.question_rows import hint_rows
 from app_server.chat.terminal_keys import LONG, DesktopNotices
 from protocol.v2.item_parts import CommandExecutionStatus
