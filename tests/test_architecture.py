@@ -326,7 +326,7 @@ OPENS_FILES = {
     "app_server.core.rollout": "transcripts in the home",
     "app_server.core.tools.patching": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
-    "app_server.errands.settings_editing": "the user's own settings, and a draft of them in a folder of its own",
+    "app_server.errands.settings": "the user's own settings, and a draft of them in a folder of its own",
     "app_server.errands.threads": "an export, named on the command line",
     "app_server.headless.output_schema": "named on the command line, read before there is a command",
     "app_server.headless.prices_file": "named on the command line, or in the home",

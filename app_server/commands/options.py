@@ -56,8 +56,14 @@ def serving_itself(load: Callable[[], Run]) -> Run:
 
 
 def errand(module: str, name: str) -> Run:
-    """Return what runs a function of `errands`."""
-    return serving_itself(lambda: getattr(import_module(f"app_server.errands.{module}"), name))
+    """Return what carries out a coroutine function of `errands`, with a server in this process."""
+
+    def load() -> Run:
+        function = getattr(import_module(f"app_server.errands.{module}"), name)
+        run_errand = import_module("app_server.errands.errand").run_errand
+        return lambda args: run_errand(args, function)
+
+    return serving_itself(load)
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:

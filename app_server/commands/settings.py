@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from importlib import import_module
 from typing import Final
 
-from app_server.commands.options import Subcommand, add_settings, errand, no_arguments
+from app_server.commands.options import Subcommand, add_settings, errand, no_arguments, serving_itself
 from app_server.startup.launch import server_home
 
 
@@ -81,7 +82,7 @@ COMMANDS: Final = (
         "mcp list",
         "list the MCP servers that are configured",
         _add_mcp_list_arguments,
-        errand("mcp_servers", "run_list"),
+        errand("mcp_servers", "list_servers"),
         "app-server mcp list",
         "app-server mcp list --start   # start them, and list their tools",
     ),
@@ -89,7 +90,7 @@ COMMANDS: Final = (
         "mcp add",
         "add an MCP server",
         _add_mcp_add_arguments,
-        errand("mcp_servers", "run_add"),
+        errand("mcp_servers", "add_server"),
         "app-server mcp add docs --url https://example.org/mcp",
         "app-server mcp add files --env ROOT=/srv -- sh serve-files.sh --stdio   # one that is started",
         usage="NAME (--url URL | -- COMMAND [ARG...])",
@@ -98,7 +99,7 @@ COMMANDS: Final = (
         "mcp remove",
         "remove an MCP server",
         _add_name,
-        errand("mcp_servers", "run_remove"),
+        errand("mcp_servers", "remove_server"),
         "app-server mcp remove docs",
         "app-server mcp remove 'my docs'",
         usage="NAME",
@@ -107,7 +108,7 @@ COMMANDS: Final = (
         "mcp login",
         "log in at an MCP server, in the browser",
         _add_mcp_login_arguments,
-        errand("mcp_servers", "run_login"),
+        errand("mcp_servers", "log_in"),
         "app-server mcp login docs",
         "app-server mcp login docs --scopes read,write --no-browser",
         usage="NAME",
@@ -116,7 +117,7 @@ COMMANDS: Final = (
         "config get",
         "show a setting, or all that are set",
         _add_get_arguments,
-        errand("settings", "run_get"),
+        errand("settings", "show_setting"),
         "app-server config get",
         "app-server config get model",
         usage="[KEY]",
@@ -125,7 +126,7 @@ COMMANDS: Final = (
         "config set",
         "write a setting into config.toml, after it was checked",
         _add_set_arguments,
-        errand("settings", "run_set"),
+        errand("settings", "write_setting"),
         "app-server config set model gpt-5",
         "app-server config set profiles.fast.model_reasoning_effort low   # for a profile",
         usage="KEY VALUE",
@@ -134,7 +135,7 @@ COMMANDS: Final = (
         "config unset",
         "remove a setting from config.toml",
         _add_key,
-        errand("settings", "run_unset"),
+        errand("settings", "remove_setting"),
         "app-server config unset model",
         "app-server config unset profiles.fast   # a whole table",
         usage="KEY",
@@ -143,7 +144,7 @@ COMMANDS: Final = (
         "config edit",
         "edit config.toml, and check it before it is saved",
         no_arguments,
-        errand("settings_editing", "run_edit"),
+        serving_itself(lambda: import_module("app_server.errands.settings").run_edit),
         "app-server config edit",
         "EDITOR=nano app-server config edit",
     ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from typing import Final
 
-from app_server.commands.options import Subcommand, add_choice, add_settings, errand, positive
+from app_server.commands.options import Subcommand, add_choice, add_settings, errand, positive, serving_itself
 
 
 def _add_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +56,7 @@ COMMANDS: Final = (
         "threads list",
         "list stored threads, the latest first",
         _add_list_arguments,
-        errand("threads", "run_list"),
+        errand("threads", "list_threads"),
         "app-server threads list",
         "app-server threads list --here --search changelog   # of this folder, about something",
         "app-server threads list --limit 500 --json   # for a script",
@@ -64,7 +65,7 @@ COMMANDS: Final = (
         "threads show",
         "show what is known of a thread",
         _add_show_arguments,
-        errand("threads", "run_show"),
+        errand("threads", "show_thread"),
         "app-server threads show 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10   # by its id",
         'app-server threads show "the parser"   # by its name',
         usage="THREAD",
@@ -73,7 +74,7 @@ COMMANDS: Final = (
         "threads export",
         "write a thread as Markdown or JSON",
         _add_export_arguments,
-        errand("threads", "run_export"),
+        errand("threads", "export_thread"),
         'app-server threads export "the parser" -o parser.md',
         'app-server threads export --format json "the parser"   # every item, to stdout',
         usage="THREAD",
@@ -82,7 +83,7 @@ COMMANDS: Final = (
         "threads rename",
         "give a thread a name",
         _add_rename_arguments,
-        errand("threads", "run_rename"),
+        errand("threads", "rename_thread"),
         'app-server threads rename 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10 "the parser"',
         'app-server threads rename "the parser" "the old parser"',
         usage="THREAD NAME",
@@ -91,7 +92,7 @@ COMMANDS: Final = (
         "threads archive",
         "take threads out of the list",
         _add_several,
-        errand("threads", "run_archive"),
+        errand("threads", "archive_threads"),
         'app-server threads archive "the old parser"',
         "app-server threads list --archived   # what is in the archive",
         usage="THREAD...",
@@ -100,7 +101,7 @@ COMMANDS: Final = (
         "threads unarchive",
         "bring threads back into the list",
         _add_several,
-        errand("threads", "run_unarchive"),
+        errand("threads", "unarchive_threads"),
         'app-server threads unarchive "the old parser"',
         "app-server threads unarchive 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10",
         usage="THREAD...",
@@ -109,7 +110,7 @@ COMMANDS: Final = (
         "threads delete",
         "delete threads for ever, after a question",
         _add_delete_arguments,
-        errand("threads", "run_delete"),
+        serving_itself(lambda: import_module("app_server.errands.threads").run_delete),
         'app-server threads delete "the old parser"',
         "app-server threads delete --yes 01a1fc1f-0b5e-7cc1-a2f4-5e0d7f3b9d10   # without the question",
         usage="THREAD...",

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Final
 
 from app_server.commands.options import (
@@ -16,6 +17,7 @@ from app_server.commands.options import (
     errand,
     log_errors_only,
     no_arguments,
+    serving_itself,
 )
 from app_server.standard_streams import cancel_on_interrupt, complain
 
@@ -110,7 +112,7 @@ COMMANDS: Final = (
         "login",
         "log in at the provider of the model: in the browser, with a code, or with a key",
         _add_login_arguments,
-        errand("accounts", "run_login"),
+        serving_itself(lambda: import_module("app_server.errands.accounts").run_login),
         "app-server login   # in the browser of this machine",
         "app-server login --device-auth   # with a code, in a browser elsewhere",
         "printenv OPENAI_API_KEY | app-server login --with-api-key   # with a key from stdin",
@@ -119,7 +121,7 @@ COMMANDS: Final = (
         "logout",
         "forget the login",
         add_settings,
-        errand("accounts", "run_logout"),
+        errand("accounts", "log_out"),
         "app-server logout",
         "CODEX_HOME=/srv/agent app-server logout   # in another home",
     ),

@@ -6,14 +6,20 @@ import argparse
 import getpass
 import sys
 import webbrowser
+from collections.abc import AsyncIterator
 from typing import Final
 
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
+from app_server.client.events import ServerEvent
 from app_server.errands.errand import NotDone, misused, run_errand, say
 from app_server.standard_streams import cancel_on_interrupt
 from protocol.table import NoParams
 from protocol.v2 import account as wire
+from protocol.v2.mcp import McpServerOauthLoginCompletedNotification
+
+Completed = wire.AccountLoginCompletedNotification | McpServerOauthLoginCompletedNotification
+"""The end of a login."""
 
 LONGEST_KEY: Final = 10_000
 """Characters; no provider's key has more."""
@@ -22,35 +28,31 @@ LONGEST_KEY: Final = 10_000
 def run_login(args: argparse.Namespace) -> int:
     """Log in, as the options say. The key is read from stdin, so that it is in no list of processes."""
     try:
-        how = _how(args)
+        params = wire.LoginAccountParams(_how(args))
     except InvalidCommandLine as error:
         return misused(args, error)
 
-    async def log_in(server: AppServer) -> int:
+    async def log_in(server: AppServer, args: argparse.Namespace) -> None:
         if not (await server.request(wire.ACCOUNT_READ, wire.GetAccountParams())).requires_openai_auth:
             raise NotDone(
                 "the configured provider needs no login",
                 "its key, if it wants one, is in the variable that `env_key` names: `app-server doctor` looks for it",
             )
         async with server.events() as events:
-            params = wire.LoginAccountParams(how)
-            begun = await server.request(wire.ACCOUNT_LOGIN_START, params)
-            _tell(begun.root, browser=not args.no_browser)
-            async for event in events:
-                if isinstance(event, wire.AccountLoginCompletedNotification):
-                    return _ended(event)
-        raise NotDone("the server ended before the login did")
+            begun = (await server.request(wire.ACCOUNT_LOGIN_START, params)).root
+            if isinstance(begun, wire.ChatgptLoginAccountResponse):
+                open_page(begun.auth_url, args)
+            elif isinstance(begun, wire.ChatgptDeviceCodeLoginAccountResponse):
+                place = f"{begun.verification_url}\n  {begun.user_code}"
+                say(f"Open this page in any browser, and type the code there:\n\n  {place}\n")
+            await login_ended(events, wire.AccountLoginCompletedNotification, "Logged in")
 
     return run_errand(args, log_in)
 
 
-def run_logout(args: argparse.Namespace) -> int:
-    async def log_out(server: AppServer) -> int:
-        await server.request(wire.ACCOUNT_LOGOUT, NoParams())
-        say("Logged out")
-        return 0
-
-    return run_errand(args, log_out)
+async def log_out(server: AppServer, args: argparse.Namespace) -> None:
+    await server.request(wire.ACCOUNT_LOGOUT, NoParams())
+    say("Logged out")
 
 
 def _how(args: argparse.Namespace) -> wire.LoginAccount:
@@ -76,21 +78,19 @@ def _key() -> str:
     return key
 
 
-def _tell(begun: wire.LoginAccountStarted, *, browser: bool) -> None:
-    """Tell the user what to do now."""
-    match begun:
-        case wire.ApiKeyLoginAccountResponse():
-            pass
-        case wire.ChatgptLoginAccountResponse(auth_url=url):
-            say(f"Open this page to log in, in a browser of this machine:\n\n  {url}\n")
-            if browser:
-                webbrowser.open(url)
-        case wire.ChatgptDeviceCodeLoginAccountResponse(verification_url=url, user_code=code):
-            say(f"Open this page in any browser, and type the code there:\n\n  {url}\n  {code}\n")
+def open_page(url: str, args: argparse.Namespace) -> None:
+    """Tell the user to log in on a page; open it unless that is not wanted."""
+    say(f"Open this page to log in, in a browser of this machine:\n\n  {url}\n")
+    if not args.no_browser:
+        webbrowser.open(url)
 
 
-def _ended(event: wire.AccountLoginCompletedNotification) -> int:
-    if not event.success:
-        raise NotDone(event.error or "the login failed")
-    say("Logged in")
-    return 0
+async def login_ended(events: AsyncIterator[ServerEvent], kind: type[Completed], said: str) -> None:
+    """Wait for the end of a login, and tell it. Raises NotDone."""
+    async for event in events:
+        if isinstance(event, kind):
+            if not event.success:
+                raise NotDone(event.error or "the login failed")
+            say(said)
+            return
+    raise NotDone("the server ended before the login did")

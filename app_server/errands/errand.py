@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -15,6 +16,7 @@ from app_server.client import command_line
 from app_server.client.app_server import AppServer
 from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError
+from app_server.client.feeds import OnWarning
 from app_server.core.config.types import CliOverrides
 from app_server.in_process import InProcessConnector
 from app_server.standard_streams import check_stdout, complain
@@ -23,8 +25,8 @@ from app_server.startup.overrides import cli_overrides
 from app_server.startup.process import end_loading
 from protocol.structs import Json
 
-Errand = Callable[[AppServer], Awaitable[int]]
-"""What a command does; gives its exit status. Raises AppServerError, InvalidCommandLine."""
+Errand = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
+"""What a command does. Raises AppServerError, InvalidCommandLine."""
 
 
 class NotDone(AppServerError):
@@ -49,7 +51,9 @@ def run_errand(args: argparse.Namespace, errand: Errand) -> int:
 
 async def _done(args: argparse.Namespace, overrides: CliOverrides, errand: Errand) -> int:
     try:
-        return await with_server(errand, overrides, _warn)
+        async with one_server(overrides, _warn) as server:
+            await errand(server, args)
+        return 0
     except command_line.InvalidCommandLine as error:
         return misused(args, error)
     except AppServerError as error:
@@ -58,17 +62,15 @@ async def _done(args: argparse.Namespace, overrides: CliOverrides, errand: Erran
         return command_line.FAILED
 
 
-async def with_server(
-    errand: Errand,
-    overrides: CliOverrides,
-    on_warning: Callable[[str, ServerEvent], None],
-    home: Path | None = None,
-) -> int:
-    """Carry an errand out with a server of these settings, which has its home there or where it usually is."""
+@asynccontextmanager
+async def one_server(
+    overrides: CliOverrides, on_warning: OnWarning, home: Path | None = None
+) -> AsyncIterator[AppServer]:
+    """Have a server of these settings, with its home there or where it usually is."""
     connector = InProcessConnector(overrides=overrides, home=home)
     async with AppServer.connect(connector, on_warning=on_warning) as server:
         end_loading()
-        return await errand(server)
+        yield server
 
 
 def misused(args: argparse.Namespace, error: command_line.InvalidCommandLine) -> int:

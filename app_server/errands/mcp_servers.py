@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import webbrowser
 from collections.abc import Mapping
 
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
-from app_server.errands.errand import NotDone, run_errand, say, show, show_json
+from app_server.errands.accounts import login_ended, open_page
+from app_server.errands.errand import NotDone, say, show, show_json
 from protocol.structs import Json
 from protocol.v2 import mcp as wire
 from protocol.v2.config import CONFIG_READ, CONFIG_VALUE_WRITE, ConfigReadParams, ConfigValueWriteParams
@@ -18,71 +18,47 @@ from protocol.v2.config import CONFIG_READ, CONFIG_VALUE_WRITE, ConfigReadParams
 SEE_LIST = "`app-server mcp list` shows which there are"
 
 
-def run_list(args: argparse.Namespace) -> int:
+async def list_servers(server: AppServer, args: argparse.Namespace) -> None:
     """List what is configured; with `--start`, what the servers offer."""
-
-    async def list_servers(server: AppServer) -> int:
-        configured = await _configured(server)
-        offered = {each.name: each for each in await _statuses(server)} if args.start else {}
-        if args.json:
-            started = {name: status.to_value() for name, status in offered.items()}
-            show_json(started if args.start else {**configured})
-            return 0
-        for name, settings in configured.items():
-            show(f"{name:<16} {_transport(settings)}")
-            if name in offered:
-                show(f"{'':<16} {_offer(offered[name])}")
-        if not configured:
-            say("no MCP server is configured")
-        return 0
-
-    return run_errand(args, list_servers)
+    configured = await _configured(server)
+    offered = {each.name: each for each in await _statuses(server)} if args.start else {}
+    if args.json:
+        started = {name: status.to_value() for name, status in offered.items()}
+        show_json(started if args.start else {**configured})
+        return
+    for name, settings in configured.items():
+        show(f"{name:<16} {_transport(settings)}")
+        if name in offered:
+            show(f"{'':<16} {_offer(offered[name])}")
+    if not configured:
+        say("no MCP server is configured")
 
 
-def run_add(args: argparse.Namespace) -> int:
-    async def add_server(server: AppServer) -> int:
-        settings = _settings(args)
-        if args.name in await _configured(server):
-            raise NotDone(
-                f"there is an MCP server {args.name!r} already",
-                f"remove it first: `app-server mcp remove {args.name}`",
-            )
-        await _write(server, args.name, settings)
-        say(f"added {args.name}; threads that begin from now on have it")
-        return 0
-
-    return run_errand(args, add_server)
+async def add_server(server: AppServer, args: argparse.Namespace) -> None:
+    settings = _settings(args)
+    if args.name in await _configured(server):
+        raise NotDone(
+            f"there is an MCP server {args.name!r} already",
+            f"remove it first: `app-server mcp remove {args.name}`",
+        )
+    await _write(server, args.name, settings)
+    say(f"added {args.name}; threads that begin from now on have it")
 
 
-def run_remove(args: argparse.Namespace) -> int:
-    async def remove_server(server: AppServer) -> int:
-        if args.name not in await _configured(server):
-            raise NotDone(f"there is no MCP server {args.name!r}", SEE_LIST)
-        await _write(server, args.name, None)
-        say(f"removed {args.name}")
-        return 0
-
-    return run_errand(args, remove_server)
+async def remove_server(server: AppServer, args: argparse.Namespace) -> None:
+    if args.name not in await _configured(server):
+        raise NotDone(f"there is no MCP server {args.name!r}", SEE_LIST)
+    await _write(server, args.name, None)
+    say(f"removed {args.name}")
 
 
-def run_login(args: argparse.Namespace) -> int:
-    async def log_in(server: AppServer) -> int:
-        async with server.events() as events:
-            scopes = None if args.scopes is None else tuple(args.scopes.split(","))
-            params = wire.McpServerOauthLoginParams(name=args.name, scopes=scopes)
-            begun = await server.request(wire.MCP_SERVER_OAUTH_LOGIN, params)
-            say(f"Open this page to log in, in a browser of this machine:\n\n  {begun.authorization_url}\n")
-            if not args.no_browser:
-                webbrowser.open(begun.authorization_url)
-            async for event in events:
-                if isinstance(event, wire.McpServerOauthLoginCompletedNotification):
-                    if not event.success:
-                        raise NotDone(event.error or "the login failed")
-                    say(f"Logged in at {args.name}")
-                    return 0
-        raise NotDone("the server ended before the login did")
-
-    return run_errand(args, log_in)
+async def log_in(server: AppServer, args: argparse.Namespace) -> None:
+    async with server.events() as events:
+        scopes = None if args.scopes is None else tuple(args.scopes.split(","))
+        params = wire.McpServerOauthLoginParams(name=args.name, scopes=scopes)
+        begun = await server.request(wire.MCP_SERVER_OAUTH_LOGIN, params)
+        open_page(begun.authorization_url, args)
+        await login_ended(events, wire.McpServerOauthLoginCompletedNotification, f"Logged in at {args.name}")
 
 
 def _settings(args: argparse.Namespace) -> Json:

@@ -1,123 +1,100 @@
-"""`app-server threads`: lists stored threads, shows, renames, archives, deletes and exports them."""
+"""`app-server threads`: lists stored threads, shows, renames, archives, deletes and exports them. As Markdown a thread
+is who said what, what was run and how it ended, what was changed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from app_server.client.app_server import AppServer
-from app_server.client.command_line import FAILED, InvalidCommandLine
+from app_server.client.command_line import FAILED, InvalidCommandLine, printable
 from app_server.client.options import ListOptions
 from app_server.errands.errand import NotDone, agreed, misused, run_errand, say, show, show_json
-from app_server.errands.thread_export import as_markdown
+from protocol.v2 import items
 from protocol.v2 import thread_store as wire
 from protocol.v2.fields import InThread
+from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
 from protocol.v2.thread import Thread
 
 ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PAGE: Final = 100
 
 
-def run_list(args: argparse.Namespace) -> int:
-    async def list_threads(server: AppServer) -> int:
-        found: list[Thread] = []
-        async for thread in _stored(server, args):
-            found.append(thread)
-            if len(found) == args.limit:
-                break
-        if args.json:
-            show_json([thread.to_value() for thread in found])
-        for thread in found if not args.json else ():
-            show(_row(thread))
-        if not found:
-            say("no stored threads" + (" of this folder" if args.here else ""))
-        return 0
-
-    return run_errand(args, list_threads)
+async def list_threads(server: AppServer, args: argparse.Namespace) -> None:
+    found: list[Thread] = []
+    async for thread in _stored(server, args):
+        found.append(thread)
+        if len(found) == args.limit:
+            break
+    if args.json:
+        show_json([thread.to_value() for thread in found])
+    for thread in found if not args.json else ():
+        show(_row(thread))
+    if not found:
+        say("no stored threads" + (" of this folder" if args.here else ""))
 
 
-def run_show(args: argparse.Namespace) -> int:
-    async def show_thread(server: AppServer) -> int:
-        thread = await _read(server, args.thread, turns=False)
-        if args.json:
-            show_json(thread.to_value())
-            return 0
-        for name, value in _facts(thread).items():
-            show(f"{name:<9} {value}")
-        return 0
-
-    return run_errand(args, show_thread)
+async def show_thread(server: AppServer, args: argparse.Namespace) -> None:
+    thread = await _read(server, args.thread, turns=False)
+    if args.json:
+        show_json(thread.to_value())
+        return
+    for name, value in _facts(thread).items():
+        show(f"{name:<9} {value}")
 
 
-def run_export(args: argparse.Namespace) -> int:
-    async def export_thread(server: AppServer) -> int:
-        thread = await _read(server, args.thread, turns=True)
-        as_json = args.format == "json"
-        text = thread.to_json().decode() if as_json else as_markdown(thread, _facts(thread))
-        if args.out is None:
-            show(text)
-        else:
-            Path(args.out).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
-        return 0
-
-    return run_errand(args, export_thread)
+async def export_thread(server: AppServer, args: argparse.Namespace) -> None:
+    thread = await _read(server, args.thread, turns=True)
+    text = thread.to_json().decode() if args.format == "json" else as_markdown(thread, _facts(thread))
+    if args.out is None:
+        show(text)
+    else:
+        Path(args.out).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
 
 
-def run_rename(args: argparse.Namespace) -> int:
-    async def rename_thread(server: AppServer) -> int:
-        id = await _id(server, args.thread)
-        params = wire.ThreadSetNameParams(thread_id=id, name=args.name)
-        await server.request(wire.THREAD_NAME_SET, params)
-        return 0
-
-    return run_errand(args, rename_thread)
+async def rename_thread(server: AppServer, args: argparse.Namespace) -> None:
+    params = wire.ThreadSetNameParams(thread_id=await _id(server, args.thread), name=args.name)
+    await server.request(wire.THREAD_NAME_SET, params)
 
 
-def run_archive(args: argparse.Namespace) -> int:
-    async def archive(server: AppServer, id: str) -> None:
+async def archive_threads(server: AppServer, args: argparse.Namespace) -> None:
+    for id in await _ids(server, args.threads):
         await server.request(wire.THREAD_ARCHIVE, InThread(thread_id=id))
 
-    return _for_each(args, archive)
 
-
-def run_unarchive(args: argparse.Namespace) -> int:
-    async def unarchive(server: AppServer, id: str) -> None:
+async def unarchive_threads(server: AppServer, args: argparse.Namespace) -> None:
+    for id in await _ids(server, args.threads, archived=True):
         await server.request(wire.THREAD_UNARCHIVE, InThread(thread_id=id))
-
-    return _for_each(args, unarchive, archived=True)
 
 
 def run_delete(args: argparse.Namespace) -> int:
-    async def delete(server: AppServer, id: str) -> None:
-        await server.request(wire.THREAD_DELETE, InThread(thread_id=id))
-
+    """Delete threads, after a question before there is a server."""
     try:
         if not args.yes and not agreed(f"Delete {', '.join(args.threads)} for ever?"):
             say("nothing was deleted")
             return FAILED
     except InvalidCommandLine as error:
         return misused(args, error)
-    return _for_each(args, delete)
+    return run_errand(args, _delete_threads)
 
 
-def _for_each(
-    args: argparse.Namespace, change: Callable[[AppServer, str], Awaitable[None]], *, archived: bool = False
-) -> int:
-    """Change every thread that is named. Which they are is found out before the first one is changed."""
+async def _delete_threads(server: AppServer, args: argparse.Namespace) -> None:
+    for id in await _ids(server, args.threads):
+        await server.request(wire.THREAD_DELETE, InThread(thread_id=id))
 
-    async def change_threads(server: AppServer) -> int:
-        for id in [await _id(server, named, archived=archived) for named in args.threads]:
-            await change(server, id)
-        return 0
 
-    return run_errand(args, change_threads)
+async def _ids(server: AppServer, names: Sequence[str], *, archived: bool = False) -> list[str]:
+    """Return the ids of threads: all of them, before the first one is changed. Raises NotDone."""
+    return [await _id(server, named, archived=archived) for named in names]
 
 
 def _stored(server: AppServer, args: argparse.Namespace) -> AsyncIterator[Thread]:
@@ -177,3 +154,75 @@ def _facts(thread: Thread) -> dict[str, str]:
 
 def _time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_markdown(thread: Thread, facts: Mapping[str, str]) -> str:
+    """Write the thread. Control characters are shown as `�`: the text may be read in a terminal."""
+    title = " ".join((thread.name or thread.preview or thread.id).split())
+    blocks = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
+    for turn in thread.turns:
+        for item in turn.items:
+            blocks += _item(item)
+        if turn.error is not None:
+            blocks.append(f"**The turn failed**: {turn.error.message}")
+    return printable("\n\n".join(block.strip("\n") for block in blocks))
+
+
+def _item(item: items.ThreadItem) -> Iterator[str]:
+    match item:
+        case items.UserMessageThreadItem():
+            yield "## User"
+            yield from map(_input, item.content)
+        case items.AgentMessageThreadItem(text=text):
+            yield from ("## Assistant", text)
+        case items.PlanThreadItem(text=text):
+            yield from ("## Plan", text)
+        case items.ExitedReviewModeThreadItem(review=text):
+            yield from ("## Review", text)
+        case items.ContextCompactionThreadItem():
+            yield "The history up to here was replaced by a summary."
+        case _:
+            yield from _call(item)
+
+
+def _call(item: items.ThreadItem) -> Iterator[str]:
+    """Write what was done; nothing for what was only thought, and for items that only other servers make."""
+    match item:
+        case items.CommandExecutionThreadItem():
+            ended = item.status if item.exit_code is None else f"exit {item.exit_code}"
+            yield f"Ran, in `{item.cwd}` ({ended}):"
+            yield _fenced(f"$ {item.command}\n{item.aggregated_output or ''}", "console")
+        case items.FileChangeThreadItem():
+            for change in item.changes:
+                yield f"Changed `{change.path}` ({change.kind.type}, {item.status}):"
+                yield _fenced(change.diff, "diff")
+        case items.McpToolCallThreadItem():
+            yield f"Called `{item.server}.{item.tool}` ({item.status}):"
+            yield _fenced(json.dumps(item.arguments, indent=2, ensure_ascii=False), "json")
+        case items.DynamicToolCallThreadItem():
+            yield f"Called `{item.tool}` ({item.status})."
+        case items.WebSearchThreadItem():
+            yield f"Searched the web: {item.query}"
+        case items.ImageViewThreadItem():
+            yield f"Looked at `{item.path}`."
+        case _:
+            return
+
+
+def _input(part: UserInput) -> str:
+    match part:
+        case TextUserInput(text=text):
+            return text
+        case LocalImageUserInput(path=path):
+            return f"Picture: `{path}`"
+        case ImageUserInput():
+            return "A picture."
+        case _:
+            return f"`{part.type}`"
+
+
+def _fenced(text: str, language: str) -> str:
+    """Fence a text with more backticks than it has in a row."""
+    longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
