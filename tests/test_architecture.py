@@ -111,7 +111,7 @@ PURE_MODULES = {
         *("consent", "decide", "prefix_rules", "rules_text"),
     },
     "app_server.core.config": {
-        *("edit", "effective", "features", "key_path", "kinds", "layers", "resolve", "settings_reader"),
+        *("effective", "features", "kinds", "layers", "resolve", "settings_reader"),
         *("table", "toml_text", "types"),
     },
     "app_server.core.context": {
@@ -314,7 +314,7 @@ OPENS_FILES = {
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
     "app_server.core.client_files": "what a client names, with the rights of the user",
-    "app_server.core.config.write": "a lock in the home",
+    "app_server.core.config.settings_file": "a lock in the home",
     "app_server.core.config.safe_file": "the few small files of the home, credentials too",
     "app_server.core.context.instructions": "texts of the package",
     "app_server.core.exec": "files in the home for commands; /proc",

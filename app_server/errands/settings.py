@@ -25,8 +25,7 @@ from app_server.client.app_server import AppServer
 from app_server.client.command_line import FAILED, InvalidCommandLine, reason
 from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError
-from app_server.core.config.key_path import split_key, value_at
-from app_server.core.config.layers import toml_value
+from app_server.core.config.layers import split_key, toml_value, value_at
 from app_server.core.config.types import CliOverrides
 from app_server.errands.errand import NotDone, agreed, name_of, one_server, say, show, show_json
 from app_server.standard_streams import complain

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec import Struct
 
-from app_server.core.config.sharing import SharingSettings
+from app_server.core.config.types import SharingSettings
 from app_server.places.locks import LockHeld, hold
 from app_server.server import Work
 from app_server.shared.arrivals import Doorway

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from app_server.core.config.settings import load_config
-from app_server.core.config.sharing import SharingSettings
+from app_server.core.config.types import SharingSettings
 from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
 from app_server.logs import set_up_logging

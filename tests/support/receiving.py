@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from app_server.apis.services import Served
-from app_server.core.config.sharing import SharingSettings
+from app_server.core.config.types import SharingSettings
 from app_server.core.lazy import Lazy
 from app_server.places.socket_place import SocketPlace, named_place
 from app_server.server import ClientPlace, Work

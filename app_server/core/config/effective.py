@@ -1,5 +1,6 @@
 """Settings as clients are shown them: those in force with the layer that each comes from, and without credentials; and
-the way back, for clients that write what they were shown.
+the way back, for clients that write what they were shown: edits, and what the settings are after them. Pure;
+`settings_file` writes them.
 """
 
 from __future__ import annotations
@@ -7,14 +8,55 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 
 from msgspec import Struct
 
-from app_server.core.config.layers import cli_layer, combine, merge, profile_settings
-from app_server.core.config.types import CliOverrides, LayerKind, RequestOverrides, SettingsLayer
+from app_server.core.config.layers import (
+    MAX_DEPTH,
+    cli_layer,
+    combine,
+    is_key,
+    merge,
+    profile_settings,
+    split_key,
+    value_at,
+)
+from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import InvalidSettings
 from app_server.masking import MASK, is_secret_name, masked, masked_text
-from protocol.structs import Json, replace
+from protocol.structs import Discreet, Json, replace
+
+
+class LayerKind(StrEnum):
+    USER = "user"
+    """The user's file."""
+    PROFILE = "profile"
+    """The profile in it that was chosen."""
+    COMMAND_LINE = "command_line"
+
+
+class SettingsLayer(Struct, frozen=True):
+    kind: LayerKind
+    settings: Mapping[str, Json]
+    version: str
+    """Of the whole file, for a profile too."""
+    profile: str | None = None
+
+
+class Overridden(Discreet, frozen=True):
+    """A written setting that another layer overrides, and the value that counts, without credentials."""
+
+    HIDDEN = ("value",)
+    key: tuple[str, ...]
+    layer: SettingsLayer
+    value: Json
+
+
+class WriteOutcome(Struct, frozen=True):
+    version: str
+    """Of the file as it is now."""
+    overridden: Overridden | None
 
 
 class EffectiveSettings(Struct, frozen=True):
@@ -132,3 +174,81 @@ def _is_credential(key: tuple[str, ...]) -> bool:
         or table[-2:] == ("shell_environment_policy", "set")
         or any(name in TABLES_OF_CREDENTIALS for name in table[2:])
     )
+
+
+INTEGERS = range(-(2**63), 2**63)
+
+
+class SettingEdit(Struct, frozen=True):
+    """A new value for one key; None removes the setting."""
+
+    key: tuple[str, ...]
+    value: Json
+    merge: bool = False
+    """Lay a table over the one that is there, instead of replacing it."""
+
+
+def setting_edit(key: str, value: Json, *, merge: bool) -> SettingEdit:
+    """Check a key and a value that a client gives. Raises InvalidSettings for what settings cannot have."""
+    if not key.strip():
+        raise InvalidSettings("keyPath must not be empty")
+    parts = [part.strip() for part in split_key(key)]
+    if not is_key(parts):
+        reason = "is not a key" if not parts or all(parts) else "segments must not be empty"
+        raise InvalidSettings(f"keyPath {reason}")
+    if value is not None:
+        _check_value(value, len(parts))
+    return SettingEdit(tuple(parts), value, merge)
+
+
+class UnsafeEdit(Exception):
+    """The form of the file does not allow to change it without changing more."""
+
+
+def edited(settings: Mapping[str, Json], edits: Sequence[SettingEdit]) -> dict[str, Json]:
+    """Return the settings after these edits. Raises InvalidSettings where one of them does not fit."""
+    table = dict(settings)
+    for edit in edits:
+        value = with_credentials(edit.value, value_at(table, edit.key), edit.key)
+        table = _with(table, edit.key, value, merge_tables=edit.merge)
+    return table
+
+
+def same_settings(one: Json, other: Json) -> bool:
+    """Return whether both are equal, also where they contain a NaN; 1 and 1.0 and true differ."""
+    return json.dumps(one, default=repr, sort_keys=True) == json.dumps(other, default=repr, sort_keys=True)
+
+
+def _with(
+    table: Mapping[str, Json], key: tuple[str, ...], value: Json, *, merge_tables: bool
+) -> dict[str, Json]:
+    name, rest = key[0], key[1:]
+    if not rest:
+        kept = {other: known for other, known in table.items() if other != name or value is not None}
+        present: Json = table.get(name)
+        if merge_tables and isinstance(value, Mapping) and isinstance(present, Mapping):
+            value = merge(present, value)
+        return kept if value is None else kept | {name: value}
+    below = table.get(name)
+    if below is not None and not isinstance(below, Mapping):
+        raise InvalidSettings("cannot set value on non-table parent")
+    if below is None and value is None:
+        return dict(table)
+    return {**table, name: _with(below or {}, rest, value, merge_tables=merge_tables)}
+
+
+def _check_value(value: Json, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidSettings("invalid value: it is nested too deeply")
+    if value is None:
+        raise InvalidSettings("invalid value: null is no value within a list or a table")
+    if isinstance(value, int) and not isinstance(value, bool) and value not in INTEGERS:
+        raise InvalidSettings("invalid value: an integer must fit into 64 bits")
+    if isinstance(value, Mapping):
+        if "" in value:
+            raise InvalidSettings("invalid value: a key must not be empty")
+        for part in value.values():
+            _check_value(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _check_value(part, depth + 1)

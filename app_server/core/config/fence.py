@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES
-from app_server.core.config.key_path import split_key
-from app_server.core.config.layers import cli_layer, combine, merge
+from app_server.core.config.layers import cli_layer, combine, merge, split_key
 from app_server.core.config.settings_reader import derive_error
 from app_server.core.config.table import ABOUT_CLIENTS, every_setting
 from app_server.core.config.types import ClientFence, CliOverrides, Config, RequestOverrides

@@ -9,7 +9,7 @@ feature switches in each layer before merging, so that an old name in a high lay
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import tomli
@@ -22,12 +22,14 @@ from app_server.core.config.features import (
     TOOL_SWITCHES,
     canonical_feature,
 )
-from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key, value_at
 from app_server.core.config.kinds import quote
 from app_server.core.config.settings_reader import derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from protocol.structs import Json
+
+MAX_DEPTH = 32
+"""No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""
 
 
 class Layered(Struct, frozen=True):
@@ -201,3 +203,36 @@ def _nested(key: str, value: Json) -> dict[str, Json]:
         value = {part: value}
     nested: dict[str, Json] = value
     return nested
+
+
+def split_key(key: str) -> list[str]:
+    """Split a dotted key; quoted parts may contain dots, as in TOML. What cannot be split has no parts."""
+    return _quoted_parts(key) if '"' in key or "'" in key else key.split(".")
+
+
+def is_key(parts: Sequence[str]) -> bool:
+    """Return whether a setting can have this key."""
+    return bool(parts) and all(parts) and len(parts) <= MAX_DEPTH
+
+
+def value_at(table: Json, key: Sequence[str]) -> Json:
+    """Return the value of a key; None where nothing is set."""
+    for part in key:
+        if not isinstance(table, dict) or part not in table:
+            return None
+        table = table[part]
+    return table
+
+
+def _quoted_parts(key: str) -> list[str]:
+    try:
+        table: Json = tomli.loads(f"{key} = 0")
+    except (ValueError, RecursionError):
+        return []
+    parts: list[str] = []
+    while isinstance(table, dict):
+        if len(table) != 1:
+            return []
+        ((part, table),) = table.items()
+        parts.append(part)
+    return parts

@@ -18,7 +18,6 @@ from app_server.core.config.features import FEATURES, Features
 from app_server.core.config.kinds import quote
 from app_server.core.config.layers import Layered
 from app_server.core.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
-from app_server.core.config.sharing import SharingSettings
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
 from app_server.core.errors import describe
@@ -181,7 +180,7 @@ def resolve(
         features=_features(settings.table("features")),
         mcp_servers=read_mcp_servers(settings),
         login=settings.build(types.LoginSettings),
-        sharing=settings.table(ABOUT_CLIENTS).build(SharingSettings),
+        sharing=settings.table(ABOUT_CLIENTS).build(types.SharingSettings),
         history=settings.table("history").build(types.HistoryConfig),
         otel=read_otel(settings),
     )

@@ -1,34 +1,118 @@
-"""The user's file, as clients are shown it and write it: its settings in force, its own content, edits of it. Import it
-late: most servers do neither.
+"""The user's file, as clients are shown it and write it. Import it late: most servers do neither.
+
+It has one writer at a time. What is written is checked before, and replaces the whole file, with the mode that it had.
+A link at the file's place is followed once, so that settings kept elsewhere stay there and the link stays a link. What
+a client writes is written only where nothing was written since it read the file, and only as settings that
+conversations can begin with.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
-from collections.abc import Mapping, Sequence
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.core.config.edit import setting_edit
-from app_server.core.config.effective import EffectiveSettings, effective_settings
-from app_server.core.config.resolve import read_approval_policy
+from app_server.core.config import effective
+from app_server.core.config.effective import SettingEdit, UnsafeEdit, edited, same_settings
+from app_server.core.config.fence import OPEN, is_fenced
+from app_server.core.config.layers import combine, value_at
+from app_server.core.config.resolve import read_approval_policy, resolve
+from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError, SettingsTable
-from app_server.core.config.skill_switches import SkillSwitch
-from app_server.core.config.toml_file import CONFIG_FILE, place_in_file, read_config_file
-from app_server.core.config.types import SettingsPlace, WriteOutcome
-from app_server.core.config.write import set_default_model, write_settings, write_skill_switch
-from app_server.core.errors import ConfigError, InvalidSettings
+from app_server.core.config.skill_switches import SkillSwitch, switched
+from app_server.core.config.table import ABOUT_CLIENTS
+from app_server.core.config.toml_file import (
+    CONFIG_FILE,
+    parse_toml,
+    place_in_file,
+    read_config_bytes,
+    read_config_file,
+)
+from app_server.core.config.types import CliOverrides, RequestOverrides, SettingsPlace
+from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict, describe
+from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
-from protocol.policy import WorkspaceWrite, known_effort
+from protocol.policy import ReasoningEffort, WorkspaceWrite, known_effort
 from protocol.structs import Json
 
 if TYPE_CHECKING:
     import anyio
 
-    from protocol.policy import ReasoningEffort
+# Slow to import.
+_EDITED_TEXT: Lazy[Callable[[str, Mapping[str, Json], Mapping[str, Json]], str]] = Lazy(
+    lambda: import_module("app_server.core.config.toml_text").edited_text
+)
+
+MOST_EDITS = 1000
+"""Of one request. Each may be a whole table."""
+
+
+class SettingsFile(Struct, frozen=True):
+    """Shows and writes the settings of one home."""
+
+    place: SettingsPlace
+    writes: anyio.Lock
+    """Keeps the order of one server's writes; others are kept out by a lock on the home."""
+
+    def shown(self) -> effective.EffectiveSettings:
+        """Return the settings that count with their layers, all without credentials. Raises ConfigError."""
+        try:
+            return effective.effective_settings(
+                read_config_file(self.place.home), self.place.cli
+            ).without_credentials()
+        except RecursionError as error:
+            raise ConfigError("failed to load configuration: it is nested too deeply") from error
+
+    def saved(self) -> Mapping[str, Json]:
+        """Return what the file says, in the fields of `UserSavedConfig`. Raises ConfigError."""
+        try:
+            return saved_settings(SettingsTable(read_config_file(self.place.home)))
+        except SettingError as error:
+            place = place_in_file(self.place.home, error.key)
+            raise SettingError(error.problem, error.key, place) from error
+
+    async def write(
+        self, edits: Sequence[tuple[str, Json, bool]], expected_version: str | None = None
+    ) -> effective.WriteOutcome:
+        """Make all edits or none: each a key, its new value, and whether a table is laid over the one that is there.
+
+        Raises VersionConflict, InvalidSettings, or ConfigError where the file cannot be changed.
+        """
+        if len(edits) > MOST_EDITS:
+            raise InvalidSettings(f"at most {MOST_EDITS} edits are made at once")
+        changes = [effective.setting_edit(key, value, merge=merge) for key, value, merge in edits]
+        async with self.writes:
+            return await run_in_thread(write_settings, self.place, changes, expected_version)
+
+    async def set_default_model(self, model: str | None, effort: ReasoningEffort | None) -> None:
+        """Write the model and effort that conversations start with; None removes one. Raises ConfigError."""
+        async with self.writes:
+            await run_in_thread(set_default_model, self.place.home, model, effort)
+
+    async def switch_skill(self, name: str | None, path: str | None, *, enabled: bool) -> None:
+        """Switch a skill on or off, by its name or by the path of its file. Raises ConfigError."""
+        async with self.writes:
+            change = partial(switched, switch=SkillSwitch(name=name, path=path, enabled=enabled))
+            await run_in_thread(rewrite_config, self.place.home, change)
+
+    def is_users_file(self, path: str) -> bool:
+        """Return whether a path names the user's file: by its name, not by where a link may lead."""
+        folder, name = os.path.split(os.path.normpath(path))
+        if not os.path.isabs(path) or name != CONFIG_FILE:
+            return False
+        return folder == os.path.normpath(self.place.home) or real_path(folder) == real_path(self.place.home)
+
 
 OF_PROFILES = ("model", "model_provider", "model_reasoning_summary", "model_verbosity", "chatgpt_base_url")
 AT_THE_TOP = (
@@ -37,15 +121,8 @@ AT_THE_TOP = (
 )
 
 
-def load_saved_config(home: Path) -> Mapping[str, Json]:
-    """Return what the file says, in the fields of `UserSavedConfig`. Raises ConfigError if a setting is invalid."""
-    try:
-        return _saved(SettingsTable(read_config_file(home)))
-    except SettingError as error:
-        raise SettingError(error.problem, error.key, place_in_file(home, error.key)) from error
-
-
-def _saved(settings: SettingsTable) -> Mapping[str, Json]:
+def saved_settings(settings: SettingsTable) -> Mapping[str, Json]:
+    """Return what the file says, in the fields of `UserSavedConfig`."""
     return {
         **_shown(settings, AT_THE_TOP),
         "sandbox_settings": _sandbox_settings(settings),
@@ -81,54 +158,208 @@ def _tools(settings: SettingsTable) -> Mapping[str, Json] | None:
     }
 
 
-MOST_EDITS = 1000
-"""Of one request. Each may be a whole table."""
+NEW_FILE_MODE = 0o600
+
+MAX_EDITED_BYTES = 1024 * 1024
+"""The parser that preserves comments is slow: this size takes seconds."""
+
+MOST_ATTEMPTS = 5
+"""Programs that do not know of our lock may write between reading and writing; then the edit is made again."""
+
+LOCK_SECONDS = 2.0
+"""Another server holds the lock for one edit of a small file."""
+
+Change = Callable[[Mapping[str, Json]], Mapping[str, Json]]
+"""The new settings for the present ones. It may raise, which leaves the file alone, and may be called again."""
 
 
-class SettingsFile(Struct, frozen=True):
-    """Shows and writes the settings of one home."""
+def rewrite_config(home: Path, change: Change) -> Mapping[str, Json]:
+    """Change the file; return what it says then. Raises ConfigError where it cannot be changed, and stays as it was."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_change(home / CONFIG_FILE, describe(error)) from error
+    with _only_writer(home):
+        path = _real_file(home / CONFIG_FILE)
+        for _ in range(MOST_ATTEMPTS):
+            data = read_config_bytes(path)
+            before = parse_toml(data or b"", path)
+            after = change(before)
+            if same_settings(before, after):
+                return before
+            new = _new_content(path, data or b"", before, after)
+            if read_config_bytes(path) == data:
+                _replace(path, new)
+                return after
+    raise _cannot_change(path, "another program keeps changing it")
 
-    place: SettingsPlace
-    writes: anyio.Lock
-    """Keeps the order of one server's writes; others are kept out by a lock on the home."""
 
-    def shown(self) -> EffectiveSettings:
-        """Return the settings that count with their layers, all without credentials. Raises ConfigError."""
+def set_default_model(home: Path, model: str | None, effort: ReasoningEffort | None) -> None:
+    """Write the model and effort that new conversations start with; None removes the setting.
+
+    They go into the profile that the file selects, else to the top level.
+    """
+
+    def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
+        profile = settings.get("profile")
+        place = ("profiles", profile) if isinstance(profile, str) and profile else ()
+        edits = (
+            SettingEdit((*place, "model"), model),
+            SettingEdit((*place, "model_reasoning_effort"), None if effort is None else str(effort)),
+        )
         try:
-            return effective_settings(read_config_file(self.place.home), self.place.cli).without_credentials()
-        except RecursionError as error:
-            raise ConfigError("failed to load configuration: it is nested too deeply") from error
+            return edited(settings, edits)
+        except InvalidSettings as error:
+            raise _cannot_change(home / CONFIG_FILE, str(error)) from error
 
-    def saved(self) -> Mapping[str, Json]:
-        """Return what the file says, in the fields of `UserSavedConfig`. Raises ConfigError."""
-        return load_saved_config(self.place.home)
+    rewrite_config(home, change)
 
-    async def write(
-        self, edits: Sequence[tuple[str, Json, bool]], expected_version: str | None = None
-    ) -> WriteOutcome:
-        """Make all edits or none: each a key, its new value, and whether a table is laid over the one that is there.
 
-        Raises VersionConflict, InvalidSettings, or ConfigError where the file cannot be changed.
-        """
-        if len(edits) > MOST_EDITS:
-            raise InvalidSettings(f"at most {MOST_EDITS} edits are made at once")
-        changes = [setting_edit(key, value, merge=merge) for key, value, merge in edits]
-        async with self.writes:
-            return await run_in_thread(write_settings, self.place, changes, expected_version)
+def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Mapping[str, Json]) -> bytes:
+    if len(data) > MAX_EDITED_BYTES:
+        raise _cannot_change(path, "it is too large to edit")
+    try:
+        new = _EDITED_TEXT.get()(data.decode("utf-8-sig"), before, after).encode()
+    except (UnsafeEdit, UnicodeEncodeError) as error:
+        raise _not_safe(path) from error
+    if len(new) > MAX_EDITED_BYTES:
+        raise _cannot_change(path, "it would become too large to edit")
+    try:
+        written = parse_toml(new, path)
+    except ConfigError as error:
+        raise _not_safe(path) from error
+    if not same_settings(written, after):
+        raise _not_safe(path)
+    return new
 
-    async def set_default_model(self, model: str | None, effort: ReasoningEffort | None) -> None:
-        """Write the model and effort that conversations start with; None removes one. Raises ConfigError."""
-        async with self.writes:
-            await run_in_thread(set_default_model, self.place.home, model, effort)
 
-    async def switch_skill(self, name: str | None, path: str | None, *, enabled: bool) -> None:
-        """Switch a skill on or off, by its name or by the path of its file. Raises ConfigError."""
-        async with self.writes:
-            await run_in_thread(write_skill_switch, self.place.home, SkillSwitch(name, path, enabled))
+@contextmanager
+def _only_writer(home: Path) -> Iterator[None]:
+    """Hold the lock of the home. A file system without locks is written without."""
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not _locked(folder):
+            if time.monotonic() > deadline:
+                raise _cannot_change(home / CONFIG_FILE, "another server is changing it")
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(folder)
 
-    def is_users_file(self, path: str) -> bool:
-        """Return whether a path names the user's file: by its name, not by where a link may lead."""
-        folder, name = os.path.split(os.path.normpath(path))
-        if not os.path.isabs(path) or name != CONFIG_FILE:
-            return False
-        return folder == os.path.normpath(self.place.home) or real_path(folder) == real_path(self.place.home)
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR)
+    return True
+
+
+def _real_file(path: Path) -> Path:
+    """Return the target of a link at `path`, so that the edit keeps the link."""
+    if not path.is_symlink():
+        return path
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise _cannot_change(path, "it is a link to a file that does not exist") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    try:
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except FileNotFoundError:
+            mode = NEW_FILE_MODE
+        write_file_atomically(path, data, mode)
+    except OSError as error:
+        raise _cannot_change(path, describe(error)) from error
+
+
+def _not_safe(path: Path) -> ConfigError:
+    return _cannot_change(path, "its form does not allow a safe edit; change it by hand")
+
+
+def _cannot_change(path: Path, reason: str) -> ConfigError:
+    return ConfigError(f"failed to change {path}: {reason}")
+
+
+def write_settings(
+    place: SettingsPlace, edits: Sequence[SettingEdit], expected_version: str | None = None
+) -> effective.WriteOutcome:
+    """Make all edits or none. Raises VersionConflict, InvalidSettings or ConfigError."""
+
+    def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
+        if expected_version not in (None, effective.settings_version(settings)):
+            raise VersionConflict(
+                "Configuration was modified since last read. Fetch latest version and retry."
+            )
+        after = edited(settings, edits)
+        _check(place, settings, after, edits)
+        return after
+
+    written = rewrite_config(place.home, change)
+    return effective.WriteOutcome(effective.settings_version(written), _overridden(written, place.cli, edits))
+
+
+def _check(
+    place: SettingsPlace,
+    before: Mapping[str, Json],
+    after: Mapping[str, Json],
+    edits: Sequence[SettingEdit],
+) -> None:
+    """Check settings. Raises InvalidSettings where conversations could not begin with `after`, or where it says
+    something else about what clients may do.
+
+    The file has to be right by itself too, because other programs read it, unless it was wrong before.
+    """
+    if _about_clients(before) != _about_clients(after):
+        raise InvalidSettings(f"`{ABOUT_CLIENTS}` says what clients may do: only the user changes it")
+    closed = next((edit.key[0] for edit in edits if edit.key[0] not in OPEN), None)
+    if closed is not None and is_fenced(before, place.cli):
+        raise InvalidSettings(f"only the user changes `{closed}`, because app_server.client_rights is false")
+    problem = _problem(place, after, place.cli)
+    if problem is None and _problem(place, before, CliOverrides()) is None:
+        problem = _problem(place, after, CliOverrides())
+    for profile in (edit.key[1] for edit in edits if edit.key[0] == "profiles" and len(edit.key) > 1):
+        if problem is None and isinstance(value_at(after, ("profiles", profile)), Mapping):
+            problem = _problem(place, after, CliOverrides(profile=profile))
+    if problem is not None:
+        raise InvalidSettings(f"Invalid configuration: {problem}")
+
+
+def _problem(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrides) -> str | None:
+    try:
+        resolve(combine(settings, cli, RequestOverrides()), place)
+    except SettingError as error:
+        return error.problem
+    except ConfigError as error:
+        return str(error)
+    except RecursionError:
+        return "the settings are nested too deeply"
+    return None
+
+
+def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return what the file says about clients, by the profile that says it."""
+    tables = {"": settings.get(ABOUT_CLIENTS)}
+    profiles = settings.get("profiles")
+    for name, profile in profiles.items() if isinstance(profiles, Mapping) else ():
+        tables[f"profile {name}"] = profile.get(ABOUT_CLIENTS) if isinstance(profile, Mapping) else None
+    return {place: table for place, table in tables.items() if table is not None}
+
+
+def _overridden(
+    settings: Mapping[str, Json], cli: CliOverrides, edits: Sequence[SettingEdit]
+) -> effective.Overridden | None:
+    """Return the first edit whose value is not the one that counts."""
+    in_force = effective.effective_settings(settings, cli)
+    for edit in edits:
+        counts = value_at(in_force.settings, edit.key)
+        if counts == value_at(settings, edit.key):
+            continue
+        for layer in in_force.layers:
+            if layer.kind is not effective.LayerKind.USER and value_at(layer.settings, edit.key) is not None:
+                return effective.Overridden(edit.key, layer, effective.shown_value(counts, edit.key))
+    return None

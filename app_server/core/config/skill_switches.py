@@ -6,25 +6,32 @@ A skill is on unless an entry says otherwise. What is damaged switches nothing o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from app_server.core.config.toml_file import read_config_file
+from app_server.core.errors import InvalidSettings
 from protocol.structs import Json
 
 
-class SkillSwitch(Struct, frozen=True):
+class SkillSwitch(Struct, frozen=True, kw_only=True):
     """One entry; it has a name or the path of a SKILL.md."""
 
-    name: str | None
-    path: str | None
+    name: str | None = None
+    path: str | None = None
     enabled: bool
 
 
 def skill_switches(home: Path) -> tuple[SkillSwitch, ...]:
     """Return the switches in the order of the file; the last one for a skill counts. Raises ConfigError."""
-    return tuple(_switch(entry) for entry in switch_entries(read_config_file(home)) if _says_something(entry))
+    found: list[SkillSwitch] = []
+    for entry in _entries(read_config_file(home)):
+        with suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(entry, SkillSwitch))
+    return tuple(found)
 
 
 def is_enabled(switches: Sequence[SkillSwitch], name: str, path: str) -> bool:
@@ -34,7 +41,22 @@ def is_enabled(switches: Sequence[SkillSwitch], name: str, path: str) -> bool:
     return True
 
 
-def switch_entries(settings: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+def switched(settings: Mapping[str, Json], switch: SkillSwitch) -> Mapping[str, Json]:
+    """Return settings in which an entry switches this skill off, or none does."""
+    skills = settings.get("skills", {})
+    if not isinstance(skills, Mapping):
+        raise InvalidSettings("`skills` is not a table")
+    entries = [entry for entry in _entries(settings) if not _is_about(entry, switch)]
+    if not switch.enabled:
+        named = {"name": switch.name} if switch.path is None else {"path": switch.path}
+        entries.append({**named, "enabled": False})
+    skills = {key: value for key, value in skills.items() if key != "config"}
+    skills |= {"config": entries} if entries else {}
+    rest = {key: value for key, value in settings.items() if key != "skills"}
+    return rest | ({"skills": skills} if skills else {})
+
+
+def _entries(settings: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     """Return the entries of the file, damaged ones too."""
     match settings.get("skills"):
         case {"config": list(entries)}:
@@ -43,16 +65,11 @@ def switch_entries(settings: Mapping[str, Json]) -> list[Mapping[str, Json]]:
             return []
 
 
-def _says_something(entry: Json) -> bool:
+def _is_about(entry: Json, switch: SkillSwitch) -> bool:
     match entry:
-        case {"enabled": bool(), "name": str()} | {"enabled": bool(), "path": str()}:
-            return True
+        case {"path": path}:
+            return bool(path == switch.path)
+        case {"name": name}:
+            return switch.path is None and bool(name == switch.name)
         case _:
             return False
-
-
-def _switch(entry: Mapping[str, Json]) -> SkillSwitch:
-    name, path = entry.get("name"), entry.get("path")
-    return SkillSwitch(
-        name if isinstance(name, str) else None, path if isinstance(path, str) else None, entry["enabled"]
-    )

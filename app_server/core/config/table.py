@@ -31,7 +31,6 @@ from app_server.core.config.kinds import (
     refused,
     word,
 )
-from app_server.core.config.sharing import SharingSettings
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
@@ -262,7 +261,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         ),
         "editor_files": Setting(FLAG, "`false`: patches take no unsaved text of the editor into account"),
     },
-    SettingsPart("Shared server", "app_server", SharingSettings): {
+    SettingsPart("Shared server", "app_server", types.SharingSettings): {
         "shared": Setting(
             FLAG,
             "`true`: `app-server` and `app-server acp` are proxies of one server for all clients; a project's file"

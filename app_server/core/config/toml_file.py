@@ -7,19 +7,21 @@ stale, and an unchanged file is parsed once.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 import tomli
 
 from app_server.core import remedies
-from app_server.core.config.key_path import Key, find_keys
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import UNREADABLE_CONFIG, ConfigError, FilePosition
 from protocol.structs import Json
 
 CONFIG_FILE = "config.toml"
+
+Key = tuple[str, ...]
 
 MAX_BYTES = 16 * 1024 * 1024
 """Far above any real settings file; parsing this size takes about a second."""
@@ -85,3 +87,72 @@ def _position(data: bytes, offset: int) -> tuple[int, int]:
 def _error(path: Path, line: int | None, column: int | None, problem: str) -> ConfigError:
     place = None if line is None or column is None else FilePosition(str(path), line, column)
     return ConfigError(f"{UNREADABLE_CONFIG}{place or path}: {problem}", place)
+
+
+MAX_CHARACTERS = 1 << 20
+"""Longer files are not searched: a settings file that people read is far shorter."""
+
+TOKEN = (
+    r'(?P<text>"""(?:\\[\s\S]|[^\\])*?"{3,5}|\'\'\'[\s\S]*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')'
+    r"|(?P<skip>#[^\n]*|[ \t\r]+)"
+    r"|(?P<mark>[\[\]{},=\n])"
+    r"|(?P<bare>[^\s\[\]{},=#\"']+)"
+)
+
+
+def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
+    """Return line and column of several keys, found in one pass; those that are not found are left out."""
+    places: dict[Key, tuple[int, int]] = {}
+    if len(text) > MAX_CHARACTERS:
+        return places
+    for found, offset in _keys(text):
+        for key in keys:
+            if key not in places and found[: len(key)] == key:
+                places[key] = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+        if len(places) == len(keys):
+            break
+    return places
+
+
+def _keys(text: str) -> Iterator[tuple[Key, int]]:
+    """Yield every key with the parts of its table, in the order of the text, and its offset."""
+    table: Key = ()
+    """The table of the last header."""
+    current: Key = ()
+    """The key of the current assignment."""
+    enclosing: list[tuple[str, Key]] = []
+    """Open lists and inline tables: the opening bracket, and the key that they belong to."""
+    parts: list[str] = []
+    begins, reads_key, in_header = 0, True, False
+    for token in re.finditer(TOKEN, text):
+        kind, word = token.lastgroup, token[0]
+        if kind == "skip" or (kind != "mark" and not reads_key):
+            continue
+        if kind != "mark":
+            begins = begins if parts else token.start()
+            parts += _parts(word, quoted=kind == "text")
+        elif in_header:
+            if word == "]" and parts:
+                table, parts = tuple(parts), []
+                yield table, begins
+            in_header = word != "\n"
+        elif word == "=":
+            current = (*(enclosing[-1][1] if enclosing else table), *parts)
+            parts, reads_key = [], False
+            yield current, begins
+        elif word == "[" and reads_key:
+            in_header = True
+        elif word in "[{":
+            in_list = enclosing and enclosing[-1][0] == "["
+            enclosing.append((word, enclosing[-1][1] if in_list else current))
+            reads_key = word == "{"
+        elif word in "]}":
+            enclosing.pop()
+            reads_key = False
+        else:
+            # After a line end or a comma, a key follows, except in lists.
+            reads_key = not (enclosing and enclosing[-1][0] == "[")
+
+
+def _parts(word: str, *, quoted: bool) -> list[str]:
+    return [tomli.loads(f"part = {word}")["part"]] if quoted else [part for part in word.split(".") if part]

@@ -12,7 +12,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
-from app_server.core.config.edit import UnsafeEdit, same_settings
+from app_server.core.config.effective import UnsafeEdit, same_settings
 from protocol.structs import Json
 
 

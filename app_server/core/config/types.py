@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.config.features import Features
-from app_server.core.config.sharing import SharingSettings
 from app_server.core.errors import FilePosition
 from protocol.policy import (
     AskForApproval,
@@ -172,6 +171,21 @@ class OtelConfig(Discreet, frozen=True, kw_only=True):
     headers: Mapping[str, str] = NO_ENTRIES
     protocol: OtelProtocol = OtelProtocol.BINARY
     log_user_prompt: bool = False
+
+
+class SharingSettings(Struct, frozen=True, kw_only=True):
+    """Settings of how a shared server serves; in a client's own server none of them counts."""
+
+    shared: bool = False
+    """Read before anything else is loaded, by `proxy.sharing`."""
+    idle_exit_minutes: float = 30
+    """So long it stays without a client and without work; 0: for ever."""
+    drain_seconds: float = 60
+    """So long turns may go on once it is to stop."""
+    unwatched_minutes: float = 60
+    """So long a turn goes on that nobody follows; 0: not at all."""
+    question_hours: float = 24
+    """So long a question waits for somebody who could answer it."""
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
@@ -359,34 +373,3 @@ class SettingsPlace(Discreet, frozen=True, kw_only=True):
     """The server's own working directory, for conversations that name none."""
     cli: CliOverrides = CliOverrides()
     environment: Mapping[str, str] = NO_ENTRIES
-
-
-class LayerKind(StrEnum):
-    USER = "user"
-    """The user's file."""
-    PROFILE = "profile"
-    """The profile in it that was chosen."""
-    COMMAND_LINE = "command_line"
-
-
-class SettingsLayer(Struct, frozen=True):
-    kind: LayerKind
-    settings: Mapping[str, Json]
-    version: str
-    """Of the whole file, for a profile too."""
-    profile: str | None = None
-
-
-class Overridden(Discreet, frozen=True):
-    """A written setting that another layer overrides, and the value that counts, without credentials."""
-
-    HIDDEN = ("value",)
-    key: tuple[str, ...]
-    layer: SettingsLayer
-    value: Json
-
-
-class WriteOutcome(Struct, frozen=True):
-    version: str
-    """Of the file as it is now."""
-    overridden: Overridden | None

@@ -4,6 +4,7 @@ switches of skills."""
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -12,13 +13,12 @@ import tomli
 
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES
-from app_server.core.config.settings import load_config
-from app_server.core.config.settings_file import load_saved_config
-from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
+from app_server.core.config.settings import UserSettings, load_config
+from app_server.core.config.settings_file import rewrite_config
+from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches, switched
 from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES
 from app_server.core.config.trust import trust_of
 from app_server.core.config.types import CliOverrides, PermissionSettings, RequestOverrides, SettingsPlace
-from app_server.core.config.write import write_skill_switch
 from app_server.core.errors import ConfigError
 from app_server.settings_reference import main, page, schema
 from protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
@@ -192,15 +192,17 @@ def test_a_policy_that_somebody_names_replaces_all_of_it(tmp_path: Path) -> None
 
 def test_the_conversation_api_shows_the_word_that_comes_near(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(GRANULAR)
-    assert load_saved_config(tmp_path)["approval_policy"] is AskForApproval.ON_REQUEST
+    assert (
+        UserSettings(home=tmp_path, cwd=tmp_path).file.saved()["approval_policy"] is AskForApproval.ON_REQUEST
+    )
 
 
 def off(name: str | None = None, path: str | None = None) -> SkillSwitch:
-    return SkillSwitch(name, path, enabled=False)
+    return SkillSwitch(name=name, path=path, enabled=False)
 
 
-def on(name: str | None = None, path: str | None = None) -> SkillSwitch:
-    return SkillSwitch(name, path, enabled=True)
+def write_skill_switch(home: Path, switch: SkillSwitch) -> None:
+    rewrite_config(home, partial(switched, switch=switch))
 
 
 def test_a_skill_is_off_once_that_was_written_and_on_again_after_that(tmp_path: Path) -> None:
@@ -213,9 +215,9 @@ def test_a_skill_is_off_once_that_was_written_and_on_again_after_that(tmp_path: 
     assert not is_enabled(switches, "other", "/a/SKILL.md")
     assert is_enabled(switches, "other", "/b/SKILL.md")
     assert "# mine" in (tmp_path / "config.toml").read_text()
-    write_skill_switch(tmp_path, on("greet"))
+    write_skill_switch(tmp_path, replace(off("greet"), enabled=True))
     assert skill_switches(tmp_path) == (off(path="/a/SKILL.md"),)
-    write_skill_switch(tmp_path, on(path="/a/SKILL.md"))
+    write_skill_switch(tmp_path, replace(off(path="/a/SKILL.md"), enabled=True))
     assert (tmp_path / "config.toml").read_text().strip() == before.strip()
 
 

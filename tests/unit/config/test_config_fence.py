@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.edit import setting_edit
+from app_server.core.config.effective import setting_edit
 from app_server.core.config.fence import check_permissions
 from app_server.core.config.settings import load_config
+from app_server.core.config.settings_file import write_settings
 from app_server.core.config.types import (
     ClientFence,
     CliOverrides,
@@ -15,7 +16,6 @@ from app_server.core.config.types import (
     RequestOverrides,
     SettingsPlace,
 )
-from app_server.core.config.write import write_settings
 from app_server.core.errors import BeyondClientRights, InvalidSettings
 from protocol.policy import (
     AskForApproval,

@@ -13,11 +13,9 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config.key_path import MAX_CHARACTERS, Key, find_keys
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
-from app_server.core.config.settings import load_config
-from app_server.core.config.settings_file import load_saved_config
-from app_server.core.config.toml_file import read_config_file
+from app_server.core.config.settings import UserSettings, load_config
+from app_server.core.config.toml_file import MAX_CHARACTERS, Key, find_keys, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
 from app_server.core.errors import ConfigError
 from protocol.structs import Json
@@ -313,4 +311,4 @@ def test_what_another_layer_says_has_no_place(tmp_path: Path) -> None:
 def test_saved_settings_have_places_too(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("\n[tools]\nview_image = 'x'\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"config\.toml:3:1: `tools\.view_image` must be"):
-        load_saved_config(tmp_path)
+        UserSettings(home=tmp_path, cwd=tmp_path).file.saved()

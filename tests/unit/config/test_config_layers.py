@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.effective import effective_settings, settings_version
+from app_server.core.config.effective import LayerKind, effective_settings, settings_version
 from app_server.core.config.layers import combine, merge, toml_value
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, LayerKind, RequestOverrides, SettingsPlace
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
 from app_server.core.errors import ConfigError
 from protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
 from protocol.structs import Json

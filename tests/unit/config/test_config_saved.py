@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.config.effective import shown_value, with_credentials, without_credentials
-from app_server.core.config.settings_file import load_saved_config
-from app_server.core.config.write import set_default_model
+from app_server.core.config.settings import UserSettings
+from app_server.core.config.settings_file import set_default_model
 from app_server.core.errors import ConfigError, InvalidSettings
 from app_server.masking import MASK
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
 from protocol.structs import Json
+
+
+def load_saved_config(home: Path) -> Mapping[str, Json]:
+    return UserSettings(home=home, cwd=home).file.saved()
 
 
 def test_nothing_saved(tmp_path: Path) -> None:

@@ -13,12 +13,18 @@ import tomli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config import write as config_file
-from app_server.core.config.edit import SettingEdit, edited, setting_edit
-from app_server.core.config.effective import settings_version
+from app_server.core.config import settings_file
+from app_server.core.config.effective import (
+    LayerKind,
+    SettingEdit,
+    WriteOutcome,
+    edited,
+    setting_edit,
+    settings_version,
+)
+from app_server.core.config.settings_file import rewrite_config, write_settings
 from app_server.core.config.toml_text import edited_text
-from app_server.core.config.types import CliOverrides, LayerKind, SettingsPlace, WriteOutcome
-from app_server.core.config.write import rewrite_config, write_settings
+from app_server.core.config.types import CliOverrides, SettingsPlace
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from protocol.structs import Json
 
@@ -167,7 +173,7 @@ def test_servers_write_one_after_another(tmp_path: Path) -> None:
     place = home(tmp_path)
     program = (
         "import sys; from pathlib import Path\n"
-        "from app_server.core.config.write import rewrite_config\n"
+        "from app_server.core.config.settings_file import rewrite_config\n"
         "for n in range(10):\n"
         "    rewrite_config(Path(sys.argv[1]), lambda s: {**s, f'{sys.argv[2]}{n}': n})\n"
     )
@@ -180,7 +186,7 @@ def test_servers_write_one_after_another(tmp_path: Path) -> None:
 
 def test_a_lock_that_is_held_for_long_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = home(tmp_path)
-    monkeypatch.setattr(config_file, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(settings_file, "LOCK_SECONDS", 0.0)
     held = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

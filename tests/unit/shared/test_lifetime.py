@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from app_server.core.config.sharing import SharingSettings
+from app_server.core.config.types import SharingSettings
 from app_server.places.locks import LockHeld, hold
 from app_server.places.socket_place import SocketPlace, named_place
 from app_server.proxy.meeting import is_there, meet

@@ -13,8 +13,9 @@ from app_server.apis.router import Route, constant, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import PERMISSION_PROFILES
+from app_server.core.config.effective import LayerKind, Overridden, SettingsLayer
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import LayerKind, Overridden, RequestOverrides, SettingsLayer
+from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import InvalidSettings, VersionConflict
 from app_server.rpc.errors import RpcError
 from protocol.jsonrpc import INVALID_REQUEST
