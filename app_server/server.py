@@ -46,7 +46,7 @@ from app_server.transport.framing import Transport
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
     from app_server.core.auth.issuer import Issuer
-    from app_server.core.auth.mcp_login import McpLogins
+    from app_server.core.auth.login import McpLogins
     from app_server.core.files.search import FileSearch
     from app_server.core.rollout.stored_conversations import StoredConversations
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -160,10 +160,10 @@ class Server:
             return SkillCatalog(settings.home, environment.get("HOME"))
 
         def load_mcp_logins() -> McpLogins:
-            from app_server.core.auth import mcp_login, oauth_http  # noqa: PLC0415 - where a user logs in at one
+            from app_server.core.auth import login, oauth_http  # noqa: PLC0415 - where a user logs in at one
 
             http = oauth_http.OAuthHttp(environment)
-            return mcp_login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
+            return login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
 
         def load_stored() -> StoredConversations:
             from app_server.core.rollout.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one

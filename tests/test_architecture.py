@@ -28,7 +28,7 @@ OUTER = (
     {"in_process"},
     {"shared"},
     {"startup", "demo", "doctor", "inspector", "proxy"},
-    {"client", "diagnosis"},
+    {"client"},
     {"server"},
     {"lazy_engine"},
     {"assembly"},
@@ -106,7 +106,7 @@ PURE_MODULES = {
         "prompt_text",
         "remedies",
     },
-    "app_server.core.diagnostics": {"machine", "settings"},
+    "app_server.core.diagnostics": {"machine"},
     "app_server.core.approvals": {
         *("consent", "decide", "prefix_rules", "rules_text"),
     },
@@ -157,13 +157,12 @@ LATE_IMPORTS = {
     "app_server.core.auth.browser": "the same as the issuer",
     "app_server.core.auth.issuer": "only to log in, to refresh a login, to log out",
     "app_server.core.auth.login": "only where somebody logs in",
-    "app_server.core.auth.mcp_login": "only where somebody logs in at an MCP server",
     "app_server.core.auth.mcp_tokens": "only for MCP servers that are reached over HTTP",
     "app_server.core.auth.oauth_http": "only for either of them",
     "app_server.core.mcp.mcp_server": "only where a server is configured",
     "app_server.core.mcp.offer": "only where a server is configured",
     "app_server.core.mcp.requests": "only where a server is configured",
-    "app_server.core.auth.home_login": "only to say whether there is a login",
+    "app_server.core.auth.credentials": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.stored_conversations": "not to begin a conversation",
     "app_server.core.rollout.conversation": "only for conversations that were stored",
@@ -577,8 +576,6 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
                 "app_server.standard_streams",
             ),
         ),
-        # It reaches the engine through a composition root only.
-        ("app_server.doctor", ("app_server.diagnosis", "app_server.server")),
     ],
 )
 def test_a_front_end_knows_little_of_the_server(package: str, known: tuple[str, ...]) -> None:
@@ -917,10 +914,7 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     libraries = "argparse difflib html jsonschema tomlkit app_server.commands"
     rare = {
         *libraries.split(),
-        *(
-            f"app_server.core.auth.{name}"
-            for name in ("issuer", "login", "mcp_login", "mcp_tokens", "oauth_http")
-        ),
+        *(f"app_server.core.auth.{name}" for name in ("issuer", "login", "mcp_tokens", "oauth_http")),
         *(f"app_server.core.mcp.{name}" for name in ("mcp_server", "requests")),
     }
     assert {name for name in rare if find_spec(name) is None} == set()

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app_server.batch.messages import Doing
-from app_server.core.auth.home_login import read_auth
+from app_server.core.auth.credentials import read_auth
 from app_server.core.config.types import Config
-from app_server.core.diagnostics.settings import configured_values
 from app_server.masking import MASK, is_secret_name, masked_text
 from protocol.structs import replace
 
@@ -33,7 +32,7 @@ def known_secrets(config: Config, home: Path, environment: Mapping[str, str]) ->
     """Return the values of the secrets that are known here, by what holds them."""
     named = config.credential_variables()
     held = {f"${name}": environment[name] for name in environment if name in named or is_secret_name(name)}
-    for owner, name, value in configured_values(config):
+    for owner, name, value in config.configured_values():
         if is_secret_name(name):
             held[f"{name} of {owner}"] = value.removeprefix("Bearer ")
     if (login := read_auth(home)) is not None:

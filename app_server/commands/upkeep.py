@@ -47,7 +47,7 @@ def _doctor(args: argparse.Namespace) -> int:
 
 def _login_status(args: argparse.Namespace) -> int:
     """Return 0 where there is a login, 1 where there is none; launchers ask before they spawn a server."""
-    from app_server.core.auth.home_login import read_auth  # noqa: PLC0415  no other command reads it by itself
+    from app_server.core.auth.credentials import read_auth  # noqa: PLC0415  no other command reads it by itself
     from app_server.startup.launch import server_home  # noqa: PLC0415
 
     auth = read_auth(server_home(os.environ))

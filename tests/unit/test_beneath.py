@@ -16,7 +16,7 @@ from app_server.core.config.trust import main_worktree, trust_of
 from app_server.core.context.project_docs import find_instructions
 from app_server.core.git.repository import find_repository, project_folders
 from app_server.core.real_path import followed_path, real_path
-from app_server.core.skills.discover import discover, project_roots
+from app_server.core.skills.skill_catalog import discover, project_roots
 
 
 @pytest.fixture

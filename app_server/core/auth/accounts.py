@@ -18,8 +18,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.lazy import Lazy
 
 if TYPE_CHECKING:
-    from app_server.core.auth.login import DeviceLoginFlow, LoginAttempt, LoginFlow
-    from app_server.core.auth.mcp_login import McpLogins
+    from app_server.core.auth.login import DeviceLoginFlow, LoginAttempt, LoginFlow, McpLogins
 
 # Most servers are logged in already.
 _OPEN_LOGIN: Lazy[Callable[..., Awaitable[LoginFlow]]] = Lazy(

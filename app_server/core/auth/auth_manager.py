@@ -1,7 +1,7 @@
 """The user's login at the model provider: status, API key login, logout, and valid credentials.
 
 Concurrent requests share one refresh, and a login that another process has refreshed meanwhile is not refreshed again.
-`credentials` has the rules, `home_login` the file, `login` the browser login.
+`credentials` has the rules and the file, `login` the browser login.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.core.auth import credentials, home_login
+from app_server.core.auth import credentials
 from app_server.core.auth.credentials import (
     AuthMethod,
     Credentials,
@@ -149,7 +149,7 @@ class AuthManager:
         key = api_key.strip()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise AuthError("that is not an API key")
-        home_login.write_auth(self.home, StoredAuth(api_key=key))
+        credentials.write_auth(self.home, StoredAuth(api_key=key))
 
     def store_login(self, tokens: Tokens, api_key: str | None) -> None:
         """Store the result of a browser login. Raises AuthError if its workspace is not allowed."""
@@ -158,12 +158,12 @@ class AuthManager:
             raise AuthError("the login is for a workspace that `forced_chatgpt_workspace_id` does not allow")
         tokens = replace(tokens, account_id=credentials.account_of(tokens))
         auth = StoredAuth(api_key=api_key, tokens=tokens, last_refresh=self._now())
-        home_login.write_auth(self.home, auth)
+        credentials.write_auth(self.home, auth)
 
     async def logout(self) -> bool:
         """Delete the login, then revoke it at the issuer if possible. Return whether there was one."""
-        stored = home_login.read_auth(self.home)
-        was_there = home_login.delete_auth(self.home)
+        stored = credentials.read_auth(self.home)
+        was_there = credentials.delete_auth(self.home)
         if stored is not None and stored.tokens is not None and stored.tokens.refresh_token:
             with anyio.move_on_after(REVOKE_SECONDS):
                 try:
@@ -187,15 +187,15 @@ class AuthManager:
             if now is not None and current is not None and current.bearer != now.bearer:
                 return current
             raise
-        written = home_login.read_auth(self.home)
+        written = credentials.read_auth(self.home)
         if written is None or written.tokens != stored.tokens:
             # A logout or login during the refresh takes precedence.
             return credentials_of(self._read())
-        home_login.write_auth(self.home, replace(written, tokens=tokens, last_refresh=self._now()))
+        credentials.write_auth(self.home, replace(written, tokens=tokens, last_refresh=self._now()))
         return credentials_of(StoredAuth(tokens=tokens))
 
     def _read(self) -> StoredAuth:
-        stored = home_login.read_auth(self.home) or StoredAuth()
+        stored = credentials.read_auth(self.home) or StoredAuth()
         return credentials.permitted(stored, self.settings, self._env_api_key)
 
     def _now(self) -> datetime:

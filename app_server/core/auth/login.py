@@ -1,8 +1,10 @@
-"""A ChatGPT login: through the user's browser on this machine, or with a code that is typed into a page on another.
+"""A ChatGPT login: through the user's browser on this machine, or with a code that is typed into a page on another. And
+a login at an MCP server through the browser, as MCP's specification of authorization has it.
 
 In the browser: listen on a loopback port, return the URL, wait for its callback, exchange the code, store the tokens.
-The owner opens a flow, sends the URL or the code to the client, and runs the flow in a separate task: `run_login`
-always returns an outcome. One flow is one attempt.
+At an MCP server, who gives tokens is found out before, and this program is registered there. The owner opens a flow,
+sends the URL or the code to the client, and runs the flow in a separate task: `run_login` always returns an outcome.
+One flow is one attempt.
 """
 
 from __future__ import annotations
@@ -11,17 +13,21 @@ import errno
 import hmac
 import logging
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import ClassVar
 
 import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
+from msgspec import Struct
 
-from app_server.core.auth import browser
+from app_server.core.auth import browser, oauth_client
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import AuthMethod, LoginOutcome, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
+from app_server.core.auth.mcp_tokens import McpTokens, tokens_of, write_mcp_tokens
+from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.errors import AuthError, IssuerUnreachable
 from app_server.core.threads import run_in_thread
 
@@ -238,3 +244,71 @@ async def open_device_login(auth: AuthManager) -> DeviceLoginFlow:
     """Ask the issuer for a code. Raises AuthError, also if the settings forbid such logins."""
     require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     return DeviceLoginFlow(auth, await auth.issuer.request_device_code())
+
+
+OPEN_SECONDS = 60.0
+"""For all requests before the user is asked."""
+MCP_PORTS = (0,)
+"""The port is registered with the client, so any will do."""
+
+
+class McpLogins(Struct, frozen=True):
+    """Logs in at MCP servers, for one home. `clock` gives seconds since 1970."""
+
+    home: Path
+    http: OAuthHttp
+    clock: Callable[[], float]
+    random: Callable[[int], bytes]
+
+    async def open_login(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
+        """Return a flow whose `auth_url` the user has to open. `scopes`: None asks for those that the server names.
+        Raises AuthError.
+        """
+        if not browser.is_safe_url(url):
+            raise AuthError("a login needs a server with encryption, or one of this machine")
+        with anyio.move_on_after(OPEN_SECONDS):
+            return await self._open(server, url, scopes)
+        raise AuthError("who gives tokens for it was not found out in time")
+
+    async def _open(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
+        resource = await oauth_client.find_resource(self.http, url)
+        authorization = await oauth_client.find_authorization_server(self.http, resource.issuer, url)
+        listener, port = await listen_for_browser(MCP_PORTS)
+        try:
+            redirect = f"http://127.0.0.1:{port}{browser.CALLBACK_PATH}"
+            client = await oauth_client.register(self.http, authorization, redirect)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await listener.aclose()
+            raise
+        secrets = browser.new_login_secrets(self.random)
+        asked = resource.scopes if scopes is None else tuple(scopes)
+        address = oauth_client.browser_url(
+            authorization, client, redirect, secrets, resource=resource.resource, scopes=asked
+        )
+
+        async def redeem(granted: browser.Granted) -> None:
+            issuer = granted.issuer
+            if (issuer is None and authorization.names_issuer) or issuer not in (None, authorization.issuer):
+                raise AuthError("the answer comes from another authorization server")
+            form = {
+                "grant_type": "authorization_code",
+                "code": granted.code,
+                "redirect_uri": redirect,
+                "code_verifier": secrets.verifier,
+                "resource": resource.resource,
+            }
+            answer = await oauth_client.exchange(self.http, authorization.token_endpoint, client, form)
+            login = McpTokens(
+                server=server,
+                url=url,
+                client_id=client.id,
+                client_secret=client.secret,
+                access_token="",
+                scopes=asked,
+                token_endpoint=authorization.token_endpoint,
+                resource=resource.resource,
+            )
+            write_mcp_tokens(self.home, tokens_of(answer, login, self.clock()))
+
+        return LoginFlow(listener, port, secrets.state, address, redeem)

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from app_server.core.auth import oauth_client
 from app_server.core.auth.browser import is_safe_url
-from app_server.core.auth.home_login import filled
+from app_server.core.auth.credentials import filled
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.core.errors import AuthError

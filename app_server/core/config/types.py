@@ -5,7 +5,7 @@ Types only. `toml_file` reads files, `layers` merges, `resolve` checks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -314,6 +314,21 @@ class Config(Discreet, frozen=True, kw_only=True):
                 names.add(server.transport.bearer_token_env_var)
                 names.update(server.transport.env_http_headers.values())
         return frozenset(name for name in names if name)
+
+    def configured_values(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the values that may be credentials: who has it, its name there, the value."""
+        for provider in self.providers.values():
+            owner = f"the provider {provider.id}"
+            yield owner, "experimental_bearer_token", provider.experimental_bearer_token or ""
+            for name, value in (*provider.http_headers.items(), *provider.query_params.items()):
+                yield owner, name, value
+        for id, server in self.mcp_servers.items():
+            transport = server.transport
+            given = transport.env if isinstance(transport, McpStdioTransport) else transport.http_headers
+            for name, value in given.items():
+                yield f"the MCP server {id}", name, value
+        for name, value in self.otel.headers.items():
+            yield "telemetry", name, value
 
 
 def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:

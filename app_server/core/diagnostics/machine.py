@@ -1,5 +1,9 @@
 """Checks of the machine and of the server's home: Python, system, sandbox, git, disk space; whether the home can be
-written, who may read the credentials, and locks that are held.
+written, who may read the credentials, locks that are held; whether a conversation could begin with the settings, and
+what in them has no effect.
+
+Here too the credentials in the settings are removed from the texts of all checks: programs and providers may quote what
+they were given.
 """
 
 from __future__ import annotations
@@ -9,18 +13,23 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from app_server.core import remedies
-from app_server.core.auth.home_login import AUTH_FILE
-from app_server.core.errors import describe
+from app_server.core.auth.credentials import AUTH_FILE, StoredAuth
+from app_server.core.config.toml_file import CONFIG_FILE
+from app_server.core.config.types import Config
+from app_server.core.errors import ConfigError, describe
+from app_server.core.exec.command import secret_values
 from app_server.core.rollout.disk import HISTORY, NOTES, home_lock
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
+from app_server.masking import MASK, masked_text
 from protocol.checks import Check, broken, ok, warning
+from protocol.structs import replace
 
 OLDEST_PYTHON = (3, 11)
 
@@ -186,3 +195,56 @@ def _nearest(folder: Path) -> Path:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
+
+
+def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
+    """Return one check per problem. `loaded` is the result of loading the configuration."""
+    path = home / CONFIG_FILE
+    if isinstance(loaded, ConfigError):
+        place = str(loaded.position or path)
+        return [
+            broken(
+                "config", str(loaded), f"correct {place}; docs/configuration-reference.md has every setting"
+            )
+        ]
+    warnings = [
+        warning("config", str(each), f"correct or remove it in {path}") for each in loaded.notices.warnings
+    ]
+    old = [
+        warning("config", f"`{name}` is an old name", f"write `[features].{present}` in {path}")
+        for name, present in loaded.notices.old_names
+    ]
+    if warnings or old:
+        return [*warnings, *old]
+    profile = f", profile {loaded.profile}" if loaded.profile else ""
+    return [
+        ok("config", f"{path}{profile}" if path.exists() else f"no {path}; every setting has its default")
+    ]
+
+
+SHORTEST = 6
+"""A shorter value is no credential, and its replacement would destroy other words."""
+
+
+def known_credentials(
+    environment: Mapping[str, str], login: StoredAuth | None, config: Config | None
+) -> Sequence[str]:
+    """Return the credentials of one home, configuration and environment, the longest first: they may hold others."""
+    found = [*secret_values(environment)]
+    if login is not None:
+        found.append(login.api_key or "")
+        if login.tokens is not None:
+            found += (login.tokens.id_token, login.tokens.access_token, login.tokens.refresh_token)
+    if config is not None:
+        found += (environment.get(name, "") for name in config.credential_variables())
+        found += (value for _, _, value in config.configured_values())
+    return sorted({value.strip() for value in found if len(value.strip()) >= SHORTEST}, key=len, reverse=True)
+
+
+def redacted(check: Check, credentials: Sequence[str]) -> Check:
+    def shown(text: str) -> str:
+        for each in credentials:
+            text = text.replace(each, MASK)
+        return masked_text(text)
+
+    return replace(check, found=shown(check.found), advice=shown(check.advice))

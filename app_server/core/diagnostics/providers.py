@@ -1,5 +1,6 @@
 """Checks of what a conversation talks to: the model provider has what a request needs, answers and accepts the key; the
-MCP servers start, as for a conversation, and have tools.
+MCP servers start, as for a conversation, and have tools. And of the server that all clients of the user share: whether
+one runs, and what is in the way.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.endpoints import endpoint, is_azure, key_source
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.remedies import Problem
+from app_server.places.looking import Found, look
+from app_server.places.socket_place import SocketPlace
 from protocol.checks import Check, CheckStatus, broken, ok, warning
 
 REFUSED = (401, 403)
@@ -133,3 +136,45 @@ def _check(manager: McpManager, name: str) -> Check:
     tools = tuple(tool.tool for tool in server.tools)
     listed = f": {_some(tools)}" if tools else ""
     return ok(title, f"started, {len(tools)} tools{listed}")
+
+
+SHARED_SERVER = "shared server"
+
+
+def check_shared_server(place: SocketPlace, version: str) -> Check:
+    """Report what is at the place; `version` is that of this program."""
+    found = look(place)
+    if found.obstacle is not None:
+        advice = "move it away; until then each proxy serves its client by itself"
+        return warning(SHARED_SERVER, f"none can be started: {found.obstacle}", advice)
+    if found.is_locked:
+        return _running(place, found, version)
+    if found.is_answered:
+        return warning(SHARED_SERVER, f"another program listens on {place.socket}", "end that program")
+    if found.is_starting:
+        return ok(SHARED_SERVER, "one is being started")
+    left = (
+        "; the socket of one that was killed is left, and the next one replaces it" if found.is_left else ""
+    )
+    return ok(SHARED_SERVER, f"none runs{left}{_otherwise(found)}")
+
+
+def _running(place: SocketPlace, found: Found, version: str) -> Check:
+    who = f"pid {found.said.get('pid', 'unknown')}"
+    if not found.is_answered:
+        if found.is_starting:
+            return ok(SHARED_SERVER, "one is being started")
+        what = f"one ({who}) holds {place.server_lock} and cannot be reached on {place.socket}"
+        return warning(SHARED_SERVER, what, f"end it (`lslocks` shows the holder); its log is {place.log}")
+    runs = found.said.get("version", version)
+    where = ", ".join(map(str, found.said.get("addresses", [place.socket])))
+    if runs != version:
+        text = f"version {runs} runs ({who}), and this is {version}"
+        return warning(
+            SHARED_SERVER, text, "`app-server daemon reload` replaces it with its clients connected"
+        )
+    return ok(SHARED_SERVER, f"version {runs} runs ({who}) on {where}{_otherwise(found)}")
+
+
+def _otherwise(found: Found) -> str:
+    return "; clients of codex find a server of codex" if found.is_known_otherwise else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from app_server.core.http.exchange import HttpRequest, HttpResponse
@@ -12,6 +13,10 @@ from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
     from app_server.core.http.transport import HttpTransport
+
+_TRANSPORT: Lazy[type[HttpTransport]] = Lazy(
+    lambda: import_module("app_server.core.http.transport").HttpTransport
+)
 
 
 class LazyHttp:
@@ -41,12 +46,3 @@ class LazyHttp:
             loaded = await run_in_thread(_TRANSPORT.get)
             self._transport = self._transport or loaded(self._env)
         return self._transport
-
-
-def _load() -> type[HttpTransport]:
-    from app_server.core.http.transport import HttpTransport  # noqa: PLC0415 - slow to import
-
-    return HttpTransport
-
-
-_TRANSPORT = Lazy(_load)

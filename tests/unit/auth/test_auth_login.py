@@ -12,8 +12,7 @@ import pytest
 
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.browser import CancelRequested, Granted, Ignored, Refused, page, read_callback
-from app_server.core.auth.credentials import AuthMethod, LoginOutcome
-from app_server.core.auth.home_login import read_auth
+from app_server.core.auth.credentials import AuthMethod, LoginOutcome, read_auth
 from app_server.core.auth.login import LoginFlow, open_login
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError

@@ -10,8 +10,15 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from app_server.core.auth.auth_manager import AuthManager, AuthStatus
-from app_server.core.auth.credentials import AuthMethod, Credentials, IdClaims, StoredAuth, Tokens
-from app_server.core.auth.home_login import read_auth, write_auth
+from app_server.core.auth.credentials import (
+    AuthMethod,
+    Credentials,
+    IdClaims,
+    StoredAuth,
+    Tokens,
+    read_auth,
+    write_auth,
+)
 from app_server.core.auth.issuer import Issuer, LoginExpiredError
 from app_server.core.auth.oauth_http import MAX_BODY_BYTES
 from app_server.core.config.types import LoginSettings

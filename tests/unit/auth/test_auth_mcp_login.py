@@ -10,14 +10,12 @@ import anyio
 import httpx
 import pytest
 
-from app_server.core.auth import mcp_login
+from app_server.core.auth import login
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.browser import code_challenge, is_safe_url
-from app_server.core.auth.credentials import AuthMethod, LoginOutcome, StoredAuth
-from app_server.core.auth.home_login import read_auth, write_auth
+from app_server.core.auth.credentials import AuthMethod, LoginOutcome, StoredAuth, read_auth, write_auth
 from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.login import DeviceLoginFlow, open_device_login
-from app_server.core.auth.mcp_login import McpLogins
+from app_server.core.auth.login import DeviceLoginFlow, McpLogins, open_device_login
 from app_server.core.auth.mcp_tokens import (
     CREDENTIALS_FILE,
     McpTokens,
@@ -153,7 +151,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for_long(
         waits.wait(20)
         return 404, {}
 
-    monkeypatch.setattr(mcp_login, "OPEN_SECONDS", 0.05)
+    monkeypatch.setattr(login, "OPEN_SECONDS", 0.05)
     remote.overrides["/register"] = wait
     try:
         with pytest.raises(AuthError, match="not found out in time"):

@@ -11,8 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.auth.credentials import IdClaims, StoredAuth, Tokens, expires_at, read_id_token
-from app_server.core.auth.home_login import delete_auth, read_auth, write_auth
+from app_server.core.auth.credentials import (
+    IdClaims,
+    StoredAuth,
+    Tokens,
+    delete_auth,
+    expires_at,
+    read_auth,
+    read_id_token,
+    write_auth,
+)
 from app_server.core.errors import AuthError
 from protocol.structs import Json
 from tests.unit.auth.oauth_issuer import id_token, jwt

@@ -19,8 +19,8 @@ from app_server.core.config.types import (
     SettingsPlace,
 )
 from app_server.core.diagnostics import machine
+from app_server.core.diagnostics.machine import check_config, known_credentials, redacted
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
-from app_server.core.diagnostics.settings import Redaction, check_config
 from app_server.core.errors import ConfigError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.interfaces import McpRuntime
@@ -206,12 +206,10 @@ def test_no_credential_is_told_wherever_it_comes_from(tmp_path: Path) -> None:
         "[mcp_servers.x]\ncommand = 'x'\nenv = { P = 'mcp-secret' }\n"
         "[otel.exporter.otlp-http]\nendpoint = 'http://x'\nheaders = { h = 'otel-secret' }\n"
     )
-    redaction = Redaction(
-        env, StoredAuth(tokens=Tokens(id_token="id-secret", access_token="a-secret", refresh_token=""))
-    )
-    redaction.learn(load(tmp_path, text, env))
+    tokens = Tokens(id_token="id-secret", access_token="a-secret", refresh_token="")
+    credentials = known_credentials(env, StoredAuth(tokens=tokens), load(tmp_path, text, env))
     said = " ".join((*env.values(), "header-secret", "mcp-secret", "otel-secret", "id-secret", "a-secret"))
-    check = redaction.apply(Check("x", OK, f"{said} http://me:password@host/", said))
+    check = redacted(Check("x", OK, f"{said} http://me:password@host/", said), credentials)
     for shown in (check.found, check.advice):
         assert "secret" not in shown
         assert "visible-value" in shown

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.diagnostics.sharing import check_shared_server
+from app_server.core.diagnostics.providers import check_shared_server
 from app_server.places.locks import hold
-from app_server.places.looking import look
 from app_server.places.socket_place import FOLDER, SocketPlace, place_of_home
 from app_server.shared.binding import HeldPlace, hold_place
 from protocol.checks import Check, CheckStatus
@@ -33,7 +32,7 @@ def held(place: SocketPlace) -> Iterator[HeldPlace]:
 
 def check(place: SocketPlace) -> Check:
     before = sorted(Path(place.folder).glob("*"))
-    found = check_shared_server(place, look, VERSION)
+    found = check_shared_server(place, VERSION)
     assert sorted(Path(place.folder).glob("*")) == before, "it only looks"
     return found
 
@@ -114,6 +113,6 @@ def test_what_is_in_the_way_is_said(short_folder: Path, place: SocketPlace, obst
         os.chown(folder, 65534, 65534)
     else:
         pytest.skip("needs root: a folder of another user")
-    found = check_shared_server(place, look, VERSION)
+    found = check_shared_server(place, VERSION)
     assert found.status is CheckStatus.WARNING
     assert found.found == f"none can be started: {folder} {obstacle}"

@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.skills import discover as found_by
-from app_server.core.skills.discover import (
-    SkillRoot,
-    UnreadableSkill,
-    discover,
-    project_roots,
-    read_skill_file,
-)
+from app_server.core.skills import skill_catalog as found_by
 from app_server.core.skills.front_matter import NoFrontMatter, front_matter, one_line
 from app_server.core.skills.skill import (
     CLOSE,
@@ -24,6 +17,13 @@ from app_server.core.skills.skill import (
     SkillOwner,
     SkillSet,
     skills_message,
+)
+from app_server.core.skills.skill_catalog import (
+    SkillRoot,
+    UnreadableSkill,
+    discover,
+    project_roots,
+    read_skill_file,
 )
 from protocol.responses import InputText, MessageItem
 from protocol.structs import replace
