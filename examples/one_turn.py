@@ -8,8 +8,11 @@ from pathlib import Path
 import anyio
 
 from app_server.client import AppServer
-from protocol.v2.item_events import AgentMessageDeltaNotification, ItemCompletedNotification
-from protocol.v2.items import CommandExecutionThreadItem
+from protocol.v2.items import (
+    AgentMessageDeltaNotification,
+    CommandExecutionThreadItem,
+    ItemCompletedNotification,
+)
 
 
 async def main(question: str) -> int:

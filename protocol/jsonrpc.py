@@ -2,7 +2,7 @@
 
 It is JSON-RPC without the `jsonrpc` member (accepted, never written) and without batches. Reading is strict
 where two readers could disagree: duplicate keys, numbers that are no JSON, ids that are neither text nor a
-64-bit integer. Nothing here knows a method.
+64-bit integer. Of methods only those have names here that are needed before any table is loaded.
 """
 
 import json
@@ -26,6 +26,15 @@ METHOD_NOT_FOUND: Final = INVALID_REQUEST
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 OVERLOADED: Final = -32001
+
+INITIALIZE: Final = "initialize"
+"""The first request of every connection; answered before anything else is imported."""
+
+INITIALIZED: Final = "initialized"
+"""The client is ready; accepted, not required."""
+
+SESSION_UPDATE: Final = "session/update"
+"""The one notification of the Agent Client Protocol; its content is in its `updates` and `tool_calls`."""
 
 ECHO_LIMIT: Final = 200
 """At most this many bytes of what a client sent come back in an error message."""
@@ -262,3 +271,11 @@ def _dump_text(text: str) -> bytes:
         return quoted(text).encode()
     except UnicodeEncodeError:
         return quoted_ascii(text).encode()
+
+
+_VERSION: Final = b'{"jsonrpc":"2.0",'
+
+
+def with_version(message: bytes) -> bytes:
+    """Return the message, which is no empty object, with the member `jsonrpc` in front of its others."""
+    return _VERSION + message[1:]

@@ -1,4 +1,4 @@
-"""What a row of a table of methods is. Each API has one table, `methods.py` in its folder, of all rows there.
+"""What a row of a table of methods is. Each API has one table, `table()` of its folder, of all rows there.
 
 A row says what goes in and what comes out. Parameters say what orders their requests: those with the same value in the
 field that `ordered_by` names are served one after another, the others on their own. Schemas, documentation and routers

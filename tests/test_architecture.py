@@ -71,7 +71,7 @@ FRONTENDS = {"batch", "chat", "demo", "errands", "headless"}
 APIS = ("v1", "v2", "acp")
 """Each has a folder in `app_server.apis` and one in `protocol`, once it is there."""
 
-WIRE = (*(f"protocol.{api}" for api in APIS), "protocol.jsonrpc", "protocol.names", "protocol.table")
+WIRE = (*(f"protocol.{api}" for api in APIS), "protocol.jsonrpc", "protocol.table")
 """What goes over the wire and how, which the engine does not know."""
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
@@ -208,7 +208,9 @@ LATE_IMPORTS = {
     "app_server.chat": "a command of its own",
     "app_server.demo": "a command of its own",
     "app_server.headless": "a command of its own",
-    "protocol.v2.methods": "for clients that are told what no turn has",
+    "protocol.acp": "its table, for who reads what others say",
+    "protocol.v1": "the same",
+    "protocol.v2": "the same, and for clients that are told what no turn has",
     "pydantic": "for who reads what a server sends",
     "rich": "an extra",
     "shtab": "for completion alone",
@@ -255,7 +257,6 @@ NOT_LAZY = {
     "app_server.logs": "the same",
     "app_server.core.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
-    "app_server.client.events": "the client library is no part of the server, nor of its `Lazy`",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
     "protocol.structs": "for who reads what a server sends; a server does without",
     "protocol.ids": "pydantic asks for it, so it is loaded",
@@ -938,5 +939,5 @@ def test_a_first_turn_loads_no_other_resources() -> None:
     handlers = {name.rpartition(".")[2] for name in loaded if name.startswith("app_server.apis.v2.handlers.")}
     shapes = {name.rpartition(".")[2] for name in loaded if name.startswith("protocol.v2.")}
     assert handlers == {"threads", "turns"}
-    served = "fields item_events item_parts items server settings thread thread_open turn"
+    served = "fields item_parts items server settings thread thread_open turn"
     assert shapes == set(served.split())

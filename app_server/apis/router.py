@@ -30,11 +30,10 @@ from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from app_server.rpc.lanes import LaneName
 from protocol.base import WireModel
-from protocol.jsonrpc import Request
-from protocol.names import INITIALIZE
+from protocol.fields import describe_validation_error, unknown_method
+from protocol.jsonrpc import INITIALIZE, Request
 from protocol.structs import Json, Written
 from protocol.table import AnyClientRequest, ClientRequest, NoResult, by_method
-from protocol.validation import describe_validation_error, unknown_method
 
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)

@@ -15,7 +15,6 @@ from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import BAR, guttered, last_rows, question_rows
 from app_server.client.command_line import printable
 from app_server.client.events import DeltasDropped, ServerEvent, warning_text
-from protocol.v2 import item_events
 from protocol.v2 import items as wire
 from protocol.v2 import turn as wire_turn
 from protocol.v2.item_parts import FileUpdateChange, PatchApplyStatus
@@ -144,14 +143,14 @@ class EventView:
 
     def show(self, event: ServerEvent) -> None:
         match event:
-            case item_events.AgentMessageDeltaNotification(item_id=id, delta=text):
+            case wire.AgentMessageDeltaNotification(item_id=id, delta=text):
                 self._markdown(self._messages.setdefault(id, MarkdownBlocks()).feed(text))
-            case item_events.ItemStartedNotification(item=wire.CommandExecutionThreadItem() as item):
+            case wire.ItemStartedNotification(item=wire.CommandExecutionThreadItem() as item):
                 self.outputs.started(item)
                 self._command(item.command)
-            case item_events.CommandExecutionOutputDeltaNotification(item_id=id, delta=text):
+            case wire.CommandExecutionOutputDeltaNotification(item_id=id, delta=text):
                 self.outputs.printed(id, text)
-            case item_events.ItemCompletedNotification(item=item):
+            case wire.ItemCompletedNotification(item=item):
                 self._item(item)
             case wire_turn.TurnPlanUpdatedNotification(plan=plan, explanation=why):
                 self._plan(plan, why)

@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from app_server.client.approval_requests import ApprovalReply, ApprovalRequest, parse_request, reply_of
 from app_server.client.failures import HandlerFailed
 from app_server.rpc.errors import RpcError
+from protocol.fields import describe_validation_error, unknown_method
 from protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, RequestId
 from protocol.structs import Json
-from protocol.validation import describe_validation_error, unknown_method
 
 log = logging.getLogger(__name__)
 

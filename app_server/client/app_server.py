@@ -20,7 +20,7 @@ from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, 
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.thread_handle import ThreadHandle
 from protocol.base import WireModel
-from protocol.names import INITIALIZE, INITIALIZED
+from protocol.jsonrpc import INITIALIZE, INITIALIZED
 from protocol.reading import read
 from protocol.structs import Json, Written
 from protocol.table import ClientRequest

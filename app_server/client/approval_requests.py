@@ -13,7 +13,7 @@ from msgspec import Struct
 from protocol.base import WireModel
 from protocol.reading import read
 from protocol.structs import Json
-from protocol.v2 import approval, item_parts, question
+from protocol.v2 import item_parts, question
 from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
 
 
@@ -57,28 +57,28 @@ class ActionRequest(AskedRequest[R], Generic[R], frozen=True):
         return self.params.reason
 
     def accept(self) -> ApprovalReply:
-        return self._decided(approval.FileChangeApprovalDecision.ACCEPT)
+        return self._decided(question.FileChangeApprovalDecision.ACCEPT)
 
     def accept_for_thread(self) -> ApprovalReply:
         """Accept, and do not ask for the same again in this thread."""
-        return self._decided(approval.FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
+        return self._decided(question.FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
 
     def decline(self) -> ApprovalReply:
         """Refuse this; the turn goes on."""
-        return self._decided(approval.FileChangeApprovalDecision.DECLINE)
+        return self._decided(question.FileChangeApprovalDecision.DECLINE)
 
     def cancel(self) -> ApprovalReply:
         """Refuse this, and end the turn."""
-        return self._decided(approval.FileChangeApprovalDecision.CANCEL)
+        return self._decided(question.FileChangeApprovalDecision.CANCEL)
 
-    def _decided(self, decision: approval.CommandExecutionApprovalDecision) -> ApprovalReply:
+    def _decided(self, decision: question.CommandExecutionApprovalDecision) -> ApprovalReply:
         return ApprovalReply(type(self).response(decision=decision))
 
 
-class CommandApprovalRequest(ActionRequest[approval.CommandExecutionRequestApprovalParams], frozen=True):
+class CommandApprovalRequest(ActionRequest[question.CommandExecutionRequestApprovalParams], frozen=True):
     """May a command run? `command` is one line, quoted for a shell; `item` is the command as it was started."""
 
-    response = approval.CommandExecutionRequestApprovalResponse
+    response = question.CommandExecutionRequestApprovalResponse
     item: CommandExecutionThreadItem | None = None
 
     @property
@@ -98,18 +98,18 @@ class CommandApprovalRequest(ActionRequest[approval.CommandExecutionRequestAppro
         """Accept, and store the proposed rule. Raises ValueError where none was proposed."""
         if not self.proposed_rule:
             raise ValueError("the server proposed no rule for this command")
-        amendment = approval.ExecpolicyAmendment(execpolicy_amendment=self.proposed_rule)
+        amendment = question.ExecpolicyAmendment(execpolicy_amendment=self.proposed_rule)
         return self._decided(
-            approval.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
+            question.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
                 accept_with_execpolicy_amendment=amendment
             )
         )
 
 
-class PatchApprovalRequest(ActionRequest[approval.FileChangeRequestApprovalParams], frozen=True):
+class PatchApprovalRequest(ActionRequest[question.FileChangeRequestApprovalParams], frozen=True):
     """May files change? `item` is the patch as it was started."""
 
-    response = approval.FileChangeRequestApprovalResponse
+    response = question.FileChangeRequestApprovalResponse
     item: FileChangeThreadItem | None = None
 
     @property
@@ -117,7 +117,7 @@ class PatchApprovalRequest(ActionRequest[approval.FileChangeRequestApprovalParam
         return self.item.changes if self.item else ()
 
 
-class PermissionsApprovalRequest(AskedRequest[approval.PermissionsRequestApprovalParams], frozen=True):
+class PermissionsApprovalRequest(AskedRequest[question.PermissionsRequestApprovalParams], frozen=True):
     """May a turn have more than its sandbox gives? `params.permissions` says what."""
 
     @property
@@ -132,12 +132,12 @@ class PermissionsApprovalRequest(AskedRequest[approval.PermissionsRequestApprova
         return self._granted("session")
 
     def decline(self) -> ApprovalReply:
-        return ApprovalReply(approval.PermissionsRequestApprovalResponse(permissions={}))
+        return ApprovalReply(question.PermissionsRequestApprovalResponse(permissions={}))
 
-    def _granted(self, scope: approval.PermissionGrantScope) -> ApprovalReply:
+    def _granted(self, scope: question.PermissionGrantScope) -> ApprovalReply:
         asked = self.params.permissions
         granted = {key: asked[key] for key in ("network", "fileSystem") if asked.get(key) is not None}
-        return ApprovalReply(approval.PermissionsRequestApprovalResponse(permissions=granted, scope=scope))
+        return ApprovalReply(question.PermissionsRequestApprovalResponse(permissions=granted, scope=scope))
 
 
 class UserQuestionsRequest(AskedRequest[question.ToolRequestUserInputParams], frozen=True):
@@ -233,16 +233,16 @@ def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | 
     Raises pydantic's ValidationError.
     """
     match method:
-        case approval.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL.method:
-            command = read(approval.CommandExecutionRequestApprovalParams, params)
+        case question.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL.method:
+            command = read(question.CommandExecutionRequestApprovalParams, params)
             return CommandApprovalRequest(
                 command, item if isinstance(item, CommandExecutionThreadItem) else None
             )
-        case approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL.method:
-            patch = read(approval.FileChangeRequestApprovalParams, params)
+        case question.ITEM_FILE_CHANGE_REQUEST_APPROVAL.method:
+            patch = read(question.FileChangeRequestApprovalParams, params)
             return PatchApprovalRequest(patch, item if isinstance(item, FileChangeThreadItem) else None)
-        case approval.ITEM_PERMISSIONS_REQUEST_APPROVAL.method:
-            return PermissionsApprovalRequest(read(approval.PermissionsRequestApprovalParams, params))
+        case question.ITEM_PERMISSIONS_REQUEST_APPROVAL.method:
+            return PermissionsApprovalRequest(read(question.PermissionsRequestApprovalParams, params))
         case question.ITEM_TOOL_REQUEST_USER_INPUT.method:
             return UserQuestionsRequest(read(question.ToolRequestUserInputParams, params))
         case question.MCP_SERVER_ELICITATION_REQUEST.method:

@@ -23,10 +23,10 @@ from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Oversized, TransportClosed
 from protocol import jsonrpc
 from protocol.base import WireModel
+from protocol.fields import describe_validation_error
 from protocol.reading import read
 from protocol.structs import Json, Written
 from protocol.table import ClientRequest
-from protocol.validation import describe_validation_error
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from protocol.reading import read
 from protocol.structs import Json, Struct, Written
 from protocol.table import AnyServerNotification, ServerNotification
-from protocol.v2 import item_events, server, settings, thread, turn
+from protocol.v2 import items, server, settings, table, thread, turn
 from protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,
@@ -39,11 +39,11 @@ class DeltasDropped(msgspec.Struct, frozen=True):
 
 
 Delta: TypeAlias = (
-    item_events.AgentMessageDeltaNotification
-    | item_events.PlanDeltaNotification
-    | item_events.ReasoningSummaryTextDeltaNotification
-    | item_events.ReasoningTextDeltaNotification
-    | item_events.CommandExecutionOutputDeltaNotification
+    items.AgentMessageDeltaNotification
+    | items.PlanDeltaNotification
+    | items.ReasoningSummaryTextDeltaNotification
+    | items.ReasoningTextDeltaNotification
+    | items.CommandExecutionOutputDeltaNotification
 )
 """A piece of text of an item."""
 
@@ -51,11 +51,11 @@ DELTAS = get_args(Delta)
 
 ThreadEvent: TypeAlias = (
     Delta
-    | item_events.ItemStartedNotification
-    | item_events.ItemCompletedNotification
-    | item_events.ReasoningSummaryPartAddedNotification
-    | item_events.TerminalInteractionNotification
-    | item_events.ServerRequestResolvedNotification
+    | items.ItemStartedNotification
+    | items.ItemCompletedNotification
+    | items.ReasoningSummaryPartAddedNotification
+    | items.TerminalInteractionNotification
+    | items.ServerRequestResolvedNotification
     | TurnStartedNotification
     | TurnCompletedNotification
     | TurnDiffUpdatedNotification
@@ -85,7 +85,7 @@ ServerEvent: TypeAlias = Written | RawNotification | DeltasDropped
 
 TURN_ROWS: Final[Mapping[str, AnyServerNotification]] = {
     row.method: row
-    for module in (item_events, server, settings, thread, turn)
+    for module in (items, server, settings, thread, turn)
     for row in vars(module).values()
     if isinstance(row, ServerNotification)
 }
@@ -93,17 +93,12 @@ TURN_ROWS: Final[Mapping[str, AnyServerNotification]] = {
 
 
 @cache
-def _all_rows() -> Mapping[str, AnyServerNotification]:
-    from protocol.v2.methods import TABLE  # noqa: PLC0415  every shape of the thread API
-
-    return TABLE.server_notifications
-
-
-@cache
 def method_of(kind: type[Struct]) -> str | None:
     """Return the method of a notification, by its class."""
     of_turns = next((row.method for row in TURN_ROWS.values() if row.params is kind), None)
-    return of_turns or next((row.method for row in _all_rows().values() if row.params is kind), None)
+    return of_turns or next(
+        (row.method for row in table().server_notifications.values() if row.params is kind), None
+    )
 
 
 def warning_text(event: ServerEvent) -> str | None:
@@ -126,7 +121,7 @@ def warning_text(event: ServerEvent) -> str | None:
 
 def parse_event(method: str, params: Json) -> ServerEvent:
     """Parse a notification whose method and shape are known; return others as they came."""
-    row = TURN_ROWS.get(method) or _all_rows().get(method)
+    row = TURN_ROWS.get(method) or table().server_notifications.get(method)
     if row is None:
         return RawNotification(method, params)
     try:

@@ -18,7 +18,7 @@ from app_server.client.failures import ServerEnded, ThreadClosed
 from app_server.client.turn_handle import TurnProgress
 from protocol.jsonrpc import RequestId
 from protocol.structs import Json
-from protocol.v2 import item_events
+from protocol.v2 import items as wire
 from protocol.v2.items import ThreadItem
 from protocol.v2.server import CONFIG_WARNING, DEPRECATION_NOTICE, WARNING
 from protocol.v2.thread import MCP_SERVER_STARTUP_STATUS_UPDATED, THREAD_CLOSED, THREAD_DELETED
@@ -99,9 +99,9 @@ class ThreadFeed:
     def publish(self, event: ServerEvent) -> bool:
         """Pass an event on; return whether anybody reads it."""
         match event:
-            case item_events.ItemStartedNotification(item=item):
+            case wire.ItemStartedNotification(item=item):
                 self._open_items[item.id] = item
-            case item_events.ItemCompletedNotification(item=item):
+            case wire.ItemCompletedNotification(item=item):
                 self._open_items.pop(item.id, None)
             case TurnStartedNotification(turn=turn):
                 self._begin(turn.id)
@@ -210,7 +210,7 @@ class ServerFeeds:
 
     # --- connection.Receiver
     def notified(self, method: str, params: Json) -> None:
-        if method == item_events.SERVER_REQUEST_RESOLVED.method and isinstance(params, dict):
+        if method == wire.SERVER_REQUEST_RESOLVED.method and isinstance(params, dict):
             self._answerer.withdraw(params.get("requestId", ""))
         thread_id = thread_of(params)
         feed = self._threads.get(thread_id) if thread_id is not None else None

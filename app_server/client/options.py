@@ -17,12 +17,12 @@ from pydantic import ValidationError
 
 from app_server.client.failures import InvalidArgument
 from protocol.base import WireModel
+from protocol.fields import PREFIX, describe_validation_error
 from protocol.policy import ReasoningSummary, SandboxMode
 from protocol.structs import Json
 from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
 from protocol.v2.settings import AskForApproval, CollaborationMode, Personality, SandboxPolicy
 from protocol.v2.thread_open import DynamicToolSpec
-from protocol.validation import PREFIX, describe_validation_error
 
 P = TypeVar("P", bound=WireModel)
 

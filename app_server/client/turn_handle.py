@@ -18,8 +18,7 @@ from app_server.client.failures import AppServerError, OutputInvalid, TurnFailed
 from app_server.client.options import Prompt, parts_of
 from protocol.structs import Json
 from protocol.v2 import turn as wire
-from protocol.v2.item_events import ItemCompletedNotification
-from protocol.v2.items import AgentMessageThreadItem, MessagePhase, ThreadItem
+from protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification, MessagePhase, ThreadItem
 from protocol.v2.server import ErrorNotification, TurnError
 from protocol.v2.thread import ThreadTokenUsageUpdatedNotification, TokenUsageBreakdown
 

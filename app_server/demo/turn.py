@@ -20,7 +20,6 @@ from app_server.demo import script
 from app_server.demo.screen import Checks, DemoStopped, Person, Screen
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.workspace import DemoWorkspace
-from protocol.v2 import item_events
 from protocol.v2 import items as wire
 from protocol.v2.item_parts import CommandExecutionStatus, PatchApplyStatus
 from protocol.v2.server import ErrorNotification, WarningNotification
@@ -108,12 +107,12 @@ class TurnRecorder:
     def _show(self, event: ThreadEvent) -> None:
         seen, screen = self._seen, self._screen
         match event:
-            case item_events.AgentMessageDeltaNotification(delta=text):
+            case wire.AgentMessageDeltaNotification(delta=text):
                 seen.deltas.append(text)
                 screen.word(text)
-            case item_events.ItemStartedNotification(item=wire.CommandExecutionThreadItem(command=command)):
+            case wire.ItemStartedNotification(item=wire.CommandExecutionThreadItem(command=command)):
                 screen.command(shlex.split(command))
-            case item_events.ItemCompletedNotification(item=item):
+            case wire.ItemCompletedNotification(item=item):
                 seen.ended[item.id] = item
                 self._item(item)
             case TurnDiffUpdatedNotification(diff=diff):

@@ -18,7 +18,7 @@ from app_server.client.turn_handle import TurnResult
 from protocol.policy import kebab
 from protocol.structs import Json, Struct
 from protocol.v2 import items as wire
-from protocol.v2.item_events import (
+from protocol.v2.items import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
     ItemStartedNotification,

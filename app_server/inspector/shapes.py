@@ -12,15 +12,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from app_server.inspector.rules.order import Violation, WireMessage
-from protocol.acp.methods import TABLE as SESSIONS
+from protocol import acp, v1, v2
 from protocol.events.msg import EVENTS
+from protocol.fields import PREFIX, describe_validation_error
 from protocol.reading import read
 from protocol.structs import Json, Written
 from protocol.table import Table
 from protocol.v1.conversation import EVENT_PREFIX
-from protocol.v1.methods import TABLE as CONVERSATIONS
-from protocol.v2.methods import TABLE as THREADS
-from protocol.validation import PREFIX, describe_validation_error
 
 SCHEMA = "schema"
 UNKNOWN_METHOD = "unknown-method"
@@ -39,11 +37,11 @@ class Shapes:
     """Shapes of one connection. Which protocol is spoken shows in the client's first request."""
 
     def __init__(self) -> None:
-        self._methods = _Methods(CONVERSATIONS, THREADS)
+        self._methods = _Methods(v1.table(), v2.table())
 
     def violations(self, wire: WireMessage) -> list[Violation]:
         if wire.method == "initialize" and "protocolVersion" in wire.params:
-            self._methods = _Methods(SESSIONS)
+            self._methods = _Methods(acp.table())
         return list(self._violations(wire))
 
     def _violations(self, wire: WireMessage) -> Iterator[Violation]:

@@ -16,8 +16,14 @@ from msgspec import Struct
 
 from app_server.rpc.backlog import Backlog, SharedLines, TextPart
 from app_server.rpc.errors import RpcError
-from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
-from protocol.names import with_version
+from protocol.jsonrpc import (
+    RequestId,
+    dump_error,
+    dump_notification,
+    dump_request,
+    dump_response,
+    with_version,
+)
 from protocol.structs import Json
 
 

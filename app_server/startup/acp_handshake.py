@@ -13,8 +13,7 @@ from app_server.identity import EarlyInitialize
 from app_server.startup.handshake import AnsweredInitialize, InitializeResponder
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import launched_settings
-from protocol.jsonrpc import Message, Request, dump_response
-from protocol.names import INITIALIZE, with_version
+from protocol.jsonrpc import INITIALIZE, Message, Request, dump_response, with_version
 
 log = logging.getLogger(__name__)
 

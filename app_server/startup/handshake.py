@@ -15,8 +15,8 @@ from app_server.identity import EarlyInitialize, initialize_result, own_user_age
 from app_server.startup.inbox import Inbox, readable
 from app_server.transport.claim import write_all
 from protocol import jsonrpc
+from protocol.jsonrpc import INITIALIZE
 from protocol.light_dataclasses import dataclass
-from protocol.names import INITIALIZE
 
 MAX_FIRST_LINE = 1 << 16
 """A longer first line is left for the full server."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from protocol import names
+from protocol import jsonrpc
 from protocol.acp.session import NewSessionRequest, SessionConfigOption, SessionModeState
 from protocol.base import WireModel
 from protocol.ids import PathText
@@ -40,7 +40,7 @@ class LogoutRequest(WireModel):
 
 
 INITIALIZE: Final = ClientRequest(
-    names.INITIALIZE,
+    jsonrpc.INITIALIZE,
     AgentInitializeRequest,
     AgentInitializeResponse,
     "The first request: version and capabilities of both sides, and ways to log in.",

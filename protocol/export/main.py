@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from protocol.export import guide, schemas, thread_guide, thread_schemas, typescript
+from protocol.export import guide, schemas, typescript
 from protocol.export.schemas import Schema
 
 BUNDLE: Final = "app_server_protocol.schemas.json"
@@ -37,7 +37,7 @@ def schema_files() -> dict[str, str]:
 def thread_schema_files(*, experimental: bool = False) -> dict[str, str]:
     """Return every schema file of the thread API; what is experimental is in a bundle of its own, or everywhere."""
     stable, whole = (
-        schemas.bundle("AppServerThreadProtocol", thread_schemas.definitions(experimental=each))
+        schemas.bundle("AppServerThreadProtocol", schemas.thread_definitions(experimental=each))
         for each in (False, True)
     )
     return _files_of(whole) if experimental else _files_of(stable) | {EXPERIMENTAL_BUNDLE: _text(whole)}
@@ -62,13 +62,13 @@ def write_schemas(folder: Path, *, experimental: bool = False) -> list[Path]:
 
 def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
     """Write one TypeScript file per type and an index, for each API; return what was written."""
-    threads = typescript.files(thread_schemas.definitions(experimental=experimental))
+    threads = typescript.files(schemas.thread_definitions(experimental=experimental))
     return _write(folder, typescript.files(schemas.definitions())) + _write(folder / THREADS, threads)
 
 
 def documentation() -> dict[Path, str]:
     """Return the pages about both APIs: their texts by their paths."""
-    threads = thread_guide.page(thread_schemas.definitions(experimental=True))
+    threads = guide.thread_page(schemas.thread_definitions(experimental=True))
     return {DOCUMENTATION: guide.page(schemas.definitions()), THREADS_REFERENCE: threads}
 
 

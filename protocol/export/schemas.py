@@ -1,4 +1,4 @@
-"""The table as JSON Schema (draft 7): one definition per type, and the unions of messages.
+"""The tables of both APIs as JSON Schema (draft 7): one definition per type, and the unions of messages.
 
 Pure: models in, plain dicts out. Definitions carry the names that the reference protocol gives them, so
 that code generated from either schema fits the other.
@@ -6,7 +6,7 @@ that code generated from either schema fits the other.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
+from protocol import v1, v2
 from protocol.base import ELSEWHERE
 from protocol.events.msg import EventMsg
 from protocol.events.review import ReviewOutputEvent
@@ -22,11 +23,11 @@ from protocol.ids import ConversationId
 from protocol.mcp import McpResult
 from protocol.policy import SandboxMode
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
-from protocol.structs import Json, Written
+from protocol.structs import Json, Written, replace
 from protocol.table import AnyClientRequest, AnyServerNotification, AnyServerRequest, Table
-from protocol.v1.methods import TABLE
 from protocol.v1.ops import Submission
 from protocol.v1.setup import GitSha
+from protocol.v2.fields import EXPERIMENTAL
 
 Schema = dict[str, Json]
 
@@ -91,13 +92,38 @@ _EXTRA: Final[Mapping[str, Json]] = {
 
 @cache
 def definitions() -> Mapping[str, Schema]:
-    """Return every published type by name, in alphabetical order."""
-    found = generated({**shapes_of(TABLE), **_EXTRA})
+    """Return every published type of the conversation API by name, in alphabetical order."""
+    table = v1.table()
+    found = generated({**shapes_of(table), **_EXTRA})
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}
-    found |= ENVELOPES["all"] | ENVELOPES["conversations"] | unions(TABLE, *_unserved())
+    found |= ENVELOPES["all"] | ENVELOPES["conversations"] | unions(table, *_unserved())
     # The members overlap: an image and a sound have the same fields, and other content has any.
     found["ContentBlock"]["anyOf"] = found["ContentBlock"].pop("oneOf")
     return {name: tidy(found[name]) for name in sorted(found)}
+
+
+@cache
+def thread_definitions(*, experimental: bool) -> Mapping[str, Schema]:
+    """Return every published type of the thread API by name, in alphabetical order. Without `experimental`, the methods
+    and fields that a client has to ask for are left out, and so is every type that only they lead to.
+    """
+    whole = v2.table()
+    requests = whole.client_requests.items()
+    table = replace(
+        whole,
+        client_requests={method: row for method, row in requests if experimental or not row.experimental},
+    )
+    shapes = shapes_of(table)
+    found = {name: tidy(_wanted_fields(schema, experimental)) for name, schema in generated(shapes).items()}
+    found |= UNSERVED["definitions"]
+    unsent = {
+        method: call(method, row["params"], row["doc"], with_id=False)
+        for method, row in UNSERVED["server_notifications"].items()
+    }
+    roots = ENVELOPES["all"] | unions(table, {}, unsent)
+    found |= roots
+    wanted = _reachable(found, [*roots, *shapes])
+    return {name: found[name] for name in sorted(wanted)}
 
 
 def bundle(title: str, all_definitions: Mapping[str, Schema]) -> Schema:
@@ -106,17 +132,22 @@ def bundle(title: str, all_definitions: Mapping[str, Schema]) -> Schema:
 
 def alone(name: str, all_definitions: Mapping[str, Schema]) -> Schema:
     """Return one definition as a document of its own, with all that it refers to."""
-    needed: dict[str, Schema] = {}
-    waiting = [name]
-    while waiting:
-        for ref in references(all_definitions[waiting.pop()]):
-            if ref not in needed:
-                needed[ref] = all_definitions[ref]
-                waiting.append(ref)
     document = {"$schema": DRAFT, "title": name, **all_definitions[name]}
-    if needed:
-        document["definitions"] = {ref: needed[ref] for ref in sorted(needed)}
+    if needed := _reachable(all_definitions, references(all_definitions[name])):
+        document["definitions"] = {ref: all_definitions[ref] for ref in sorted(needed)}
     return document
+
+
+def _reachable(found: Mapping[str, Schema], roots: Iterable[str]) -> set[str]:
+    """Return the names of these definitions and of all that they refer to."""
+    seen: set[str] = set()
+    waiting = [name for name in roots if name in found]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += references(found[name])
+    return seen
 
 
 def references(schema: Json) -> Iterator[str]:
@@ -266,5 +297,32 @@ def tidy(schema: Json, *, properties: bool = False) -> Json:
             return kept
         case list():
             return [tidy(inner) for inner in schema]
+        case _:
+            return schema
+
+
+def _wanted_fields(schema: Json, experimental: bool) -> Json:
+    """`schema` without the marks of experimental fields, and without these fields unless they are wanted."""
+    match schema:
+        case {"properties": dict(properties)}:
+            kept = {
+                name: _wanted_fields(field, experimental)
+                for name, field in properties.items()
+                if experimental or EXPERIMENTAL not in field
+            }
+            rest = {
+                key: _wanted_fields(inner, experimental)
+                for key, inner in schema.items()
+                if key != "properties"
+            }
+            return {**rest, "properties": kept}
+        case dict():
+            return {
+                key: _wanted_fields(inner, experimental)
+                for key, inner in schema.items()
+                if key != EXPERIMENTAL
+            }
+        case list():
+            return [_wanted_fields(inner, experimental) for inner in schema]
         case _:
             return schema

@@ -7,7 +7,7 @@ from typing import Annotated, Final, NewType
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from protocol import names
+from protocol import jsonrpc
 from protocol.base import WireModel
 from protocol.fields import Count, Flag, SandboxPolicy
 from protocol.ids import PathText
@@ -253,7 +253,7 @@ class ExecOneOffCommandResponse(WireStruct):
 
 
 INITIALIZE: Final = ClientRequest(
-    names.INITIALIZE,
+    jsonrpc.INITIALIZE,
     InitializeParams,
     InitializeResponse,
     "Opens the connection. Must be the first request, and comes once.",
@@ -327,7 +327,7 @@ MODEL_LIST: Final = ClientRequest(
     ModelListResponse,
     "The models that can be chosen, by pages.",
 )
-INITIALIZED: Final = ClientNotification(names.INITIALIZED, "The client is ready. Accepted, not required.")
+INITIALIZED: Final = ClientNotification(jsonrpc.INITIALIZED, "The client is ready. Accepted, not required.")
 AUTH_STATUS_CHANGE: Final = ServerNotification(
     "authStatusChange",
     AuthStatusChangeNotification,

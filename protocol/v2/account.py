@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, RootModel
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
@@ -10,7 +10,6 @@ from protocol.fields import Flag
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
 from protocol.v2.server import PlanType, RateLimitSnapshot
-from protocol.v2.unions import WireUnion
 
 AuthMode = TypeAliasType(
     "AuthMode",
@@ -93,7 +92,7 @@ LoginAccount = Annotated[
 ]
 
 
-class LoginAccountParams(WireUnion[LoginAccount]):
+class LoginAccountParams(WireModel, RootModel[LoginAccount]):
     """Kind of login, with what it needs."""
 
 
@@ -126,7 +125,7 @@ LoginAccountStarted = Annotated[
 ]
 
 
-class LoginAccountResponse(WireUnion[LoginAccountStarted]):
+class LoginAccountResponse(WireModel, RootModel[LoginAccountStarted]):
     """State of the login so far."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from typing_extensions import TypeAliasType
 
-from protocol import names
+from protocol import jsonrpc
 from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Flag
 from protocol.structs import WireStruct, shown
@@ -180,7 +180,7 @@ DEPRECATION_NOTICE: Final = ServerNotification(
 CONFIG_WARNING: Final = ServerNotification(
     "configWarning", ConfigWarningNotification, "Something in the configuration was not understood."
 )
-INITIALIZED: Final = ClientNotification(names.INITIALIZED, "The client is ready. Accepted, not required.")
+INITIALIZED: Final = ClientNotification(jsonrpc.INITIALIZED, "The client is ready. Accepted, not required.")
 
 
 class PlanType(StrEnum):

@@ -20,7 +20,7 @@ from app_server.client import (
     ServerEnded,
 )
 from app_server.client.sync import SyncAppServer
-from protocol.v2.item_events import AgentMessageDeltaNotification
+from protocol.v2.items import AgentMessageDeltaNotification
 from protocol.v2.turn import TurnCompletedNotification, TurnStatus
 from tests.support.library import WAYS, Way, connector_to, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, runs, says, word

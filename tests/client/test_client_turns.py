@@ -26,9 +26,8 @@ from app_server.client import (
     image,
 )
 from app_server.client.turn_handle import strict
-from protocol.v2.item_events import AgentMessageDeltaNotification
 from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput
-from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
+from protocol.v2.items import AgentMessageDeltaNotification, CommandExecutionThreadItem, FileChangeThreadItem
 from protocol.v2.thread_open import FunctionDynamicToolSpec
 from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification, TurnStatus
 from tests.support.library import MakeLibraryWorld

@@ -25,9 +25,8 @@ from app_server.demo.scripted_model import (
     response_head,
     whole_response,
 )
+from protocol import v1, v2
 from protocol.structs import Json
-from protocol.v1.methods import TABLE as CONVERSATIONS
-from protocol.v2.methods import TABLE as THREADS
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
 
 ANSWER = "There is one file."
@@ -122,7 +121,7 @@ def messages() -> Iterator[tuple[Block, str, dict[str, object]]]:
 
 
 def test_messages_are_those_of_the_protocol() -> None:
-    rows = {**THREADS.client_requests, **CONVERSATIONS.client_requests}
+    rows = {**v2.table().client_requests, **v1.table().client_requests}
     shown = 0
     for block, arrow, message in messages():
         method = message.get("method")

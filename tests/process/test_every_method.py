@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import pytest
 from jsonschema import Draft7Validator
 
+from protocol import v1
 from protocol.base import Model
 from protocol.export.guide import EXAMPLES
 from protocol.export.schemas import params_name, result_name
 from protocol.structs import Json
-from protocol.v1.methods import TABLE
 from protocol.v1.ops import OPERATIONS, Op
 from tests.support.pipes import Piped
 from tests.support.published import definitions, fits
@@ -40,7 +40,7 @@ request_max_retries = 0
 stream_max_retries = 0
 """
 
-DEFINITIONS = definitions(TABLE.api)
+DEFINITIONS = definitions(v1.table().api)
 OPS: dict[str, Json] = {op["type"]: op for op in examples("Op", DEFINITIONS)}
 
 
@@ -87,7 +87,7 @@ REFUSED = {
 """Valid requests that this place cannot serve: no such login, no repository, initialized before."""
 
 
-@pytest.mark.parametrize("method", TABLE.client_requests)
+@pytest.mark.parametrize("method", v1.table().client_requests)
 def test_each_method_answers_its_example(method: str, place: Place) -> None:
     params = place.into(REQUESTS[method][0])
     if method == "getConversationSummary":
@@ -101,7 +101,7 @@ def test_each_method_answers_its_example(method: str, place: Place) -> None:
             pytest.skip(f"the port of the login is taken: {answer['error']['message']}")
         place.server.call("cancelLoginChatGpt", {"loginId": answer["result"]["loginId"]})
     assert "result" in answer, answer
-    assert fits(result_name(TABLE.client_requests[method]), answer["result"]) == []
+    assert fits(result_name(v1.table().client_requests[method]), answer["result"]) == []
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def ways_to_break(model: type[Model]) -> Iterator[Broken]:
 
 CASES = [
     pytest.param(method, broken, id=f"{method}-{broken}")
-    for method, row in TABLE.client_requests.items()
+    for method, row in v1.table().client_requests.items()
     for broken in ways_to_break(row.params)
     if method != "initialize"
 ]
@@ -156,11 +156,11 @@ def test_each_broken_field_is_named(method: str, place: Place) -> None:
     """And nothing of the request is carried out: the answer is an error."""
     good = place.into(REQUESTS[method][0])
     wrong = []
-    for broken in ways_to_break(TABLE.client_requests[method].params):
+    for broken in ways_to_break(v1.table().client_requests[method].params):
         if (method, broken.field) in LENIENT:
             continue
         params = broken.spoil(good)
-        if not fits(params_name(TABLE.client_requests[method]), params):
+        if not fits(params_name(v1.table().client_requests[method]), params):
             continue  # such as one of two ways to name a conversation
         error = place.server.ask(method, params).get("error")
         wrong += [f"{broken}: {problem}" for problem in complaints(error, broken.field)]
@@ -185,7 +185,9 @@ def complaints(error: Json, field: str) -> list[str]:
 
 
 @pytest.mark.parametrize("params", [5, "text", [1], True, [[]]], ids=str)
-@pytest.mark.parametrize("method", [m for m, row in TABLE.client_requests.items() if row.params.model_fields])
+@pytest.mark.parametrize(
+    "method", [m for m, row in v1.table().client_requests.items() if row.params.model_fields]
+)
 def test_parameters_are_an_object(method: str, params: Json, server: Piped) -> None:
     error = server.ask(method, params)["error"]
     assert error["code"] in (-32600, -32602)

@@ -9,13 +9,11 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from protocol.acp.methods import TABLE as SESSIONS
+from protocol import acp, v1, v2
 from protocol.export.guide import EXAMPLES
 from protocol.export.schemas import params_name
 from protocol.structs import Json
 from protocol.table import NoParams
-from protocol.v1.methods import TABLE as CONVERSATIONS
-from protocol.v2.methods import TABLE as THREADS
 from tests.support.pictures import PNG
 from tests.support.published import definitions
 from tests.support.schema_examples import THREAD, examples
@@ -118,7 +116,7 @@ def use_sessions(shared: SharedHome) -> None:
         "session/delete": of,
         "logout": {},
     }
-    assert {*given, "initialize", "session/new"} == SESSIONS.client_requests.keys()
+    assert {*given, "initialize", "session/new"} == acp.table().client_requests.keys()
     failed = {method: editor.ask(method, **params).get("error") for method, params in given.items()}
     assert {method: error for method, error in failed.items() if error is not None} == {}
     editor.connection.close()
@@ -127,9 +125,9 @@ def use_sessions(shared: SharedHome) -> None:
 def requests(thread: str, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """One of each method of both APIs, with what the guide or the schema has as an example."""
     given: dict[str, Json] = {method: params for method, (params, _) in EXAMPLES["requests"].items()}
-    assert given.keys() == CONVERSATIONS.client_requests.keys()
-    shapes = definitions(THREADS.api)
-    for method, row in THREADS.client_requests.items():
+    assert given.keys() == v1.table().client_requests.keys()
+    shapes = definitions(v2.table().api)
+    for method, row in v2.table().client_requests.items():
         given.setdefault(method, {} if row.params is NoParams else examples(params_name(row), shapes)[0])
     conversation = EXAMPLES["requests"]["getConversationSummary"][0]["conversationId"]
     for method, params in given.items():

@@ -8,19 +8,18 @@ from typing import Protocol
 
 from jsonschema import Draft7Validator
 
+from protocol import v1, v2
 from protocol.events.msg import EVENTS
 from protocol.export.schemas import params_name, result_name
 from protocol.reading import read
 from protocol.structs import Json
 from protocol.table import Api, Table
 from protocol.v1.conversation import EVENT_PREFIX
-from protocol.v1.methods import TABLE as CONVERSATIONS
-from protocol.v2.methods import TABLE as THREADS
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schema"
 BUNDLES = {
-    CONVERSATIONS.api: SCHEMAS / "app_server_protocol.schemas.json",
-    THREADS.api: SCHEMAS / "v2" / "app_server_protocol.experimental.schemas.json",
+    v1.table().api: SCHEMAS / "app_server_protocol.schemas.json",
+    v2.table().api: SCHEMAS / "v2" / "app_server_protocol.experimental.schemas.json",
 }
 UNPUBLISHED = ("rawResponseItem/completed",)
 """Notifications of the thread API that have no schema."""
@@ -45,7 +44,7 @@ def _validator(name: str, api: Api) -> Draft7Validator:
     return Draft7Validator({"definitions": definitions(api), "$ref": f"#/definitions/{name}"})
 
 
-def fits(name: str, value: Json, api: Api = CONVERSATIONS.api) -> list[str]:
+def fits(name: str, value: Json, api: Api = Api.V1) -> list[str]:
     """Where `value` differs from the published type of that name."""
     errors = _validator(name, api).iter_errors(value)
     return [f"{name}: {'/'.join(map(str, error.path))} {error.message[:200]}" for error in errors]
@@ -100,8 +99,8 @@ def _notification(method: str, params: Json) -> list[str]:
 
 def _table(method: str) -> Table:
     """That of the API which has the method; of the newer one where both have it."""
-    only_there = method in THREADS.server_notifications.keys() - CONVERSATIONS.server_notifications.keys()
-    return THREADS if "/" in method or only_there else CONVERSATIONS
+    only_there = method in v2.table().server_notifications.keys() - v1.table().server_notifications.keys()
+    return v2.table() if "/" in method or only_there else v1.table()
 
 
 def _method_of(id: Json, log: Sequence[Entry]) -> str | None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from app_server.core.rollout.lines import parse_event_msg
+from protocol import v1
 from protocol.events.commands import AddFileChange, Duration, PatchApplyBeginEvent
 from protocol.events.msg import EVENTS, SessionConfiguredEvent
 from protocol.events.notices import ErrorEvent
@@ -28,7 +29,6 @@ from protocol.responses import (
 )
 from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem, line_type, stored_line
 from protocol.structs import Json
-from protocol.v1.methods import TABLE
 from protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from tests.support.published import definitions
 from tests.support.schema_examples import THREAD, bare, check_round_trip, examples
@@ -43,7 +43,7 @@ json_values = st.recursive(
 )
 
 
-DEFINITIONS = definitions(TABLE.api)
+DEFINITIONS = definitions(v1.table().api)
 ITEMS = examples("ResponseItem", DEFINITIONS)
 FUTURE: Json = {"type": "from_the_future", "kept": {"deep": [1, None]}}
 

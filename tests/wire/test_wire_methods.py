@@ -11,10 +11,12 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import ValidationError
 
+from protocol import v1, v2
 from protocol.events.msg import EVENTS
 from protocol.export import main as export
-from protocol.export import schemas, thread_schemas, typescript
+from protocol.export import schemas, typescript
 from protocol.export.guide import EXAMPLES
+from protocol.fields import PREFIX, describe_validation_error, unknown_method
 from protocol.policy import AskForApproval, ReviewDecision
 from protocol.reading import read
 from protocol.structs import Json
@@ -25,20 +27,16 @@ from protocol.table import (
     NoParams,
     by_method,
 )
-from protocol.v1 import conversation, methods, setup, turn
+from protocol.v1 import conversation, setup
 from protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
-from protocol.v1.conversation import NewConversationParams
-from protocol.v1.methods import TABLE
-from protocol.v1.turn import SendUserMessageParams, TextInputItem
-from protocol.v2.methods import TABLE as THREADS
-from protocol.validation import PREFIX, describe_validation_error, unknown_method
+from protocol.v1.conversation import NewConversationParams, SendUserMessageParams, TextInputItem
 from tests.support.schema_examples import THREAD
 
 ROOT = Path(__file__).parents[2]
 TURN: Json = EXAMPLES["requests"]["sendUserTurn"][0]
 
 
-@pytest.mark.parametrize("row", methods.TABLE.client_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1.table().client_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_request_fits_its_row(row: AnyClientRequest) -> None:
     params, result = EXAMPLES["requests"][row.method]
     assert (params is None) == (row.params is NoParams)
@@ -47,14 +45,14 @@ def test_the_example_of_a_request_fits_its_row(row: AnyClientRequest) -> None:
     assert read(row.result, result).to_value() == result
 
 
-@pytest.mark.parametrize("row", methods.TABLE.server_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1.table().server_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_server_request_fits_its_row(row: AnyServerRequest) -> None:
     params, result = EXAMPLES["server_requests"][row.method]
     assert read(row.params, params).to_value() == params
     assert read(row.result, result).to_value() == result
 
 
-@pytest.mark.parametrize("row", methods.TABLE.server_notifications.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1.table().server_notifications.values(), ids=lambda row: row.method)
 def test_the_example_of_a_notification_fits_its_row(row: AnyServerNotification) -> None:
     params = EXAMPLES["notifications"][row.method]
     assert read(row.params, params).to_value() == params
@@ -67,7 +65,7 @@ def test_two_rows_of_one_table_have_different_methods() -> None:
 
 @pytest.mark.parametrize(
     "definitions",
-    [schemas.definitions(), thread_schemas.definitions(experimental=True)],
+    [schemas.definitions(), schemas.thread_definitions(experimental=True)],
     ids=["conversations", "threads"],
 )
 def test_every_place_in_the_order_of_publishing_has_its_method(definitions: Mapping[str, Json]) -> None:
@@ -79,7 +77,7 @@ def test_every_place_in_the_order_of_publishing_has_its_method(definitions: Mapp
 
 
 def test_what_orders_a_request_is_one_of_its_parameters() -> None:
-    ordered = [row for row in methods.TABLE.client_requests.values() if row.ordered_by]
+    ordered = [row for row in v1.table().client_requests.values() if row.ordered_by]
     assert {row.method for row in ordered} == {
         *("archiveConversation", "sendUserMessage", "sendUserTurn", "interruptConversation"),
         *("addConversationListener", "resumeConversation", "submit"),
@@ -90,7 +88,7 @@ def test_what_orders_a_request_is_one_of_its_parameters() -> None:
 
 def test_events_have_methods_of_their_own() -> None:
     assert conversation.event_method("task_started") == "codex/event/task_started"
-    assert not {conversation.event_method(kind) for kind in EVENTS} & set(methods.TABLE.server_notifications)
+    assert not {conversation.event_method(kind) for kind in EVENTS} & set(v1.table().server_notifications)
 
 
 def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
@@ -99,7 +97,7 @@ def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
 import sys
 import pydantic.main
 before = set(sys.modules)
-import protocol.v1.methods
+import protocol.v1; protocol.v1.table()
 from protocol.events.msg import EVENTS
 print(sorted(set({heavy}) & (set(sys.modules) - before)))
 print([name for name, kind in EVENTS.items() if vars(kind).get('__pydantic_complete__')])
@@ -161,7 +159,7 @@ def test_lone_surrogates_in_what_the_user_says_are_replaced() -> None:
 )
 def test_wrong_parameters_are_named(method: str, params: Json, field: str | None, words: str) -> None:
     with pytest.raises(ValidationError) as wrong:
-        methods.TABLE.client_requests[method].parse(params)
+        v1.table().client_requests[method].parse(params)
     message, named = describe_validation_error(wrong.value)
     assert message.startswith(PREFIX)
     assert words in message
@@ -170,7 +168,7 @@ def test_wrong_parameters_are_named(method: str, params: Json, field: str | None
 
 def test_an_error_message_quotes_nothing_that_was_sent() -> None:
     with pytest.raises(ValidationError) as wrong:
-        turn.SEND_USER_MESSAGE.parse({"conversationId": THREAD, "items": [{"type": "secret" * 1000}]})
+        conversation.SEND_USER_MESSAGE.parse({"conversationId": THREAD, "items": [{"type": "secret" * 1000}]})
     assert "secret" not in describe_validation_error(wrong.value)[0]
 
 
@@ -246,14 +244,14 @@ def test_every_definition_stands_on_its_own_and_is_a_schema() -> None:
         assert set(schemas.references(document)) <= set(document.get("definitions", {})) | {name}
 
 
-@pytest.mark.parametrize("row", TABLE.client_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1.table().client_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_request_fits_its_schema(row: AnyClientRequest) -> None:
     params, result = EXAMPLES["requests"][row.method]
     validator("ClientRequest").validate({"id": 1, "method": row.method, "params": params})
     validator(schemas.result_name(row)).validate(result)
 
 
-@pytest.mark.parametrize("row", TABLE.server_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1.table().server_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_server_request_fits_its_schema(row: AnyServerRequest) -> None:
     params, result = EXAMPLES["server_requests"][row.method]
     validator("ServerRequest").validate({"id": 1, "method": row.method, "params": params})
@@ -278,8 +276,8 @@ UNSERVED_REQUESTS = frozenset(schemas.UNSERVED["conversations"]["client_requests
 
 def test_the_thread_api_is_published_but_has_no_rows() -> None:
     published = {option["properties"]["method"]["const"] for option in DEFINITIONS["ClientRequest"]["oneOf"]}
-    assert published == {*TABLE.client_requests, *UNSERVED_REQUESTS}
-    assert not set(TABLE.client_requests) & UNSERVED_REQUESTS
+    assert published == {*v1.table().client_requests, *UNSERVED_REQUESTS}
+    assert not set(v1.table().client_requests) & UNSERVED_REQUESTS
 
 
 def test_typescript_has_a_file_for_every_type(tmp_path: Path) -> None:
@@ -312,11 +310,16 @@ def test_schemas_as_type_expressions(schema: Json, expression: str) -> None:
 
 def test_the_documentation_has_every_method_and_every_event() -> None:
     pages = export.documentation()
-    named = [*TABLE.client_requests, *TABLE.server_requests, *TABLE.server_notifications, *EVENTS]
+    named = [
+        *v1.table().client_requests,
+        *v1.table().server_requests,
+        *v1.table().server_notifications,
+        *EVENTS,
+    ]
     page = pages[export.DOCUMENTATION]
     assert [name for name in named if f"`{name}`\n" not in page] == []
     threads = pages[export.THREADS_REFERENCE]
-    named = [*THREADS.client_requests, *THREADS.server_requests, *THREADS.server_notifications]
+    named = [*v2.table().client_requests, *v2.table().server_requests, *v2.table().server_notifications]
     assert [name for name in named if f"`{name}`\n" not in threads] == []
 
 
@@ -326,6 +329,6 @@ def test_the_requests_of_the_thread_reference_fit_their_schemas() -> None:
         for line in export.documentation()[export.THREADS_REFERENCE].splitlines()
         if line.startswith('{"id"')
     ]
-    assert len(requests) == len(THREADS.client_requests)
+    assert len(requests) == len(v2.table().client_requests)
     for request in requests:
-        THREADS.client_requests[request["method"]].parse(request["params"])
+        v2.table().client_requests[request["method"]].parse(request["params"])

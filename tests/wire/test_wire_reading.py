@@ -5,8 +5,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from protocol.reading import read
 from protocol.structs import Json, model_of
-from protocol.v2.item_events import ItemCompletedNotification
-from protocol.v2.items import AgentMessageThreadItem
+from protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification
 from protocol.v2.thread import ThreadStatusChangedNotification
 from protocol.v2.turn import TurnCompletedNotification
 

@@ -10,10 +10,11 @@ from jsonschema import Draft7Validator
 from pydantic import TypeAdapter, ValidationError
 
 from app_server import cli
-from protocol import names
+from protocol import jsonrpc, v2
 from protocol.base import WireModel
 from protocol.export import main as export
-from protocol.export import schemas, thread_schemas, typescript
+from protocol.export import schemas, typescript
+from protocol.fields import describe_validation_error
 from protocol.reading import read
 from protocol.structs import Json
 from protocol.table import (
@@ -23,29 +24,26 @@ from protocol.table import (
     NoParams,
 )
 from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
-from protocol.v2.approval import FileChangeApprovalDecision, parse_decision
 from protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
 from protocol.v2.files import AtPath
 from protocol.v2.items import ThreadItem
-from protocol.v2.methods import TABLE
-from protocol.v2.question import McpServerElicitationRequestParams
+from protocol.v2.question import FileChangeApprovalDecision, McpServerElicitationRequestParams, parse_decision
 from protocol.v2.server import PlanType
 from protocol.v2.settings import ApprovalMode, AskForApproval, GranularAskForApproval, SandboxPolicy
 from protocol.v2.thread import SessionSource, Thread
 from protocol.v2.thread_open import ThreadStartParams, ThreadStartResponse
 from protocol.v2.turn import TurnInterruptParams, TurnStartParams
-from protocol.validation import describe_validation_error
 from tests.support.published import definitions
 from tests.support.schema_examples import check_round_trip, examples
 
 ROOT = Path(__file__).parents[2]
-STABLE = thread_schemas.definitions(experimental=False)
-EVERYTHING = thread_schemas.definitions(experimental=True)
-PUBLISHED = definitions(TABLE.api)
+STABLE = schemas.thread_definitions(experimental=False)
+EVERYTHING = schemas.thread_definitions(experimental=True)
+PUBLISHED = definitions(v2.table().api)
 
 
 def row_of(method: str) -> AnyClientRequest:
-    return TABLE.client_requests[method]
+    return v2.table().client_requests[method]
 
 
 def check(name: str, kind: type, through: Callable[[Json], Json] | None = None) -> None:
@@ -57,19 +55,19 @@ def test_an_item_is_written_as_it_was_read() -> None:
     check_round_trip("ThreadItem", PUBLISHED, lambda raw: adapter.validate_python(raw).to_value())
 
 
-@pytest.mark.parametrize("row", TABLE.server_notifications.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v2.table().server_notifications.values(), ids=lambda row: row.method)
 def test_a_notification_is_written_as_it_was_read(row: AnyServerNotification) -> None:
     check(schemas.params_name(row), row.params)
 
 
-@pytest.mark.parametrize("row", TABLE.client_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v2.table().client_requests.values(), ids=lambda row: row.method)
 def test_a_request_and_its_answer_are_written_as_they_were_read(row: AnyClientRequest) -> None:
     if row.params is not NoParams:
         check(schemas.params_name(row), row.params, lambda raw: row.parse(raw).to_value())
     check(schemas.result_name(row), row.result)
 
 
-@pytest.mark.parametrize("row", TABLE.server_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v2.table().server_requests.values(), ids=lambda row: row.method)
 def test_a_question_and_its_answer_are_written_as_they_were_read(row: AnyServerRequest) -> None:
     check(schemas.params_name(row), row.params)
     check(schemas.result_name(row), row.result)
@@ -156,7 +154,7 @@ def test_a_field_that_must_be_there_though_null_is_asked_for_and_written() -> No
 def test_an_optional_field_without_a_value_is_null_unless_the_wire_leaves_it_out() -> None:
     answer = read(ThreadStartResponse, examples("ThreadStartResponse", PUBLISHED)[0])
     assert answer.to_value().items() >= {"reasoningEffort": None, "activePermissionProfile": None}.items()
-    asked = TABLE.server_requests["item/commandExecution/requestApproval"].params
+    asked = v2.table().server_requests["item/commandExecution/requestApproval"].params
     least = {"threadId": "t", "turnId": "u", "itemId": "i", "startedAtMs": 1}
     assert read(asked, least).to_value() == {**least, "kind": "command", "environmentId": None}
 
@@ -272,13 +270,13 @@ def test_lone_surrogates_in_what_the_user_says_are_replaced() -> None:
 
 
 def test_the_rows_are_in_the_table_once_and_name_a_parameter_that_orders_them() -> None:
-    for method, row in TABLE.client_requests.items():
+    for method, row in v2.table().client_requests.items():
         assert row.method == method
         spelled = {field.alias for field in row.params.model_fields.values()}
         assert row.ordered_by is None or row.ordered_by in spelled
     assert row_of("turn/start").ordered_by == "threadId"
     assert row_of("thread/list").ordered_by is None
-    assert names.INITIALIZE in TABLE.client_requests
+    assert jsonrpc.INITIALIZE in v2.table().client_requests
 
 
 def test_the_experimental_fields_that_a_client_uses_are_found() -> None:
@@ -298,9 +296,9 @@ def test_what_is_experimental_is_only_in_the_experimental_schema() -> None:
     assert "DynamicToolSpec" not in STABLE
     assert "ThreadSettingsUpdateParams" not in STABLE
     stable = {option["properties"]["method"]["const"] for option in STABLE["ClientRequest"]["oneOf"]}
-    assert stable == {row.method for row in TABLE.client_requests.values() if not row.experimental}
+    assert stable == {row.method for row in v2.table().client_requests.values() if not row.experimental}
     everything = {option["properties"]["method"]["const"] for option in EVERYTHING["ClientRequest"]["oneOf"]}
-    assert everything == set(TABLE.client_requests)
+    assert everything == set(v2.table().client_requests)
     assert EXPERIMENTAL not in "".join(export.thread_schema_files().values())
 
 
@@ -337,7 +335,7 @@ def test_typescript_of_threads_is_beside_that_of_conversations(tmp_path: Path) -
 
 def test_a_conversation_client_does_not_load_the_shapes_of_threads() -> None:
     script = (
-        "import sys, app_server.startup.full_server, protocol.v1.methods;"
+        "import sys, app_server.startup.full_server, protocol.v1; protocol.v1.table();"
         "print([name for name in sys.modules if name.startswith('protocol.v2')])"
     )
     done = subprocess.run(
@@ -348,7 +346,7 @@ def test_a_conversation_client_does_not_load_the_shapes_of_threads() -> None:
 
 def test_loading_the_table_builds_no_validator() -> None:
     script = """
-import protocol.v2.methods
+import protocol.v2; protocol.v2.table()
 from protocol.base import Model
 
 def below(kind):

@@ -15,9 +15,15 @@ from urllib.parse import unquote, urlsplit
 
 from app_server.apis.acp.shown import fenced, one_line
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from protocol.acp import prompt as wire
-from protocol.acp.prompt import ContentBlock
-from protocol.acp.session import HttpMcpServer, NameAndValue, SessionMcpServer, SseMcpServer, StdioMcpServer
+from protocol.acp import session as wire
+from protocol.acp.session import (
+    ContentBlock,
+    HttpMcpServer,
+    NameAndValue,
+    SessionMcpServer,
+    SseMcpServer,
+    StdioMcpServer,
+)
 from protocol.ids import is_unicode
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 

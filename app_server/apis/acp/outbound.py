@@ -14,7 +14,7 @@ from app_server.apis.acp.replay import user_message
 from app_server.apis.acp.updates import SessionUpdates, Speaker
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.acp.prompt import CANCEL_REQUEST
+from protocol.acp.session import CANCEL_REQUEST
 from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded
 from protocol.engine.items import UserMessage
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent

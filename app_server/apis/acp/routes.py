@@ -26,12 +26,10 @@ from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_params
 from app_server.rpc.lanes import LaneName
-from protocol.acp.prompt import CANCEL, CANCEL_REQUEST, PROMPT, STEERING
-from protocol.acp.session import NEW_SESSION
-from protocol.jsonrpc import Request, RequestId
-from protocol.names import INITIALIZE
+from protocol.acp.session import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
+from protocol.fields import describe_validation_error
+from protocol.jsonrpc import INITIALIZE, Request, RequestId
 from protocol.structs import Json
-from protocol.validation import describe_validation_error
 
 PROMPTS: Final = "prompts"
 BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)

@@ -18,7 +18,7 @@ from app_server.apis.acp.errors import turn_failure
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command, Interrupt, TurnNotSteerable
 from app_server.core.turn.items import UserWords
-from protocol.acp.prompt import StopReason
+from protocol.acp.session import StopReason
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 

@@ -26,7 +26,7 @@ from protocol.acp.tool_calls import (
     ToolKind,
 )
 from protocol.events.tools import PlanItemArg
-from protocol.names import SESSION_UPDATE
+from protocol.jsonrpc import SESSION_UPDATE
 from protocol.structs import Json, json_bytes
 
 TEXT_SECONDS: Final = 0.016

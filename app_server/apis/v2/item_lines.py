@@ -18,7 +18,7 @@ from protocol.engine import events, items
 from protocol.jsonrpc import dump_notification
 from protocol.structs import json_bytes, replace
 from protocol.table import Fields, S, ServerNotification
-from protocol.v2 import item_events as wire
+from protocol.v2 import items as wire
 
 
 class NotificationLines:

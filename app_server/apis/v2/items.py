@@ -23,11 +23,11 @@ from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.events import commands
 from protocol.events.review import ReviewOutputEvent
+from protocol.fields import PREFIX, describe_validation_error
 from protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
 from protocol.structs import Json
 from protocol.v2 import item_parts as parts
 from protocol.v2 import items as wire
-from protocol.validation import PREFIX, describe_validation_error
 
 if TYPE_CHECKING:
     import protocol.mcp

@@ -29,7 +29,7 @@ from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprova
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.events.turn import TokenCountEvent
 from protocol.structs import replace
-from protocol.v2 import item_events as wire
+from protocol.v2 import items as wire
 from protocol.v2 import server, turn
 from protocol.v2.thread import THREAD_STATUS_CHANGED
 

@@ -22,7 +22,6 @@ from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ReviewDecision
 from protocol.responses import InputImage, InputText
 from protocol.structs import Json, alike
-from protocol.v2 import approval
 from protocol.v2 import question as wire
 
 INVALID: Final = "dynamic tool response was invalid"
@@ -71,13 +70,13 @@ def _texts(answer: Json) -> tuple[str, ...] | None:
             return None
 
 
-OFFERED: Final = tuple(approval.FileChangeApprovalDecision)
+OFFERED: Final = tuple(wire.FileChangeApprovalDecision)
 
 _DECISIONS: Final = {
-    approval.FileChangeApprovalDecision.ACCEPT: ReviewDecision.APPROVED,
-    approval.FileChangeApprovalDecision.ACCEPT_FOR_SESSION: ReviewDecision.APPROVED_FOR_SESSION,
-    approval.FileChangeApprovalDecision.DECLINE: ReviewDecision.DENIED,
-    approval.FileChangeApprovalDecision.CANCEL: ReviewDecision.ABORT,
+    wire.FileChangeApprovalDecision.ACCEPT: ReviewDecision.APPROVED,
+    wire.FileChangeApprovalDecision.ACCEPT_FOR_SESSION: ReviewDecision.APPROVED_FOR_SESSION,
+    wire.FileChangeApprovalDecision.DECLINE: ReviewDecision.DENIED,
+    wire.FileChangeApprovalDecision.CANCEL: ReviewDecision.ABORT,
 }
 _NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
@@ -90,10 +89,10 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
     match event.event:
         case ExecApprovalRequestEvent() as asking:
             command = _about_command(asking, item, now_ms, at)
-            row = approval.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL
+            row = wire.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL
             return asked(row, command, partial(_decided_command, asking), is_decision)
         case ApplyPatchApprovalRequestEvent() as asking:
-            patch = approval.FileChangeRequestApprovalParams(
+            patch = wire.FileChangeRequestApprovalParams(
                 **at,
                 item_id=asking.call_id if item is None else item.id,
                 started_at_ms=now_ms,
@@ -101,7 +100,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 grant_root=asking.grant_root,
             )
             decided = partial(_decided_patch, asking)
-            return asked(approval.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, decided, is_decision)
+            return asked(wire.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, decided, is_decision)
         case ElicitationRequestEvent() as asking:
             form = wire.FormElicitation.model_construct(
                 thread_id=thread_id,
@@ -140,9 +139,9 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
 
 def _about_command(
     event: ExecApprovalRequestEvent, item: Item | None, now_ms: int, at: Mapping[str, Json]
-) -> approval.CommandExecutionRequestApprovalParams:
+) -> wire.CommandExecutionRequestApprovalParams:
     typed = _is_typed(event, item)
-    return approval.CommandExecutionRequestApprovalParams(
+    return wire.CommandExecutionRequestApprovalParams(
         **at,
         kind="writeStdin" if typed else "command",
         item_id=event.call_id if item is None else item.id,
@@ -168,33 +167,31 @@ def _inquiry(asked: engine.Inquiry) -> wire.ToolRequestUserInputQuestion:
 
 
 def is_decision(result: Json) -> bool:
-    return approval.parse_decision(result) is not None
+    return wire.parse_decision(result) is not None
 
 
 def decision(result: Json) -> ReviewDecision:
     """Parse the client's decision; an invalid one, or None for an error, is a denial."""
-    parsed = approval.parse_decision(result)
+    parsed = wire.parse_decision(result)
     return (
-        _DECISIONS[parsed]
-        if isinstance(parsed, approval.FileChangeApprovalDecision)
-        else ReviewDecision.DENIED
+        _DECISIONS[parsed] if isinstance(parsed, wire.FileChangeApprovalDecision) else ReviewDecision.DENIED
     )
 
 
 def accepted_rule(result: Json) -> engine.KeepRule | None:
     """Return the rule for which the client says yes for good. The engine keeps none but the one that it proposed."""
-    parsed = approval.parse_decision(result)
-    if not isinstance(parsed, approval.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision):
+    parsed = wire.parse_decision(result)
+    if not isinstance(parsed, wire.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision):
         return None
     return engine.KeepRule(parsed.accept_with_execpolicy_amendment.execpolicy_amendment)
 
 
-def _offered(proposed: tuple[str, ...] | None) -> tuple[approval.CommandExecutionApprovalDecision, ...]:
+def _offered(proposed: tuple[str, ...] | None) -> tuple[wire.CommandExecutionApprovalDecision, ...]:
     """Return everything that is taken as an answer, and nothing else."""
     if proposed is None:
         return OFFERED
-    amendment = approval.ExecpolicyAmendment(execpolicy_amendment=proposed)
-    rule = approval.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
+    amendment = wire.ExecpolicyAmendment(execpolicy_amendment=proposed)
+    rule = wire.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
         accept_with_execpolicy_amendment=amendment
     )
     yes, for_session, *no = OFFERED

@@ -20,14 +20,12 @@ from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from app_server.rpc.lanes import LaneName
-from protocol.acp import methods as agent
+from protocol import acp, v1, v2
 from protocol.base import WireModel
 from protocol.jsonrpc import ParseError, Request, parse_message
 from protocol.structs import Json
 from protocol.table import ClientRequest, NoParams, NoResult, by_method
-from protocol.v1 import methods as v1
 from protocol.v1 import setup as wire
-from protocol.v2 import methods as v2
 from protocol.v2.server import RateLimitSnapshot, RateLimitWindow
 from protocol.v2.thread_open import THREAD_START
 from protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
@@ -96,7 +94,7 @@ def test_every_row_has_one_route() -> None:
     }
     assert {row.method: name for name, rows in served.items() for row in rows} == HANDLERS.by_method
     rows = [*itertools.chain.from_iterable(served.values()), wire.MODEL_LIST]  # the last by the thread API
-    assert sorted(map(id, rows)) == sorted(map(id, v1.TABLE.client_requests.values()))
+    assert sorted(map(id, rows)) == sorted(map(id, v1.table().client_requests.values()))
 
 
 class Anything:
@@ -215,10 +213,10 @@ def test_an_initialize_of_another_protocol_is_recognized(params: Json, acp: bool
 
 
 def test_no_method_is_taken_for_one_of_another_protocol() -> None:
-    for table in (v1.TABLE, v2.TABLE):
+    for table in (v1.table(), v2.table()):
         for row in table.client_requests.values():
             assert of_another_protocol(row.method, acp=False) == "", row.method
-    for row in agent.TABLE.client_requests.values():
+    for row in acp.table().client_requests.values():
         assert of_another_protocol(row.method, acp=True) == "", row.method
 
 

@@ -25,6 +25,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.skills.skill import SkillSet
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
+from protocol import v2
 from protocol.jsonrpc import Request
 from protocol.reading import read
 from protocol.structs import Json, Written
@@ -32,7 +33,6 @@ from protocol.table import by_method
 from protocol.v1.setup import ModelListResponse
 from protocol.v2.account import ACCOUNT_READ
 from protocol.v2.config import CONFIG_READ
-from protocol.v2.methods import TABLE
 from protocol.v2.models import (
     EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
     EXPERIMENTAL_FEATURE_LIST,
@@ -231,7 +231,7 @@ class NoSkills:
 
 def test_every_method_is_served_by_its_family() -> None:
     services = cast("ThreadServices", Anything())
-    for method in TABLE.client_requests.keys() - {"initialize"}:
+    for method in v2.table().client_requests.keys() - {"initialize"}:
         name = HANDLERS.serving(method)
         assert name is not None, method
         assert method in by_method(HANDLERS.load(name)(services))

@@ -21,7 +21,7 @@ from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command, Compact, Review, Undo
 from app_server.core.turn.items import UserWords
 from app_server.rpc.errors import invalid_params
-from protocol.acp.prompt import (
+from protocol.acp.session import (
     ContentBlock,
     PromptRequest,
     PromptResponse,

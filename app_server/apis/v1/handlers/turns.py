@@ -12,7 +12,7 @@ from protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.structs import Json
-from protocol.v1 import turn as wire
+from protocol.v1 import conversation as wire
 from protocol.v1.conversation import InConversation
 
 if TYPE_CHECKING:

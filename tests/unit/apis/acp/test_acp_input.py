@@ -29,8 +29,7 @@ from app_server.apis.acp.options import MODES, Permissions, SessionOptions, Unkn
 from app_server.apis.acp.shown import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.prompt_text import filled_in
-from protocol.acp.prompt import PromptRequest
-from protocol.acp.session import NewSessionRequest
+from protocol.acp.session import NewSessionRequest, PromptRequest
 from protocol.events.notices import CustomPrompt
 from protocol.items import TextInput, UserInput
 from protocol.policy import (

@@ -12,7 +12,7 @@ from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.engine.items import CommandExecution, FileChange
 from protocol.events.commands import AddFileChange, UnknownCommand
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
-from protocol.export import schemas, thread_schemas
+from protocol.export import schemas
 from protocol.responses import InputText, MessageItem
 from protocol.structs import Json
 
@@ -44,7 +44,7 @@ def patch(id: str = "call-2", **fields: Json) -> FileChange:
 
 @cache
 def validator(name: str) -> Draft7Validator:
-    return Draft7Validator(schemas.alone(name, thread_schemas.definitions(experimental=True)))
+    return Draft7Validator(schemas.alone(name, schemas.thread_definitions(experimental=True)))
 
 
 def message(line: bytes) -> Json:
