@@ -24,8 +24,7 @@ from app_server.apis.services import Handshake, Served, ServedRouter, ServerServ
 from app_server.connections import Connections
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
-from app_server.conversations.unattended import Unattended
-from app_server.conversations.unloading import IdleUnloader
+from app_server.conversations.unused import IdleUnloader, Unattended
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, env_api_key

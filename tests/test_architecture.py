@@ -80,7 +80,7 @@ PURE_FOLDERS = {"protocol", "app_server.core.shell", "app_server.inspector.rules
 
 PURE_MODULES = {
     "app_server": {"identity", "masking"},
-    "app_server.apis": {"answers", "open_items"},
+    "app_server.apis": {"open_items"},
     "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
         *("approvals", "calls", "client", "commands", "fold", "inbound", "outbound"),
@@ -887,7 +887,7 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
             (
                 *(f"app_server.{name}" for name in ("chat", "demo", "inspector", "headless.output_schema")),
                 *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
-                *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files", "methods")),
+                *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files", "question")),
                 *("protocol.v2.skills", "jsonschema", "prompt_toolkit", "rich"),
             ),
         ),

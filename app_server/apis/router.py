@@ -108,10 +108,10 @@ class HandlerModules(Struct, frozen=True):
 
     load: Callable[[str], Callable[[Json], Iterable[Route]]]
     """Imports a module; returns what makes its routes."""
-    opening: str
-    """The module that opens conversations: a turn follows."""
     by_method: Mapping[str, str]
     """The module that serves a method, by the method or the longest beginning of it that is here."""
+    follows: Mapping[str, str] = {}
+    """By the module that opens conversations, the one that serves the turns which follow."""
 
     def serving(self, method: str) -> str | None:
         """Return the module that serves a method, if there is such a method."""
@@ -122,10 +122,9 @@ class HandlerModules(Struct, frozen=True):
     def load_for(self, method: str) -> None:
         """Import what serves a method, and turns behind a method that opens a conversation."""
         name = self.serving(method)
-        if name is not None:
+        while name is not None:
             self.load(name)
-        if name == self.opening:
-            self.load("turns")
+            name = self.follows.get(name)
 
 
 class RouteFamilies:

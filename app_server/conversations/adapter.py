@@ -1,5 +1,6 @@
-"""What a live conversation knows of an API: how events become lines, and which of them are questions to the user; and
-what it tells an API about itself beside its events: its status. Pure.
+"""What a live conversation knows of an API: how events become lines, and which of them are questions to the user, with
+what all APIs have in common of their answers; and what it tells an API about itself beside its events: its status.
+Pure.
 
 Each API implements `ApiAdapter`. Nothing in this folder imports one.
 """
@@ -13,10 +14,15 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.session.commands import Command
+from app_server.core.session.commands import AnswerElicitation, Command, Decide
 from app_server.rpc.backlog import TextPart
 from protocol.engine.events import SessionEvent
-from protocol.structs import Json
+from protocol.engine.questions import AllowFiles, KeepRule
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
+from protocol.policy import ElicitationAction, ReviewDecision
+from protocol.structs import Json, Written
+from protocol.table import AnyServerRequest
 
 
 class Activity(StrEnum):
@@ -116,3 +122,45 @@ AdapterFactory = Callable[[str, ItemIds], ApiAdapter]
 """Makes the adapter of the conversation with that id, whose items that have ended have these ids; the adapter is handed
 what goes on, and from then on everything. An API has one, which distinguishes its adapters from others.
 """
+
+
+def asked(
+    row: AnyServerRequest,
+    params: Written,
+    to_command: Callable[[Json], Command],
+    is_answer: Callable[[Json], bool],
+    kind: QuestionKind = QuestionKind.APPROVAL,
+) -> ClientQuestion:
+    """Return a question as the request of that row."""
+    return ClientQuestion(row.method, params.to_json(), to_command, is_answer, kind)
+
+
+def decide(
+    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent,
+    decision: ReviewDecision,
+    also: KeepRule | AllowFiles | None = None,
+) -> Decide:
+    is_patch = isinstance(event, ApplyPatchApprovalRequestEvent)
+    return Decide(event.call_id, decision, also, "apply_patch" if is_patch else "shell")
+
+
+def is_elicitation_answer(result: Json) -> bool:
+    """Tell whether a result says in the words of MCP what becomes of a question."""
+    match result:
+        case {"action": "accept" | "cancel" | "decline"}:
+            return True
+        case _:
+            return False
+
+
+def answer_elicitation(event: ElicitationRequestEvent, result: Json) -> AnswerElicitation:
+    """Read an answer in the words of MCP, which all APIs use."""
+    action, content = ElicitationAction.DECLINE, None
+    match result:
+        case {"action": "accept", **rest}:
+            action, content = ElicitationAction.ACCEPT, rest.get("content")
+        case {"action": "cancel"}:
+            action = ElicitationAction.CANCEL
+        case _:
+            pass
+    return AnswerElicitation(event.server_name, event.id, action, content)

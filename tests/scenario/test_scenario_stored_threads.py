@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from app_server.conversations import unloading
+from app_server.conversations import unused
 from app_server.conversations.live import LiveConversation
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.thread_notes import NAMES_FILE
@@ -337,7 +337,7 @@ async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(
         await w.client.call(
             "thread/name/set", {"threadId": thread, "name": "x"}
         )  # begins once that request is over
-        monkeypatch.setattr(unloading, "MOST_IDLE", 0)
+        monkeypatch.setattr(unused, "MOST_IDLE", 0)
         monkeypatch.setattr(LiveConversation, "shut_down", slow)
         await w.client.call("thread/unsubscribe", {"threadId": other})
         await ends.wait()
@@ -354,8 +354,8 @@ async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(
 async def test_a_thread_is_not_unloaded_before_its_client_is_subscribed(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unloading, "MOST_IDLE", 1)
-    monkeypatch.setattr(unloading, "NO_ROOM", 2)
+    monkeypatch.setattr(unused, "MOST_IDLE", 1)
+    monkeypatch.setattr(unused, "NO_ROOM", 2)
     async with world(*(reply(says("hello")) for _ in range(12))) as w:
         params = {"cwd": str(w.workspace)}
         requests = [await w.client.send("thread/start", params) for _ in range(12)]

@@ -7,8 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.conversations.unattended import Unattended
-from app_server.conversations.unloading import IDLE_SECONDS, IdleUnloader
+from app_server.conversations.unused import IDLE_SECONDS, IdleUnloader, Unattended
 from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import (

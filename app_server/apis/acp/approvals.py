@@ -10,8 +10,13 @@ from typing import Final
 
 from app_server.apis.acp.calls import ShownCall, command_title, text_content
 from app_server.apis.acp.shown import CALL_TITLE, diffs_of, fenced, one_line
-from app_server.apis.answers import answer_elicitation, decide, is_elicitation_answer
-from app_server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.conversations.adapter import (
+    ClientQuestion,
+    QuestionKind,
+    answer_elicitation,
+    decide,
+    is_elicitation_answer,
+)
 from app_server.core.session.commands import AnswerElicitation, Command, Interrupt
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from app_server.apis.answers import answer_elicitation, asked, decide, is_elicitation_answer
-from app_server.conversations.adapter import ClientQuestion
+from app_server.conversations.adapter import (
+    ClientQuestion,
+    answer_elicitation,
+    asked,
+    decide,
+    is_elicitation_answer,
+)
 from app_server.core.session.commands import Command
 from protocol.engine.events import EngineEvent
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent

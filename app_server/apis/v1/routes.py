@@ -24,7 +24,7 @@ _BY_METHOD: Final = {
     "getUserSavedConfig": "setup",
     "gitDiffToRemote": "setup",
     "initialize": "setup",
-    "interruptConversation": "turns",
+    "interruptConversation": "conversations",
     "listConversations": "stored",
     "loginApiKey": "setup",
     "loginChatGpt": "setup",
@@ -32,15 +32,15 @@ _BY_METHOD: Final = {
     "newConversation": "conversations",
     "removeConversationListener": "conversations",
     "resumeConversation": "stored",
-    "sendUserMessage": "turns",
-    "sendUserTurn": "turns",
+    "sendUserMessage": "conversations",
+    "sendUserTurn": "conversations",
     "setDefaultModel": "setup",
     "submit": "operations",
     "userInfo": "setup",
 }
 
 HANDLERS: Final = HandlerModules(
-    lambda name: import_module(f"app_server.apis.v1.handlers.{name}").routes, "conversations", _BY_METHOD
+    lambda name: import_module(f"app_server.apis.v1.handlers.{name}").routes, _BY_METHOD
 )
 
 

@@ -10,9 +10,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from app_server.apis.answers import answer_elicitation, asked, decide, is_elicitation_answer
 from app_server.apis.v2.items import command_actions, command_line
-from app_server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.conversations.adapter import (
+    ClientQuestion,
+    QuestionKind,
+    answer_elicitation,
+    asked,
+    decide,
+    is_elicitation_answer,
+)
 from app_server.core.session.commands import Answer, Decide
 from protocol.engine import questions as engine
 from protocol.engine.events import SessionEvent

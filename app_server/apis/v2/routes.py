@@ -50,16 +50,16 @@ _BY_METHOD: Final = {
     "thread": "thread_work",
     "thread/archive": "stored_threads",
     "thread/delete": "stored_threads",
-    "thread/fork": "thread_copies",
+    "thread/fork": "stored_threads",
     "thread/items": "reading",
-    "thread/list": "thread_list",
+    "thread/list": "reading",
     "thread/loaded": "reading",
     "thread/metadata": "stored_threads",
     "thread/name": "stored_threads",
     "thread/read": "reading",
     "thread/resume": "threads",
-    "thread/revert": "thread_copies",
-    "thread/search": "thread_list",
+    "thread/revert": "stored_threads",
+    "thread/search": "reading",
     "thread/start": "threads",
     "thread/turns": "reading",
     "thread/unarchive": "stored_threads",
@@ -69,7 +69,7 @@ _BY_METHOD: Final = {
 }
 
 HANDLERS: Final = HandlerModules(
-    lambda name: import_module(f"app_server.apis.v2.handlers.{name}").routes, "threads", _BY_METHOD
+    lambda name: import_module(f"app_server.apis.v2.handlers.{name}").routes, _BY_METHOD, {"threads": "turns"}
 )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app_server.conversations.adapter import AdapterFactory
     from app_server.conversations.live import LiveConversation
     from app_server.conversations.manager import ConversationManager
-    from app_server.conversations.unloading import IdleUnloader
+    from app_server.conversations.unused import IdleUnloader
     from app_server.core.host import Host
     from app_server.core.lazy import Lazy
 

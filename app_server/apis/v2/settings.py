@@ -1,5 +1,5 @@
-"""Settings and states of a thread in the words of the thread API, and back: what a request changes, and what is
-in force. Pure.
+"""Settings and states of a thread in the words of the thread API, and back: with what one is opened, what a request
+changes, and what is in force; and the tools that a client brings. Pure.
 
 What the engine cannot do is read as the nearest thing that gives the agent no more than was asked for; answers
 and notifications show what is in force.
@@ -7,20 +7,29 @@ and notifications show what is in force.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import asdict
 
 from app_server.conversations.adapter import Activity, ConversationStatus
-from app_server.core.config.types import Config
+from app_server.core.config.types import Config, RequestOverrides
 from app_server.rpc.errors import invalid_field
 from protocol import policy as engine
+from protocol.engine.questions import ClientTool
 from protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
-from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
-from protocol.structs import alike
+from protocol.policy import (
+    MAX_EFFORT_LENGTH,
+    DangerFullAccess,
+    ReadOnly,
+    SandboxMode,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from protocol.rollout import TurnContextItem
+from protocol.structs import alike, replace
 from protocol.v2 import settings as wire
-from protocol.v2 import thread
+from protocol.v2 import thread, thread_open
 from protocol.v2.turn import TurnStartParams
 
 PERMISSION_PROFILES: Final[Mapping[str, SandboxMode]] = {
@@ -182,3 +191,89 @@ def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:
         summary=now.summary,
         collaboration_mode=collaboration_mode(now),
     )
+
+
+ASKS = "approval_policy"
+"""The setting, and the beginning of its parts."""
+
+
+def with_last_settings(
+    given: RequestOverrides, last: TurnContextItem | None, *, rights: bool = True
+) -> RequestOverrides:
+    """Fill what the request leaves open as it was in the thread's last turn; None: there was none. Without `rights`
+    what the thread may do is as the user has configured it.
+    """
+    if last is None:
+        return given
+    sandbox, profile = given.sandbox, given.permission_profile
+    settings = dict(given.settings)
+    if rights and sandbox is None and "sandbox_mode" not in settings:
+        sandbox, profile = last.sandbox_policy.mode, last.permission_profile
+        settings |= _workspace_settings(last.sandbox_policy)
+    if given.model is None and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
+        settings.setdefault("model_reasoning_effort", last.chosen_effort)
+    asks = given.approval_policy is not None or any(key.startswith(ASKS) for key in settings)
+    asks_as_before = rights and not asks
+    return replace(
+        given,
+        settings=settings,
+        sandbox=sandbox,
+        permission_profile=profile,
+        cwd=given.cwd or (last.cwd if last.cwd.startswith("/") else None),
+        approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
+        granular=last.granular if asks_as_before else given.granular,
+        model=given.model or last.model,
+        mode=last.mode or given.mode,
+        mode_instructions=last.mode_instructions,
+    )
+
+
+def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
+    if not isinstance(policy, WorkspaceWrite):
+        return {}
+    table = "sandbox_workspace_write"
+    return {
+        f"{table}.writable_roots": list(policy.writable_roots),
+        f"{table}.network_access": policy.network_access,
+        f"{table}.exclude_tmpdir_env_var": policy.exclude_tmpdir_env_var,
+        f"{table}.exclude_slash_tmp": policy.exclude_slash_tmp,
+    }
+
+
+def overrides_of(params: thread_open.ThreadOptions) -> RequestOverrides:
+    sandbox = params.sandbox.value if params.sandbox else None
+    if params.permissions is not None:
+        sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
+    policy, kinds = approval_policy(params.approval_policy)
+    return RequestOverrides(
+        settings=params.config or {},
+        model=params.model,
+        model_provider=params.model_provider,
+        cwd=params.cwd,
+        approval_policy=policy,
+        granular=kinds,
+        sandbox=sandbox,
+        permission_profile=params.permissions,
+        workspace_roots=params.runtime_workspace_roots,
+        base_instructions=params.base_instructions,
+        developer_instructions=params.developer_instructions,
+    )
+
+
+def client_tools(specs: Sequence[thread_open.DynamicToolSpec]) -> tuple[ClientTool, ...]:
+    """Return all tools, without the groups. Every tool is offered from the beginning, also one that may be loaded
+    later. Raises RpcError for an empty group.
+    """
+    return tuple(tool for spec in specs for tool in _tools(spec))
+
+
+def _tools(spec: thread_open.DynamicToolSpec) -> Iterator[ClientTool]:
+    match spec:
+        case thread_open.FunctionDynamicToolSpec():
+            yield alike(ClientTool, spec, namespace=None)
+        case thread_open.NamespaceDynamicToolSpec():
+            if not spec.tools:
+                text = f"dynamic tool namespace must contain at least one tool: {spec.name[:128]}"
+                raise invalid_field(text, "dynamicTools")
+            for tool in spec.tools:
+                yield alike(ClientTool, tool, namespace=spec.name)

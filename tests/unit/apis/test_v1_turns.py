@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from app_server.apis.v1.handlers.conversations import settings
 from app_server.apis.v1.handlers.operations import overriding
-from app_server.apis.v1.handlers.turns import settings
 from protocol.engine.settings import UNCHANGED, UNSET
 from protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 

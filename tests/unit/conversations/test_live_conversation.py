@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
-from app_server.conversations.unloading import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
+from app_server.conversations.unused import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import AddToHistory, Close, Command
 from app_server.identity import ClientProfile

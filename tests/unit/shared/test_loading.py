@@ -45,7 +45,7 @@ for name in {EXTRAS!r}:
 from app_server.shared.loading import load_everything
 load_everything()
 before = set(sys.modules)
-import app_server.apis.v2.handlers.thread_list, app_server.apis.acp.routes, app_server.core.shell.script
+import app_server.apis.v2.handlers.reading, app_server.apis.acp.routes, app_server.core.shell.script
 print(sorted(set(sys.modules) - before))
 """
 

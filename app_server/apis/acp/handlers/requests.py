@@ -23,7 +23,7 @@ from app_server.apis.acp.handlers.sessions import (
     planned,
 )
 from app_server.apis.acp.options import UnknownChoice
-from app_server.apis.acp.replay import replayed
+from app_server.apis.acp.outbound import replayed
 from app_server.apis.acp.session import SUBSCRIPTION, AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.router import Route, route

@@ -1,10 +1,11 @@
-"""Opening conversations, and subscribing to their events."""
+"""Opening conversations, subscribing to their events, user messages and interrupts: parameters become commands of the
+engine.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -14,12 +15,19 @@ from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import RequestOverrides
 from app_server.core.opening import NewConversation, StoredRollout
+from app_server.core.session import commands
+from protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
+from protocol.events.turn import TurnAbortReason
 from protocol.ids import ConversationId
+from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.policy import known_effort
 from protocol.structs import Json
 from protocol.v1 import conversation as wire
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from app_server.core.caller import Caller
+    from app_server.core.session.handle import SessionHandle
+    from protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
 
 async def new_conversation(
@@ -108,10 +116,83 @@ async def remove_conversation_listener(
     services.conversations.unsubscribe(services.client, params.subscription_id)
 
 
+TURNS: Final = commands.TurnWishes(
+    names_turn=False,
+    skills=False,
+    goals=False,
+    compacts_at_begin=False,
+    relative_diff=False,
+    sends_chosen_effort=False,
+    checks_pictures=False,
+)
+"""Turns are as codex 0.58 has them, whose clients know no turns by their ids."""
+
+
+async def send_user_message(services: ServerServices, params: wire.SendUserMessageParams) -> None:
+    session = services.conversations.get(params.conversation_id).session
+    await say(session, services.client.caller, [_input(item) for item in params.items])
+
+
+async def send_user_turn(services: ServerServices, params: wire.SendUserTurnParams) -> None:
+    session = services.conversations.get(params.conversation_id).session
+    items = [_input(item) for item in params.items]
+    await say(session, services.client.caller, items, settings(params))
+
+
+async def interrupt_conversation(
+    services: ServerServices, params: wire.InConversation
+) -> wire.InterruptConversationResponse:
+    """Responds once what runs has ended; at once where nothing does."""
+    session = services.conversations.get(params.conversation_id).session
+    session.do(commands.Interrupt())
+    await session.settled()
+    return wire.InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
+
+
+async def say(
+    session: SessionHandle,
+    caller: Caller,
+    items: Sequence[UserInput],
+    change: SettingsChange | None = None,
+    output_schema: Json = None,
+) -> str:
+    """Begin a turn, or add to the one that runs; returns the id that its events carry. Raises BeyondClientRights."""
+    kept = UNCHANGED if change is None else session.facts.permitted(change)
+    words = await session.words(items, wishes=TURNS) if items else None
+    return session.start_turn(words, kept, output_schema, TURNS, caller=caller).operation
+
+
+def _input(item: wire.InputItem) -> UserInput:
+    match item:
+        case wire.TextInputItem():
+            return TextInput(text=item.data.text)
+        case wire.ImageInputItem():
+            return ImageInput(image_url=item.data.image_url)
+        case wire.LocalImageInputItem():
+            return LocalImageInput(path=item.data.path)
+
+
+def settings(
+    given: UserTurnOp | OverrideTurnContextOp | wire.SendUserTurnParams, *, names_effort: bool = True
+) -> SettingsChange:
+    """Return the settings that are given; null is the model's own effort, where the client names one."""
+    return SettingsChange(
+        cwd=or_unset(given.cwd),
+        approval_policy=or_unset(given.approval_policy),
+        sandbox_policy=or_unset(given.sandbox_policy),
+        model=or_unset(given.model),
+        effort=given.effort if names_effort else UNSET,
+        summary=or_unset(given.summary),
+    )
+
+
 def routes(services: ServerServices) -> tuple[Route, ...]:
     services.keep(API, ConversationKeeper(services))
     return (
         route(wire.NEW_CONVERSATION, new_conversation, services),
         route(wire.ADD_CONVERSATION_LISTENER, add_conversation_listener, services),
         route(wire.REMOVE_CONVERSATION_LISTENER, remove_conversation_listener, services),
+        route(wire.SEND_USER_MESSAGE, send_user_message, services),
+        route(wire.SEND_USER_TURN, send_user_turn, services),
+        route(wire.INTERRUPT_CONVERSATION, interrupt_conversation, services),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.apis.v1.handlers.turns import say, settings
+from app_server.apis.v1.handlers.conversations import say, settings
 from app_server.core.session import commands
 from protocol.engine.settings import SettingsChange
 from protocol.v1 import ops
