@@ -887,7 +887,7 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
             (
                 *(f"app_server.{name}" for name in ("chat", "demo", "inspector", "headless.output_schema")),
                 *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
-                *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files", "question")),
+                *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files")),
                 *("protocol.v2.skills", "jsonschema", "prompt_toolkit", "rich"),
             ),
         ),
