@@ -31,7 +31,7 @@ from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, SettingsPlace
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
-from app_server.headless.prices_file import read_prices
+from app_server.headless.named_files import read_prices
 from app_server.startup.launch import server_home
 from protocol.structs import replace
 

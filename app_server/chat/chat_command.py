@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from app_server.client.link import OWN_COMMAND, SubprocessConnector
 from app_server.client.options import image
 from app_server.demo.workspace import demo_surroundings
 from app_server.standard_streams import cancel_on_interrupt, complain
-from protocol.structs import Json
+from app_server.startup.launch import parse_launch
 
 if TYPE_CHECKING:
     from app_server.chat.conversation import Frontend, Opening
@@ -100,32 +100,18 @@ async def _server_and_home(
     """Yield a connector, the folder to work in, and where what was typed is kept. Raises AppServerError,
     InvalidCommandLine.
     """
-    command = server_command(vars(args))
+    try:
+        launch = parse_launch(vars(args), os.environ)
+    except ValueError as error:  # a limit in the environment
+        raise command_line.InvalidCommandLine(str(error)) from None
+    command = (*OWN_COMMAND, *launch.words())
     if args.demo:
         async with demo_surroundings(os.environ) as workspace:
             cwd = workspace.repository
             yield SubprocessConnector(command=command, environment=workspace.environment, cwd=cwd), cwd, None
         return
     cwd = command_line.working_folder(args.cd)
-    home = Path(os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex"))
-    yield SubprocessConnector(command=command, environment=os.environ, cwd=cwd), cwd, home
-
-
-def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return the command of this installation's server with the settings that were `given` as arguments."""
-    arguments: list[str] = [*OWN_COMMAND]
-    for name, option in (
-        ("config", "-c"),
-        ("enable", "--enable"),
-        ("disable", "--disable"),
-        ("add_dir", "--add-dir"),
-    ):
-        for value in given.get(name, ()):
-            arguments += [option, value]
-    for name, option in (("profile", "-p"), ("model", "-m"), ("sandbox", "-s"), ("ask_for_approval", "-a")):
-        if given.get(name) is not None:
-            arguments += [option, given[name]]
-    return tuple(arguments)
+    yield SubprocessConnector(command=command, environment=os.environ, cwd=cwd), cwd, launch.home
 
 
 def _frontend(*, terminal: bool) -> Frontend:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -17,11 +17,11 @@ from anyio.abc import TaskGroup
 from pydantic import ValidationError
 
 from app_server.client.approval_requests import ApprovalReply, ApprovalRequest, parse_request, reply_of
+from app_server.client.connection import ServerConnection
 from app_server.client.failures import HandlerFailed
 from app_server.rpc.errors import RpcError
 from protocol.fields import describe_validation_error, unknown_method
-from protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, RequestId
-from protocol.structs import Json
+from protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, Request, RequestId
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +37,6 @@ ApprovalHandler: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaita
 """A coroutine function runs in the event loop; a plain function in a worker thread, where it may wait for a person."""
 
 
-class Responder(Protocol):
-    """Sends the answers."""
-
-    def respond(self, id: RequestId, result: Json) -> None: ...
-
-    def refuse(self, id: RequestId, error: RpcError) -> None: ...
-
-
 class RequestAnswerer:
     """Runs handlers."""
 
@@ -54,38 +46,38 @@ class RequestAnswerer:
 
     def answer(
         self,
-        asked: tuple[RequestId, str, Json],
-        responder: Responder,
+        asked: Request,
+        connection: ServerConnection,
         handler: ApprovalHandler | None,
         item: object,
         failed: Callable[[HandlerFailed], None],
     ) -> None:
         """Start a task that answers. `failed` receives a handler's exception."""
-        id, method, params = asked
+        id, method = asked.id, asked.method
         if id in self._open:
             return  # asked again, since its thread was opened again: the handler that runs answers it
         try:
-            request = parse_request(method, params, item)
+            request = parse_request(method, asked.params, item)
         except ValidationError as error:
             what = describe_validation_error(error)[0]
-            responder.refuse(id, RpcError(INVALID_PARAMS, f"{method}: {what}"))
+            connection.refuse(id, RpcError(INVALID_PARAMS, f"{method}: {what}"))
             return
         if request is None:
-            responder.refuse(id, RpcError(METHOD_NOT_FOUND, unknown_method(method)))
+            connection.refuse(id, RpcError(METHOD_NOT_FOUND, unknown_method(method)))
         elif len(self._open) >= MOST_OPEN:
-            responder.refuse(id, RpcError(OVERLOADED, f"{len(self._open)} requests are open already"))
+            connection.refuse(id, RpcError(OVERLOADED, f"{len(self._open)} requests are open already"))
         elif handler is None:
-            responder.respond(id, request.decline().result)
+            connection.respond(id, request.decline().result)
         else:
             scope = self._open[id] = anyio.CancelScope()
-            self._group.start_soon(self._handle, id, scope, request, responder, handler, failed)
+            self._group.start_soon(self._handle, id, scope, request, connection, handler, failed)
 
     async def _handle(
         self,
         id: RequestId,
         scope: anyio.CancelScope,
         request: ApprovalRequest,
-        responder: Responder,
+        connection: ServerConnection,
         handler: ApprovalHandler,
         failed: Callable[[HandlerFailed], None],
     ) -> None:
@@ -100,7 +92,7 @@ class RequestAnswerer:
                 failed(failure)
             finally:
                 self._open.pop(id, None)
-            responder.respond(id, reply.result)
+            connection.respond(id, reply.result)
 
     def withdraw(self, id: RequestId) -> None:
         """Cancel the handler of a request that needs no answer any more."""

@@ -18,7 +18,7 @@ from app_server.client.failures import ServerEnded
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, shared_server
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
-from app_server.client.thread_handle import ThreadHandle
+from app_server.client.thread_handle import ThreadHandle, open_thread
 from protocol.base import WireModel
 from protocol.jsonrpc import INITIALIZE, INITIALIZED
 from protocol.reading import read
@@ -32,7 +32,6 @@ from protocol.v2.thread_store import THREAD_LIST, ThreadListParams
 
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
-Opened = TypeVar("Opened", bound=thread_open.OpenedThread)
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -100,7 +99,6 @@ class AppServer:
             answerer = RequestAnswerer(group)
             feeds = ServerFeeds(answerer, options.get("on_approval"), options.get("on_warning", log_warning))
             connection = ServerConnection(link, feeds)
-            feeds.answer_with(connection)
             group.start_soon(connection.read, name="reader")
             group.start_soon(connection.write, name="writer")
             try:
@@ -122,7 +120,7 @@ class AppServer:
     ) -> ThreadHandle:
         """Start a new thread. What is not given comes from the server's configuration."""
         params = parameters(thread_open.ThreadStartParams, StartOptions, options)
-        return await self._open(thread_open.THREAD_START, params, on_approval)
+        return await open_thread(self._connection, self._feeds, thread_open.THREAD_START, params, on_approval)
 
     async def resume_thread(
         self,
@@ -138,7 +136,9 @@ class AppServer:
         """
         known = {"thread_id": thread_id, "exclude_turns": not turns}
         params = parameters(thread_open.ThreadResumeParams, OpenOptions, options, **known)
-        return await self._open(thread_open.THREAD_RESUME, params, on_approval)
+        return await open_thread(
+            self._connection, self._feeds, thread_open.THREAD_RESUME, params, on_approval
+        )
 
     async def fork_thread(
         self, thread_id: str, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
@@ -146,18 +146,7 @@ class AppServer:
         """Open a thread that begins as a copy of another one, stored or open."""
         known = {"thread_id": thread_id, "exclude_turns": True}
         params = parameters(thread_open.ThreadForkParams, ForkOptions, options, **known)
-        return await self._open(thread_open.THREAD_FORK, params, on_approval)
-
-    async def _open(
-        self, row: ClientRequest[P, Opened], params: P, on_approval: ApprovalHandler | None
-    ) -> ThreadHandle:
-        made: list[ThreadHandle] = []
-
-        def opened(response: Opened) -> None:
-            made.append(ThreadHandle(self._connection, self._feeds, response, on_approval))
-
-        await self._connection.request(row, params, received=opened)
-        return made[0]
+        return await open_thread(self._connection, self._feeds, thread_open.THREAD_FORK, params, on_approval)
 
     async def threads(self, **options: Unpack[ListOptions]) -> AsyncIterator[Thread]:
         """Yield stored threads, the newest first by default, fetched page by page."""

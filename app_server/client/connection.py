@@ -45,7 +45,7 @@ class Receiver(Protocol):
 
     def notified(self, method: str, params: Json) -> None: ...
 
-    def asked(self, id: jsonrpc.RequestId, method: str, params: Json) -> None:
+    def asked(self, request: jsonrpc.Request, connection: ServerConnection) -> None:
         """Take a request of the server, and see that it is answered."""
         ...
 
@@ -201,8 +201,8 @@ class ServerConnection:
         match message:
             case jsonrpc.Notification(method, params):
                 self._receiver.notified(method, params)
-            case jsonrpc.Request(id, method, params):
-                self._receiver.asked(id, method, params)
+            case jsonrpc.Request():
+                self._receiver.asked(message, self)
             case jsonrpc.Response(id, result):
                 self._settle(id, lambda sent: sent.on_result(result))
             case jsonrpc.ErrorAnswer(id, code, text, data):

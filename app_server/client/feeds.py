@@ -11,12 +11,13 @@ from weakref import WeakSet
 
 import anyio
 
-from app_server.client.answering import ApprovalHandler, RequestAnswerer, Responder
+from app_server.client.answering import ApprovalHandler, RequestAnswerer
+from app_server.client.connection import ServerConnection
 from app_server.client.event_stream import EventQueue
 from app_server.client.events import ServerEvent, parse_event, thread_of, turn_of, warning_text
 from app_server.client.failures import ServerEnded, ThreadClosed
 from app_server.client.turn_handle import TurnProgress
-from protocol.jsonrpc import RequestId
+from protocol.jsonrpc import Request
 from protocol.structs import Json
 from protocol.v2 import items as wire
 from protocol.v2.items import ThreadItem
@@ -184,10 +185,6 @@ class ServerFeeds:
         self._on_approval, self._on_warning = on_approval, on_warning
         self._threads: dict[str, ThreadFeed] = {}
         self._listeners: WeakSet[EventQueue] = WeakSet()
-        self._responder: Responder | None = None
-
-    def answer_with(self, responder: Responder) -> None:
-        self._responder = responder
 
     # --- threads
     def open(self, thread_id: str, on_approval: ApprovalHandler | None) -> ThreadFeed:
@@ -231,13 +228,12 @@ class ServerFeeds:
         except Exception:
             log.exception("on_warning failed")
 
-    def asked(self, id: RequestId, method: str, params: Json) -> None:
-        assert self._responder is not None  # set before the connection reads
-        fields = params if isinstance(params, dict) else {}
-        feed = self._threads.get(thread_of(params) or "")
+    def asked(self, request: Request, connection: ServerConnection) -> None:
+        fields = request.params if isinstance(request.params, dict) else {}
+        feed = self._threads.get(thread_of(fields) or "")
         self._answerer.answer(
-            (id, method, params),
-            self._responder,
+            request,
+            connection,
             (feed.on_approval if feed else None) or self._on_approval,
             feed.open_item(fields.get("itemId")) if feed else None,
             lambda error: feed.fail_turn(fields.get("turnId"), error) if feed else None,

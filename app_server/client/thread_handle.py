@@ -14,13 +14,17 @@ from app_server.client.events import ThreadEvent
 from app_server.client.feeds import ServerFeeds
 from app_server.client.options import ForkOptions, Prompt, TurnOptions, parameters, parts_of
 from app_server.client.turn_handle import OutputModel, TurnHandle, TurnResult, parsed_json
+from protocol.base import WireModel
 from protocol.structs import Json
+from protocol.table import ClientRequest
 from protocol.v2 import thread_open, thread_store, thread_work
 from protocol.v2 import turn as wire
 from protocol.v2.fields import InThread
 from protocol.v2.thread import Thread
 
 M = TypeVar("M", bound=BaseModel)
+P = TypeVar("P", bound=WireModel)
+Opened = TypeVar("Opened", bound=thread_open.OpenedThread)
 
 
 class ThreadHandle:
@@ -136,14 +140,8 @@ class ThreadHandle:
         """Open a thread that begins as a copy of this one."""
         own = {"thread_id": self.id, "exclude_turns": True}
         params = parameters(thread_open.ThreadForkParams, ForkOptions, options, **own)
-        made: list[ThreadHandle] = []
-
-        def opened(response: thread_open.ThreadForkResponse) -> None:
-            handler = on_approval or self._feed.on_approval
-            made.append(ThreadHandle(self._connection, self._feeds, response, handler))
-
-        await self._connection.request(thread_open.THREAD_FORK, params, received=opened)
-        return made[0]
+        handler = on_approval or self._feed.on_approval
+        return await open_thread(self._connection, self._feeds, thread_open.THREAD_FORK, params, handler)
 
     async def compact(self) -> TurnResult[None]:
         """Replace the model's history by a summary, which is a turn of its own. Cancelling this interrupts it."""
@@ -171,6 +169,23 @@ class ThreadHandle:
         """Receive nothing more of the thread. It stays stored; a turn of it goes on."""
         await self._connection.request(thread_open.THREAD_UNSUBSCRIBE, InThread(thread_id=self.id))
         self._feeds.drop(self.id)
+
+
+async def open_thread(
+    connection: ServerConnection,
+    feeds: ServerFeeds,
+    row: ClientRequest[P, Opened],
+    params: P,
+    on_approval: ApprovalHandler | None,
+) -> ThreadHandle:
+    """Open a thread in one of its ways."""
+    made: list[ThreadHandle] = []
+
+    def opened(response: Opened) -> None:
+        made.append(ThreadHandle(connection, feeds, response, on_approval))
+
+    await connection.request(row, params, received=opened)
+    return made[0]
 
 
 async def _whole(turn: TurnHandle) -> TurnResult[None]:

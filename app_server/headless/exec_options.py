@@ -15,13 +15,10 @@ from app_server.client.command_line import InvalidCommandLine, is_utf8, working_
 from app_server.client.failures import InvalidArgument
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions, image
 from app_server.client.prices import ModelPrice
-from app_server.core.config.types import CliOverrides
 from app_server.core.lazy import Lazy
 from app_server.headless.exec_limits import ExecLimits
-from app_server.headless.message_file import MessageFile, message_file
-from app_server.headless.prices_file import read_prices
-from app_server.startup.launch import parse_launch
-from app_server.startup.overrides import cli_overrides
+from app_server.headless.named_files import MessageFile, message_file, read_prices
+from app_server.startup.launch import Launch, parse_launch
 from protocol.v2.item_parts import UserInput
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ class ThreadOrigin(Struct, frozen=True, kw_only=True):
 class ExecOptions(Struct, frozen=True, kw_only=True):
     prompt: tuple[str | UserInput, ...]
     cwd: Path
-    overrides: CliOverrides = CliOverrides()
+    launch: Launch
     """What the command line sets for the server."""
     json: bool = False
     last_message: MessageFile | None = None
@@ -94,7 +91,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
     return ExecOptions(
         prompt=(_words(args.prompt, stdin, stderr), *images),
         cwd=cwd,
-        overrides=cli_overrides(launch),
+        launch=launch,
         json=args.json,
         last_message=last_message,
         output_schema=schema,

@@ -25,7 +25,6 @@ from app_server.client.link import Connector, shared_server
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.core.config.settings_reader import did_you_mean
-from app_server.core.config.types import CliOverrides
 from app_server.core.lazy import Lazy
 from app_server.core.remedies import model_unknown
 from app_server.headless.exec_limits import LimitGate
@@ -34,7 +33,7 @@ from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.in_process import InProcessConnector
 from app_server.proxy.sharing import is_sharing_wanted
 from app_server.standard_streams import check_stdout, complain, take_stdout
-from app_server.startup.launch import server_home
+from app_server.startup.overrides import cli_overrides
 from app_server.startup.process import end_loading
 from protocol.structs import replace
 from protocol.v2.settings import ReadOnlySandboxPolicy
@@ -115,35 +114,24 @@ def _connector(options: ExecOptions, gate: LimitGate, environment: Mapping[str, 
     """Return the server of this process; that of all clients where the user wants one, for a new thread that is
     stored: what others have open has rights that were not given here.
     """
-    overrides, limited = options.overrides, options.limits.of_requests
+    launch, limited = options.launch, options.limits.of_requests
     origin = options.origin
-    alone = environment is not None or limited or overrides.writable_folders or origin != ThreadOrigin()
-    if not alone and is_sharing_wanted(os.environ, str(server_home(os.environ))):
-        return shared_server(options=as_words(overrides), cwd=options.cwd)
+    alone = environment is not None or limited or launch.writable_folders or origin != ThreadOrigin()
+    if not alone and is_sharing_wanted(os.environ, str(launch.home)):
+        return shared_server(options=launch.words(), cwd=options.cwd)
     return InProcessConnector(
-        cwd=options.cwd, environment=environment, overrides=overrides, gate=gate if limited else None
+        cwd=options.cwd,
+        environment=environment,
+        overrides=cli_overrides(launch),
+        gate=gate if limited else None,
     )
-
-
-def as_words(overrides: CliOverrides) -> list[str]:
-    """Return the words of a command line that says so."""
-    given = (
-        ("--profile", overrides.profile),
-        ("--model", overrides.model),
-        ("--sandbox", overrides.sandbox_mode),
-        ("--ask-for-approval", overrides.approval_policy and overrides.approval_policy.value),
-        *(("-c", f"{key}={value}") for key, value in overrides.settings),
-        *(("--enable", feature) for feature in overrides.enable),
-        *(("--disable", feature) for feature in overrides.disable),
-    )
-    return [word for option, value in given if value is not None for word in (option, value)]
 
 
 async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connector, gate: LimitGate) -> int:
     """Raises AppServerError, and InvalidCommandLine for what only the thread's settings show to be wrong."""
     async with AppServer.connect(connector, on_warning=report.warning) as server:
         thread = await _thread(server, options)
-        if options.overrides.writable_folders and isinstance(thread.opened.sandbox, ReadOnlySandboxPolicy):
+        if options.launch.writable_folders and isinstance(thread.opened.sandbox, ReadOnlySandboxPolicy):
             raise command_line.InvalidCommandLine(
                 "--add-dir: the sandbox is read-only", "add -s workspace-write"
             )

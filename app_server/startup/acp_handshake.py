@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 
 from app_server.apis.acp.client import auth_methods, initialize_result, parse_client
+from app_server.core.config.settings import load_config
+from app_server.core.config.types import SettingsPlace
 from app_server.core.errors import ConfigError
 from app_server.identity import EarlyInitialize
 from app_server.startup.handshake import AnsweredInitialize, InitializeResponder
 from app_server.startup.launch import Launch
-from app_server.startup.overrides import launched_settings
+from app_server.startup.overrides import cli_overrides
 from protocol.jsonrpc import INITIALIZE, Message, Request, dump_response, with_version
 
 log = logging.getLogger(__name__)
@@ -27,15 +29,18 @@ def acp_responder(launch: Launch) -> InitializeResponder:
         version = first.params.get("protocolVersion")
         if type(version) is not int or not 0 <= version < MAX_VERSION:
             return None
+        environment = launch.environment
         try:
-            needs_login = launched_settings(launch).provider.requires_openai_auth
+            cli = cli_overrides(launch)
+            place = SettingsPlace(home=launch.home, cwd=launch.cwd, cli=cli, environment=environment)
+            needs_login = load_config(place).provider.requires_openai_auth
         except ConfigError:
             needs_login = False  # a session says what is wrong with the settings
         except Exception:  # the full server then reports the error
             log.exception("initialize could not be answered early")
             return None
         client = parse_client(first.params)
-        result = initialize_result(auth_methods(launch.environment, needs_login=needs_login))
+        result = initialize_result(auth_methods(environment, needs_login=needs_login))
         early = EarlyInitialize(client.name, client.version, params=first.params)
         return AnsweredInitialize(with_version(dump_response(first.id, result)), early)
 

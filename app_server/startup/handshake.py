@@ -1,4 +1,4 @@
-"""Answers `initialize` while the server is being loaded. Fast to import.
+"""Answers `initialize` while the server is being loaded, and buffers what the client sends meanwhile. Fast to import.
 
 It answers the forms of that request that need no further validation, and a first request that fails because the client
 has not initialized. The full server serves everything else.
@@ -7,16 +7,69 @@ has not initialized. The full server serves everything else.
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize, initialize_result, own_user_agent
-from app_server.startup.inbox import Inbox, readable
 from app_server.transport.claim import write_all
 from protocol import jsonrpc
 from protocol.jsonrpc import INITIALIZE
 from protocol.light_dataclasses import dataclass
+
+READ_SIZE = 1 << 16
+
+
+class Inbox:
+    """One descriptor, read in the main thread."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.unread = b""
+        """Bytes that were read but not taken."""
+        self.ended = False
+        """The client has closed its end, or no longer reads."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Tell whether the input has ended, and no whole line is left to serve."""
+        return self.ended and b"\n" not in self.unread
+
+    def read(self) -> None:
+        """Wait for more input. An invalid descriptor counts as the end."""
+        while True:
+            try:
+                more = os.read(self.fd, READ_SIZE)
+            except BlockingIOError:
+                readable([self.fd], None)
+                continue
+            except OSError:
+                more = b""
+            break
+        self.unread += more
+        self.ended = not more
+
+    def take_line(self, limit: int) -> bytes | None:
+        """Wait for the first line and return it without its end; None if the input ends before, or exceeds `limit`."""
+        while b"\n" not in self.unread:
+            self.read()
+            if self.ended or len(self.unread) > limit:
+                return None
+        line, _, self.unread = self.unread.partition(b"\n")
+        return line
+
+    def put_back(self, line: bytes) -> None:
+        self.unread = line + b"\n" + self.unread
+
+
+def readable(fds: list[int], seconds: float | None) -> list[int]:
+    """Return the descriptors with input or an end; all of them if select(2) fails."""
+    try:
+        return select.select(fds, [], [], seconds)[0]
+    except (OSError, ValueError):
+        return fds
+
 
 MAX_FIRST_LINE = 1 << 16
 """A longer first line is left for the full server."""
@@ -57,7 +110,7 @@ def early_handshake(
     there is nothing to serve.
     """
     ended, ends = os.pipe()
-    waits = inbox.ready(0)
+    waits = bool(readable([inbox.fd], 0))
     if not waits:
         server.start(lambda: os.close(ends))
     early = _answer_first_line(inbox, write_fd, respond)

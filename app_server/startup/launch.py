@@ -29,10 +29,19 @@ class Launch:
     acp: bool = False
     """The client speaks the Agent Client Protocol."""
 
-    @property
-    def plain(self) -> bool:
-        """Whether the configuration is that of the file alone."""
-        return not self.settings and self.profile is None
+    def words(self) -> list[str]:
+        """Return the options of a command line that says the same."""
+        given = (
+            ("--profile", self.profile),
+            ("--model", self.model),
+            ("--sandbox", self.sandbox_mode),
+            ("--ask-for-approval", self.approval_policy),
+            *(("-c", f"{key}={value}") for key, value in self.settings),
+            *(("--enable", feature) for feature in self.enable),
+            *(("--disable", feature) for feature in self.disable),
+            *(("--add-dir", folder) for folder in self.writable_folders),
+        )
+        return [word for option, value in given if value is not None for word in (option, value)]
 
 
 def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> Launch:

@@ -1,17 +1,10 @@
-"""The settings of the process and of a request, under the overrides of the command line. Fast to import."""
+"""The overrides of the command line, as settings are loaded under them. Fast to import."""
 
 from __future__ import annotations
 
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, SettingsPlace
+from app_server.core.config.types import CliOverrides
 from app_server.startup.launch import Launch
 from protocol.policy import AskForApproval
-
-
-def launched_settings(launch: Launch) -> Config:
-    """Load the settings of a conversation that asks for nothing. Raises ConfigError."""
-    cli, environment = cli_overrides(launch), launch.environment
-    return load_config(SettingsPlace(home=launch.home, cwd=launch.cwd, cli=cli, environment=environment))
 
 
 def cli_overrides(launch: Launch) -> CliOverrides:

@@ -17,12 +17,12 @@ from typing import Any
 from app_server.core.lazy import Lazy
 from app_server.startup.handshake import (
     Handover,
+    Inbox,
     InitializeResponder,
     early_handshake,
     initialize_responder,
     spoken_method,
 )
-from app_server.startup.inbox import Inbox
 from app_server.startup.launch import Launch, parse_launch
 from app_server.transport.claim import claim_stdout
 

@@ -15,12 +15,12 @@ from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.startup.handshake import (
     Handover,
+    Inbox,
     early_handshake,
     initialize_responder,
     plain_initialize,
     spoken_method,
 )
-from app_server.startup.inbox import Inbox
 from protocol.jsonrpc import Request
 from protocol.structs import Json
 from protocol.v1.setup import InitializeParams

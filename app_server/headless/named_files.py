@@ -1,18 +1,20 @@
-"""The file that gets the final message of `app-server exec` (`-o`).
+"""Files that a command line names: the one that gets the final message of `app-server exec` (`-o`), and prices.
 
-Its folder is opened before the turn, and the file is replaced after it. So what cannot be written is told before
-anything is paid for, and commands of the turn cannot lead the message anywhere else: neither by a link in the place of
-the file, nor by one in the place of a folder on the way to it.
+The folder of the message is opened before the turn, and the file is replaced after it. So what cannot be written is
+told before anything is paid for, and commands of the turn cannot lead the message anywhere else: neither by a link in
+the place of the file, nor by one in the place of a folder on the way to it.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from app_server.beneath import Beneath
 from app_server.client.command_line import InvalidCommandLine
+from app_server.client.prices import PRICES_FILE, ModelPrice, parse_prices
 
 DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 """What is in there is written to as it is: `/dev/stdout`, or what a shell makes of `>(command)`."""
@@ -64,3 +66,20 @@ def _umask() -> int:
     now = os.umask(0o077)
     os.umask(now)
     return now
+
+
+def read_prices(named: str | None, home: Path) -> Mapping[str, ModelPrice]:
+    """Read the prices from the file that is named, or else from that of the home, which need not be there. Raises
+    InvalidCommandLine.
+    """
+    path = Path(named) if named is not None else home / PRICES_FILE
+    try:
+        return parse_prices(path.read_bytes())
+    except FileNotFoundError as error:
+        if named is None:
+            return {}
+        raise InvalidCommandLine(f"--prices: {path}: {error.strerror}") from None
+    except OSError as error:
+        raise InvalidCommandLine(f"prices: {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidCommandLine(f"prices: {path}: {error}") from None
