@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app_server.core.rollout.pages import ThreadSummary
+from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.summary import read_stored_thread, summarise
@@ -16,7 +16,7 @@ from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import SessionEvent, TurnRenamed
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
-from protocol.ids import ConversationId
+from protocol.ids import ConversationId, SessionOrigin
 from protocol.reading import read
 from protocol.responses import FunctionCall, InputText, MessageItem, OutputText
 from protocol.rollout import RolloutItem, SessionMetaLine
@@ -93,6 +93,23 @@ def texts(items: Sequence[object]) -> list[str]:
         for part in item.content
         if isinstance(part, InputText | OutputText)
     ]
+
+
+def head(**over: Json) -> StoredHead:
+    """The head of a file as the index keeps it."""
+    fields = {
+        "id": conversation_id(1),
+        "preview": "Straße",
+        "timestamp": "",
+        "provider": "mock",
+        "cwd": "/work",
+        "cli_version": "1",
+        "source": SessionOrigin.CLI,
+        "git": None,
+        "originator": "test",
+        "forked_from": None,
+    }
+    return StoredHead(**{**fields, **over})
 
 
 Line = tuple[int, str, dict[str, Json]]

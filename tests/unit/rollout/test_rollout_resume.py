@@ -81,28 +81,6 @@ def test_items_that_were_sent_but_not_recorded_exist_after_a_crash(tmp_path: Pat
     assert texts(resumed(path)) == ["q", "told"], "once"
 
 
-def test_what_was_both_recorded_and_journaled_is_there_once(tmp_path: Path) -> None:
-    same, other = assistant("same"), assistant("other")
-    path = crash(tmp_path, [same], [same, other])
-    assert texts(resumed(path)) == ["same", "other"]
-
-
-def test_two_equal_items_are_two(tmp_path: Path) -> None:
-    first, second = assistant("same"), assistant("same")
-    path = crash(tmp_path, [first], [first, second])
-    assert texts(resumed(path)) == ["same", "same"]
-
-
-def test_an_equal_item_of_an_earlier_turn_does_not_count(tmp_path: Path) -> None:
-    path = store(tmp_path, [assistant("same")])
-    child = os.fork()
-    if child == 0:
-        RolloutWriter.resume(path, now).write_journal([assistant("same")])
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert texts(resumed(path)) == ["same", "same"]
-
-
 def test_a_call_that_nobody_saw_end_is_aborted(tmp_path: Path) -> None:
     done = FunctionCallOutput(call_id="done", output=FunctionCallOutputPayload(content="out"))
     patch = CustomToolCall(call_id="patch", name="apply_patch", input="")
@@ -174,6 +152,11 @@ def with_journal(home: Path, *items: Json) -> Path:
     writer.close()
     assert journal_path(path).exists()
     return path
+
+
+def test_an_equal_item_of_an_earlier_turn_does_not_count(tmp_path: Path) -> None:
+    path = with_journal(tmp_path, assistant("answer"))
+    assert texts(resumed(path)) == ["question", "answer", "answer"]
 
 
 def copy_of(path: Path, home: Path, keeps: int | None = None) -> Path:

@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.rollout import stored_events
-from app_server.core.rollout.lines import goal_in
 from protocol.engine import events, items
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
@@ -227,22 +226,3 @@ def test_an_interrupted_turn_is_the_only_end_that_codex_058_stores() -> None:
 def test_counts_and_undos_are_stored_as_they_are(event: TokenCountEvent | UndoCompletedEvent) -> None:
     assert lines(event, identity=False) == [event.to_value()]
     assert lines(event, identity=True) == [{**event.to_value(), "turn_id": "t"}]
-
-
-@pytest.mark.parametrize("identity", [False, True])
-def test_the_goal_is_read_as_it_was_stored(identity: bool) -> None:
-    goal = events.Goal(
-        objective="ship",
-        status=events.GoalStatus.PAUSED,
-        token_budget=500,
-        tokens_used=20,
-        seconds_used=1.5,
-        created_at=7,
-        updated_at=8,
-    )
-    [line] = lines(events.GoalUpdated(goal), identity=identity, turn_id=None)
-    assert line["type"] == "goal_updated"
-    assert goal_in(line) == goal
-    [cleared] = lines(events.GoalCleared(), identity=identity, turn_id=None)
-    assert cleared == {"type": "goal_cleared"}
-    assert goal_in(cleared) is None

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from app_server.core.rollout.thread_index import IndexChanges, file_state, find_
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.rollout import GitInfo
 from protocol.structs import Json
-from tests.unit.rollout.stored import conversation_id
+from tests.unit.rollout.stored import conversation_id, head
 
 DAY = 24 * 3600 * 10**9
 NOW = 1_800_000_000 * 10**9
@@ -62,19 +62,7 @@ threads = st.builds(
 
 def thread(n: int = 1, state: FileState = STATE, **over: Json) -> StoredThread:
     """`over`: fields of the head."""
-    head = {
-        "id": conversation_id(n),
-        "preview": f"question {n}",
-        "timestamp": "",
-        "provider": "mock",
-        "cwd": "/work",
-        "cli_version": "1",
-        "source": SessionOrigin.CLI,
-        "git": None,
-        "originator": "test",
-        "forked_from": None,
-    }
-    return StoredThread(StoredHead(**{**head, **over}), PATH, state)
+    return StoredThread(head(**{"id": conversation_id(n), "preview": f"question {n}", **over}), PATH, state)
 
 
 @pytest.fixture
@@ -125,8 +113,8 @@ def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
 
 
 def test_the_columns_that_are_searched() -> None:
-    head = thread(source={"subagent": "review"}, provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000)
-    source, provider, cwd, text = index_file.columns(head)
+    stored = thread(source={"subagent": "review"}, provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000)
+    source, provider, cwd, text = index_file.columns(stored)
     assert (source, provider, cwd, text[:2]) == ("subagent_review", "p ", "/a/b", "äb")
     assert len(text) == index_file.SEARCHED_CHARACTERS
 
@@ -277,20 +265,38 @@ def test_an_index_is_made_once_and_used_again(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
 
 
-def test_an_index_that_others_could_read_is_made_private(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).touch()
-    (tmp_path / FILE_NAME).chmod(0o644)
-    IndexFile(tmp_path).connection()
-    assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
+def of_another_version(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE threads (x)")
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    database.close()
 
 
-def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / FILE_NAME) as other:
-        other.execute(f"PRAGMA user_version = {VERSION + 1}")
-    other.close()
+@pytest.mark.parametrize(
+    ("spoil", "in_memory"),
+    [
+        (lambda path: path.write_bytes(b"no database " * 1000), False),
+        (lambda path: path.write_bytes(b""), False),
+        (of_another_version, False),
+        (lambda path: path.mkdir(), True),
+        (lambda path: path.symlink_to("/etc/passwd"), True),
+        (os.mkfifo, True),
+    ],
+    ids=["garbage", "empty", "version", "folder", "link", "pipe"],
+)
+def test_an_index_that_cannot_be_used_is_made_anew(
+    tmp_path: Path, spoil: Callable[[Path], object], in_memory: bool
+) -> None:
+    """In memory where what is there is no file of ours, which is left alone."""
+    path = tmp_path / FILE_NAME
+    spoil(path)
+    before = path.lstat()
     file = IndexFile(tmp_path)
-    assert rows(file.connection()) == []
-    assert not file.in_memory
+    assert (rows(file.connection()), file.in_memory) == ([], in_memory)
+    if in_memory:
+        file.replace(sqlite3.DatabaseError("damaged"))
+        assert rows(file.connection()) == []
+        assert os.path.samestat(path.lstat(), before)
 
 
 def test_a_damaged_index_is_replaced_once_and_then_by_one_in_memory(tmp_path: Path) -> None:
@@ -310,23 +316,6 @@ def test_an_index_that_cannot_be_used_is_replaced_by_one_in_memory_and_stays(tmp
     file.replace(sqlite3.OperationalError("locked"))
     assert (rows(file.connection()), file.in_memory, file.generation) == ([], True, 2)
     assert len(rows(IndexFile(tmp_path).connection())) == 1
-
-
-def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_bytes(b"no database " * 1000)
-    file = IndexFile(tmp_path)
-    assert rows(file.connection()) == []
-    assert not file.in_memory
-
-
-def test_a_folder_in_place_of_the_index_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).mkdir()
-    file = IndexFile(tmp_path)
-    assert rows(file.connection()) == []
-    assert file.in_memory
-    file.replace(sqlite3.DatabaseError("damaged"))
-    assert rows(file.connection()) == []
-    assert (tmp_path / FILE_NAME).is_dir()
 
 
 def test_a_path_with_odd_characters_is_that_path(tmp_path: Path) -> None:

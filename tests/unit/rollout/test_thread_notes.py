@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout import lines as raw
 from app_server.core.rollout import thread_notes
 from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.lines import goal_in, last_goal
@@ -228,17 +227,6 @@ def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lines_in(tmp_path).append(ONE, {"n": 1})
     monkeypatch.setattr(thread_notes, "MAX_BYTES", 0)
     assert dict(lines_in(tmp_path).read()) == {}
-
-
-def test_lines_are_the_same_however_the_file_is_cut_into_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for size in ("FIRST_BYTES", "CHUNK_BYTES"):
-        monkeypatch.setattr(raw, size, 7)
-    lines = lines_in(tmp_path)
-    for n, id in enumerate((ONE, TWO, ONE)):
-        lines.append(id, {"n": n})
-    assert {id: line["n"] for id, line in lines_in(tmp_path).read().items()} == {ONE: 2, TWO: 1}
 
 
 GOAL = Goal(objective="ship", created_at=7, updated_at=8)

@@ -23,27 +23,16 @@ from app_server.core.rollout.thread_listing import matches as is_wanted
 from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.ids import SessionOrigin
 from protocol.structs import Json
-from tests.unit.rollout.stored import answered, asked, conversation_id, raw_line, store, user
+from tests.unit.rollout.stored import answered, asked, conversation_id, head, raw_line, store, user
 
 ID = conversation_id(1)
 STAMP = "2026-01-02T03-04-05"
 
 
 def thread(*, has_user_message: bool = True, **over: Json) -> StoredThread:
-    fields = {
-        "id": ID,
-        "preview": "Straße",
-        "timestamp": "",
-        "provider": "mine",
-        "cwd": "/work",
-        "cli_version": "1",
-        "source": SessionOrigin.CLI,
-        "git": None,
-        "originator": "test",
-        "forked_from": None,
-    }
-    head = pages.StoredHead(**{**fields, **over})
-    return StoredThread(head, Path("/r"), FileState(1, 2, 3, 4), has_user_message)
+    return StoredThread(
+        head(**{"provider": "mine", **over}), Path("/r"), FileState(1, 2, 3, 4), has_user_message
+    )
 
 
 def wanted(**over: Json) -> pages.ThreadFilter:
@@ -74,11 +63,6 @@ def test_a_cursor_by_name_is_read_as_it_was_written(included: bool) -> None:
     assert pages.parse_list_cursor(key.cursor(included=included), by_change=False) == pages.ListStart(
         key, included
     )
-
-
-def test_no_cursor_is_the_begin() -> None:
-    assert pages.parse_list_cursor(None, by_change=True) is None
-    assert pages.parse_list_cursor(None, by_change=False) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.stored_events import OUTPUT_CAP, kept_item, stored_events
+from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
@@ -186,50 +186,6 @@ def test_without_identity_every_reading_gives_the_same_ids(
     assert once == again
     other = folded(turn_events(str(uuid.uuid4()), lines))
     assert not {turn.id for turn in once} & {turn.id for turn in other}
-
-
-def test_an_old_file_has_a_turn_for_each_thing_that_the_user_said() -> None:
-    payloads: list[Json] = [
-        {"type": "user_message", "message": "one", "images": []},
-        {"type": "agent_reasoning", "text": "first"},
-        {"type": "agent_reasoning", "text": "second"},
-        {"type": "agent_message", "message": "done"},
-        {"type": "user_message", "message": "two"},
-        {"type": "turn_aborted", "reason": "interrupted"},
-        {"type": "user_message", "message": "three"},
-        {"type": "something_new", "x": 1},
-    ]
-    lines = [(n, "event_msg", payload) for n, payload in enumerate(payloads)]
-    first, second, third = folded(turn_events(THREAD, lines))
-    assert [type(ended.item) for ended in first.items] == [UserMessage, Reasoning, AgentMessage]
-    reasoning = first.items[1].item
-    assert isinstance(reasoning, Reasoning)
-    assert reasoning.summary == ("first", "second")
-    assert [turn.state for turn in (first, second, third)] == [
-        TurnStatus.COMPLETED,
-        TurnStatus.INTERRUPTED,
-        TurnStatus.COMPLETED,
-    ]
-
-
-def test_a_compaction_is_an_item_and_not_what_the_assistant_said() -> None:
-    lines: list[Line] = [
-        (0, "event_msg", {"type": "user_message", "message": "long"}),
-        (1, "compacted", {"message": "summary"}),
-        (2, "event_msg", {"type": "token_count", "info": None, "rate_limits": None}),
-        (3, "event_msg", {"type": "agent_message", "message": "Compact task completed"}),
-    ]
-    (turn,) = folded(turn_events(THREAD, lines))
-    assert [type(ended.item) for ended in turn.items] == [UserMessage, ContextCompaction]
-
-
-def test_long_output_is_kept_at_both_ends() -> None:
-    item = CommandExecution(id="c", command=("x",), cwd="/", parsed=(), output="a" * OUTPUT_CAP + "b")
-    kept = kept_item(item)
-    assert isinstance(kept, CommandExecution)
-    assert len(kept.output) <= OUTPUT_CAP
-    assert (kept.output[0], kept.output[-1]) == ("a", "b")
-    assert kept_item(kept) == kept, "reading it back cuts nothing more"
 
 
 # --- ids

@@ -255,25 +255,6 @@ def test_lines_that_count_are_those_that_were_not_taken_back(tmp_path: Path) -> 
 
 
 # --- lines
-@pytest.mark.parametrize(
-    ("line", "read"),
-    [
-        (encoded(begin("a"))[:-1], ("event_msg", begin("a"))),
-        (encoded(META)[:-1], ("session_meta", {k: v for k, v in META.items() if k != "line"})),
-        (encoded({"x": 1})[:-1], ("event_msg", {"x": 1})),
-        (encoded(begin("a")).replace(b":", b": ")[:-1], ("event_msg", begin("a"))),
-        (encoded(begin("a"))[:30] + encoded(begin("b"))[:-1], ("event_msg", begin("b"))),
-        (encoded(words_before("x"))[:-9] + encoded(begin("b"))[:-1], ("event_msg", begin("b"))),
-        (encoded(begin("a"))[:-4], None),
-        (encoded(begin("a")).replace(b'"a"', b"a")[:-1], ("event_msg", None)),
-        (b'{"type":5,"payload":{}}', None),
-        (b'{"type":"event_msg","payload":[]}', None),
-        (b"", None),
-    ],
-)
-def test_what_a_line_is_to_its_readers(line: bytes, read: tuple[str, Json] | None) -> None:
-    found = read_record(line)
-    assert (None if found is None else (found.kind, found.value())) == read
 
 
 def test_an_event_that_is_damaged_tells_of_no_turn() -> None:

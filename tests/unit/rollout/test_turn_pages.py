@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
 from app_server.core.rollout.record import REVERTED, StoredRecord, read_record
@@ -304,30 +303,11 @@ def test_a_cursor_of_another_thread(tmp_path: Path) -> None:
         history.turns(PageRequest(anchor=parse_cursor(page.backwards_cursor)))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    with (
-        pytest.raises(RolloutUnreadable, match="not a regular file"),
-        open_history(tmp_path, THREAD, TurnIndexes()),
-    ):
-        pass
-
-
 @given(st.text(st.characters(codec="utf-8")), st.booleans())
 def test_a_cursor_is_read_as_it_was_written(id: str, included: bool) -> None:
     cursor = Anchor(id, included).cursor()
     assert parse_cursor(cursor) == Anchor(id, included)
     assert re.fullmatch(r"[A-Za-z0-9_-]+", cursor)
-
-
-def test_the_items_of_a_turn_by_pages(tmp_path: Path) -> None:
-    with open_history(old_file(tmp_path / "r", 3), THREAD, TurnIndexes()) as history:
-        _, turn, _ = history.all_turns()
-        first = history.items(PageRequest(limit=1), turn.id)
-        assert [row.turn_id for row in first.rows] == [turn.id]
-        assert first.next_cursor is not None
-        second = history.items(PageRequest(limit=1, anchor=parse_cursor(first.next_cursor)), turn.id)
-        assert [row.ended for row in (*first.rows, *second.rows)] == list(turn.items)
-        assert second.next_cursor is None
 
 
 def test_the_running_turn_is_not_the_last_one_of_a_file_that_says_nothing_of_it(tmp_path: Path) -> None:
