@@ -62,7 +62,7 @@ CORE = (
         "real_path",
         "threads",
     },
-    {"bounds", "caller", "pictures", "prompt_text", "remedies"},
+    {"caller", "pictures", "prompt_text", "remedies"},
 )
 
 FRONTENDS = {"batch", "chat", "demo", "errands", "headless"}
@@ -96,7 +96,6 @@ PURE_MODULES = {
     "app_server.rpc": {"backlog"},
     "app_server.transport": {"framing"},
     "app_server.core": {
-        "bounds",
         "caller",
         "errors",
         "goals",

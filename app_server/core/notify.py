@@ -24,8 +24,6 @@ MAX_ARGUMENT_BYTES = 120_000
 """Linux limits an argument to 128 KiB; with a longer one, the program would not start."""
 
 ELLIPSIS = "…"
-SMALLEST = len(json.dumps(ELLIPSIS, ensure_ascii=False).encode()) + 1
-"""The size of an ellipsis in a list."""
 
 
 def turn_complete(
@@ -49,41 +47,25 @@ def turn_complete(
 
 
 def fit(message: str, limit: int) -> str:
-    """Return the message in at most `limit` bytes, if its other fields permit. The last assistant message gets at
-    most a third of the space for texts, and so does each message of the user, the first ones first.
+    """Return the message in at most `limit` bytes, if its other fields permit: with shorter texts of all kinds, and of
+    very many messages of the user the first ones.
     """
     if len(message.encode()) <= limit:
         return message
     notice: dict[str, Json] = json.loads(message)
-    inputs, last = notice["input-messages"], notice["last-assistant-message"]
-    room = limit - _size({**notice, "input-messages": [], "last-assistant-message": None})
-    share = room // 3
-    if last is not None:
-        last = _cut(last, share)
-        room -= _size(last)
-    kept: list[str] = []
-    for text in inputs:
-        if room < 2 * SMALLEST:
+    inputs, last, length = notice["input-messages"], notice["last-assistant-message"], limit
+    while len(message.encode()) > limit and length > 1:
+        length //= 2
+        kept = [_cut(text, length) for text in inputs[:length]]
+        if len(inputs) > length:
             kept.append(ELLIPSIS)
-            break
-        kept.append(_cut(text, min(room - SMALLEST - 1, share)))
-        room -= _size(kept[-1]) + 1
-    return _dumps({**notice, "input-messages": kept, "last-assistant-message": last})
+        shorter = None if last is None else _cut(last, length)
+        message = _dumps({**notice, "input-messages": kept, "last-assistant-message": shorter})
+    return message
 
 
-def _cut(text: str, limit: int) -> str:
-    """Return `text`, shortened so that its JSON has at most `limit` bytes."""
-    if _size(text) <= limit:
-        return text
-    low, high = 0, min(len(text), max(limit, 0))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _size(text[:middle] + ELLIPSIS) <= limit else (low, middle - 1)
-    return text[:low] + ELLIPSIS
-
-
-def _size(value: Json) -> int:
-    return len(_dumps(value).encode())
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + ELLIPSIS
 
 
 def _dumps(value: Json) -> str:

@@ -15,10 +15,18 @@ from typing import TypeVar, TypeVarTuple
 import anyio.lowlevel
 import anyio.to_thread
 
-from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
-
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
+
+PIECE_BYTES = 64 * 1024
+"""Bytes handled before other tasks run. Even split into the shortest possible lines, they take some ten milliseconds, a
+delay that no client notices. Network reads have the same size.
+"""
+
+PIECE_STEPS = 256
+"""Events, lines or chunks handled before other tasks run: parsing and forwarding one takes ten to a hundred
+microseconds.
+"""
 
 NO_THREAD = "can't start new thread"
 """The interpreter's message; the exception has no class of its own."""

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.bounds import PIECE_BYTES
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http import sse, transport
 from app_server.core.http.transport import HttpcoreResponse
@@ -27,6 +26,7 @@ from app_server.core.model.model_errors import ResponseTooLarge
 from app_server.core.model.prompt import Completed, OutputItemDone, OutputTextDelta
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.stream import EventStream
+from app_server.core.threads import PIECE_BYTES
 from protocol.responses import MessageItem, OutputText
 from tests.fuzz.answers import (
     BLOCK_BYTES,

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
-from app_server.core.bounds import without_collector
 from app_server.core.rollout.pages import ThreadSummary
 from protocol.engine import events
 from protocol.engine.events import EndedItem, TurnRecord
@@ -176,11 +175,10 @@ def whole_turns(records: Sequence[TurnRecord]) -> tuple[Turn, ...]:
     """Return all turns with their items, as far as one answer takes them: the newest have theirs."""
     shown: list[Turn] = []
     size = 0
-    with without_collector():
-        for record in reversed(records):
-            turn = shown_turn(record, TurnItemsView.FULL if size <= MOST_BYTES else TurnItemsView.NOT_LOADED)
-            size += len(turn.to_json())
-            if size > MOST_BYTES and turn.items and shown:
-                turn = shown_turn(record, TurnItemsView.NOT_LOADED)
-            shown.append(turn)
+    for record in reversed(records):
+        turn = shown_turn(record, TurnItemsView.FULL if size <= MOST_BYTES else TurnItemsView.NOT_LOADED)
+        size += len(turn.to_json())
+        if size > MOST_BYTES and turn.items and shown:
+            turn = shown_turn(record, TurnItemsView.NOT_LOADED)
+        shown.append(turn)
     return tuple(reversed(shown))

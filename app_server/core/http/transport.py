@@ -19,11 +19,10 @@ from contextlib import aclosing, asynccontextmanager
 import anyio
 import httpcore
 
-from app_server.core.bounds import PIECE_BYTES
 from app_server.core.http.address import Address, address
 from app_server.core.http.connections import CONNECTED, RouteTable
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, TrustUnavailable
-from app_server.core.threads import YieldBudget
+from app_server.core.threads import PIECE_BYTES, YieldBudget
 
 INPUT_BYTES = 4 * 1024
 """Compressed bytes that zlib is given at once. It copies what it has not used yet with each piece of output."""

@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Protocol
 
-from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
 from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge
 from app_server.core.model.payload import MAX_ANSWER_BYTES
 from app_server.core.model.prompt import Completed, ModelEvent
-from app_server.core.threads import YieldBudget
+from app_server.core.threads import PIECE_BYTES, PIECE_STEPS, YieldBudget
 from protocol.events.turn import TokenUsage
 
 

@@ -19,11 +19,17 @@ from msgspec import Struct
 from msgspec.json import Decoder
 from pydantic import Field, TypeAdapter, ValidationError
 
-from app_server.core.bounds import without_collector
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
 from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
-from app_server.core.rollout.lines import GOAL_KINDS, goal_in, parse_event_msg, raw_lines, usage_in
+from app_server.core.rollout.lines import (
+    GOAL_KINDS,
+    goal_in,
+    parse_event_msg,
+    raw_lines,
+    usage_in,
+    without_collector,
+)
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_events import StoredTurns

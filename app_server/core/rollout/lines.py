@@ -4,9 +4,10 @@ last ones say: the settings of the last turn, the goal and the count of tokens.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,18 @@ MOST_BYTES = 64 * 1024 * 1024
 """So much of the end of a file is looked at: what lies before is given up."""
 MOST_KEPT = 8 * 1024 * 1024
 """No line that is looked for from the end of a file is longer."""
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Disables garbage collection: it would double the time of reading a long conversation."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def raw_lines(fd: int, number: int = 0, begin: int = 0, end: int | None = None) -> Iterator[RawLine]:

@@ -21,7 +21,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.rollout import rollout_names
 from app_server.core.rollout.disk import lock_rollout, make_private_folders, open_for_reading, unlock_rollout
-from app_server.core.rollout.lines import last_goal, last_turn_context
+from app_server.core.rollout.lines import last_goal, last_turn_context, without_collector
 from app_server.core.rollout.listing import find, find_elsewhere
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.rollout.summary import read_stored_thread, summarise
@@ -132,7 +132,7 @@ class StoredConversations:
         """
 
         def read() -> Result:
-            with open_history(path, id, self._indexes, running) as history:
+            with open_history(path, id, self._indexes, running) as history, without_collector():
                 return ask(history)
 
         return await run_in_thread(read)
@@ -141,7 +141,12 @@ class StoredConversations:
         self, turns: Sequence[TurnRecord], show: Callable[[Sequence[TurnRecord]], Result]
     ) -> Result:
         """Return what `show`, which runs in a thread, makes of turns that were read already."""
-        return await run_in_thread(show, turns)
+
+        def convert() -> Result:
+            with without_collector():
+                return show(turns)
+
+        return await run_in_thread(convert)
 
     async def items(self, path: Path, id: ConversationId, *, is_open: bool) -> StoredItems:
         """Return all items in their order, whoever stored them. Raises RolloutUnreadable."""

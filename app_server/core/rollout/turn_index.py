@@ -78,19 +78,21 @@ class TurnIndex(Struct):
     size: int = 0
     """Up to here, which is the end of a line."""
     taken_back: TakenBack = msgspec.field(default_factory=TakenBack)
-    places: list[TurnPlace] = msgspec.field(default_factory=list)
+    _places: dict[str, TurnPlace] = msgspec.field(default_factory=dict)
+    """By the turns' ids, in their order."""
     _reader: TurnReader = msgspec.field(default_factory=lambda: TurnReader(""))
     ids: ItemIds = msgspec.field(default_factory=ItemIds)
-    _known: dict[str, int] = msgspec.field(default_factory=dict)
     _gone: TurnReader | None = None
     """Of the lines that were taken back, while such lines are read."""
-    _borrowed: set[int] = msgspec.field(default_factory=set)
-    """Places that belong to another index too, and are copied before they change."""
 
     @classmethod
     def empty(cls, conversation_id: str, taken_back: TakenBack | None = None) -> TurnIndex:
         """Begin an index. `taken_back`: lines of the file that do not count."""
         return cls(conversation_id, taken_back=taken_back or TakenBack(), _reader=TurnReader(conversation_id))
+
+    @property
+    def places(self) -> tuple[TurnPlace, ...]:
+        return tuple(self._places.values())
 
     def take(self, raw: RawLine) -> None:
         self.lines, self.size = raw.number + 1, raw.end
@@ -112,15 +114,13 @@ class TurnIndex(Struct):
         last one without an end, and those that a crash left over. This index stays as it is, and can take more.
         """
         if not rest and not self._reader.copy().finish():
-            return tuple(self.places), self.ids.copy()
+            return self.places, self.ids.copy()
         other = replace(
             self,
-            places=[*self.places],
+            _places={place.id: replace(place, items=[*place.items]) for place in self.places},
             _reader=self._reader.copy(),
             ids=self.ids.copy(),
-            _known=dict(self._known),
             _gone=None,
-            _borrowed=set(range(len(self.places))),
         )
         for each in rest:
             other.take(each)
@@ -128,7 +128,7 @@ class TurnIndex(Struct):
         before = other._reader.copy()
         for event in other._reader.finish():
             other._take_event(event, end, before, to_the_end=True)
-        return tuple(other.places), other.ids
+        return other.places, other.ids
 
     def _take_event(
         self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
@@ -139,7 +139,9 @@ class TurnIndex(Struct):
             return
         match event.event:
             case TurnStarted() | TurnEnded() | ItemCompleted() if event.turn_id is not None:
-                place = self._place(event.turn_id, raw, before)
+                place = self._places.setdefault(
+                    event.turn_id, TurnPlace(event.turn_id, raw.number, raw.begin, before)
+                )
             case _:
                 return
         place.end, place.to_the_end = raw.end, place.to_the_end or to_the_end
@@ -149,27 +151,15 @@ class TurnIndex(Struct):
             place.implicit = not self._reader.explicit
 
     def _rename(self, event: TurnRenamed, raw: RawLine) -> None:
-        at = self._known.get(event.before)
-        if at is None:
+        place = self._places.get(event.before)
+        if place is None:
             return
-        self._borrowed.discard(at)
-        place = replace(self.places[at], items=[*self.places[at].items], end=raw.end)
-        if event.after not in self._known:
-            self._known[event.after] = self._known.pop(event.before)
+        place.end = raw.end
+        if event.after not in self._places:
+            # A copy, since readers of the places as they were use the other one.
             names = (*place.names, event.after)
-            place = replace(place, id=event.after, names=names, implicit=False)
-        self.places[at] = place
-
-    def _place(self, turn_id: str, raw: RawLine, before: TurnReader) -> TurnPlace:
-        at = self._known.get(turn_id)
-        if at is None:
-            self._known[turn_id] = len(self.places)
-            self.places.append(TurnPlace(turn_id, raw.number, raw.begin, before))
-            return self.places[-1]
-        if at in self._borrowed:
-            self._borrowed.discard(at)
-            self.places[at] = replace(self.places[at], items=[*self.places[at].items])
-        return self.places[at]
+            named = replace(place, id=event.after, names=names, items=[*place.items], implicit=False)
+            self._places = {each.id: each for each in (named if one is place else one for one in self.places)}
 
 
 class TurnIndexes:

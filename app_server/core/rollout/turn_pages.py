@@ -15,7 +15,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from app_server.core.bounds import without_collector
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import raw_lines
@@ -66,18 +65,17 @@ class TurnHistory:
         if self._fd is None:
             return None
         turns, count = StoredTurns(self._conversation_id), 0
-        with without_collector():
-            for raw in raw_lines(self._fd):
-                if MARK in raw.data:
-                    return None  # a line may take others back
-                count = raw.number + 1
-                record = read_record(raw.data)
-                if record is not None:
-                    turns.take(raw.number, record)
-            for number, line in enumerate(self._leftover, count):
-                if (record := read_record(line)) is not None:
-                    turns.take(number, record)
-            return turns.finish()
+        for raw in raw_lines(self._fd):
+            if MARK in raw.data:
+                return None  # a line may take others back
+            count = raw.number + 1
+            record = read_record(raw.data)
+            if record is not None:
+                turns.take(raw.number, record)
+        for number, line in enumerate(self._leftover, count):
+            if (record := read_record(line)) is not None:
+                turns.take(number, record)
+        return turns.finish()
 
     @cached_property
     def _stored(self) -> TurnPlaces:

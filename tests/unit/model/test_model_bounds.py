@@ -7,7 +7,6 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import SseFrame
@@ -24,6 +23,7 @@ from app_server.core.model.model_list import ModelsUnknown, list_models
 from app_server.core.model.payload import parse_object
 from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
+from app_server.core.threads import PIECE_BYTES, PIECE_STEPS
 from protocol.engine.errors import ErrorClass
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
 from protocol.json_limits import MAX_VALUES
