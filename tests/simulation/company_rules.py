@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from protocol.structs import Json
 from tests.simulation.followers import SOON, Follower, Heard, followers
 from tests.simulation.people import ON_THE_WAY, WITHDRAWALS
-from tests.simulation.rounds import REPEATED
+from tests.simulation.rounds import about
 from tests.simulation.text_rules import chunks_not_whole, text_not_whole
 
 if TYPE_CHECKING:
@@ -162,15 +162,6 @@ def _asked_for(told: Heard, thread: str, people: Sequence[Follower]) -> Heard:
     return max(asked, key=lambda each: each.position, default=told)
 
 
-def _call(question: Heard) -> tuple[str, str]:
-    """Return the thread and the call that are asked about, in any API."""
-    params = question.params
-    names = ("threadId", "conversationId", "sessionId")
-    thread = next((params[name] for name in names if name in params), "")
-    call = params.get("itemId") or params.get("callId") or params.get("toolCall", {}).get("toolCallId") or ""
-    return str(thread), REPEATED.sub(r"\1", call)
-
-
 def _asked_of_some(people: Sequence[Follower]) -> Iterator[str]:
     """Yield questions that were put to one follower and not to another, though they were open for some time."""
     for one in people:
@@ -180,7 +171,7 @@ def _asked_of_some(people: Sequence[Follower]) -> Iterator[str]:
             over = next((each for each in one.heard if _resolves(each, question)), None)
             if over is None or over.seconds <= question.seconds:
                 continue
-            thread, call = _call(question)
+            thread, call = about(question.params)
             for other in people:
                 joined = other.since.get(thread)
                 begin = question
@@ -190,7 +181,7 @@ def _asked_of_some(people: Sequence[Follower]) -> Iterator[str]:
                 if not follows or over.seconds <= begin.seconds:
                     continue
                 by_then = (each for each in other.heard if each.seconds <= begin.seconds + SOON)
-                if not any(each.is_question and _call(each) == (thread, call) for each in by_then):
+                if not any(each.is_question and about(each.params) == (thread, call) for each in by_then):
                     yield f"{other.person.name} was not asked what {one.person.name} was: {call} of {thread}"
 
 
@@ -217,7 +208,7 @@ def _over_without_cause(all_of_them: Sequence[Follower], world: "SimWorld") -> I
     ]
     said = [(call, each) for each, call in answers if call is not None and _is_answer(each.message)]
     ended = [
-        (_call(each)[0], each)
+        (about(each.params)[0], each)
         for one in all_of_them
         for each in one.heard
         if each.sent and each.method in ENDS_QUESTIONS
@@ -236,8 +227,8 @@ def _over_without_cause(all_of_them: Sequence[Follower], world: "SimWorld") -> I
                 for each in one.heard
                 if question.position < each.position < over.position
             )
-            thread, call = _call(question)
-            by_others = any(about == (thread, call) and each.position < over.position for about, each in said)
+            thread, call = about(question.params)
+            by_others = any(what == (thread, call) and each.position < over.position for what, each in said)
             by_end = not _went_on(one, question) and any(
                 of == thread and question.seconds - SOON < each.seconds and each.position < over.position
                 for of, each in ended
@@ -263,7 +254,7 @@ def _asked_under(one: Follower, answer: Heard) -> tuple[str, str] | None:
         if each.is_question and each.message["id"] == answer.message.get("id")
     ]
     before = [each for n, each in same if n < at]
-    return _call(before[-1] if before else same[0][1]) if same else None
+    return about((before[-1] if before else same[0][1]).params) if same else None
 
 
 def _is_answer(message: Json) -> bool:

@@ -3,53 +3,21 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
 from app_server.transport.framing import TransportClosed
 from protocol.structs import Json
-from tests.simulation.record import Record
-from tests.simulation.sim_model import SimModel
 from tests.support.client import Logged, MemoryWire
 
 if TYPE_CHECKING:
-    from tests.simulation.people import Person
+    from tests.simulation.sim_world import SimWorld
 
 
 class Gone(Exception):
     """The connection has ended before an answer came."""
-
-
-class World(Protocol):
-    """What people know of the world."""
-
-    model: SimModel
-    record: Record
-    calm: anyio.Event
-    people: "list[Person]"
-
-    @property
-    def workspace(self) -> str: ...
-
-    @property
-    def home(self) -> Path: ...
-
-    @property
-    def loses_lines(self) -> bool: ...
-
-    def new_name(self, api: str) -> str:
-        """Return the name of a client that comes."""
-        ...
-
-    def shown(self, sign: str) -> None:
-        """Take note of what a person was shown."""
-        ...
-
-    def come_back(self) -> None:
-        """Let who left connect again, where that is a habit."""
-        ...
 
 
 class Connection:
@@ -57,7 +25,7 @@ class Connection:
 
     api: str
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+    def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         self.world, self.wire, self.tasks, self.home = world, wire, tasks, home
         self.name = world.new_name(self.api)
         self.log: list[Logged] = []

@@ -3,15 +3,18 @@
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import Event
 from anyio.abc import TaskGroup
 
 from protocol.structs import Json
-from tests.simulation.connection import World
 from tests.simulation.people import Person
 from tests.simulation.sayings import SAYINGS, marks
 from tests.support.client import MemoryWire
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_world import SimWorld
 
 OLD_DECISIONS = {
     "yes": "approved",
@@ -28,7 +31,7 @@ class ConversationPerson(Person):
 
     api = "v1"
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+    def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
         self._running: set[tuple[str, str]] = set()
         """Conversations, and the ids of their operations."""

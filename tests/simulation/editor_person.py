@@ -1,14 +1,17 @@
 """Somebody who speaks the Agent Client Protocol."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
 
 from protocol.structs import Json
-from tests.simulation.connection import World
 from tests.simulation.people import Person
 from tests.simulation.sayings import SAYINGS, marks
 from tests.support.client import MemoryWire
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_world import SimWorld
 
 
 class EditorPerson(Person):
@@ -16,7 +19,7 @@ class EditorPerson(Person):
 
     api = "acp"
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+    def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
         self._prompts: list[int] = []
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,10 +26,13 @@ from app_server.client import (
 )
 from protocol.structs import Json
 from protocol.v2.thread_open import FunctionDynamicToolSpec
-from tests.simulation.connection import Gone, World
-from tests.simulation.sayings import marks_of
+from tests.simulation.connection import Gone
+from tests.simulation.sayings import call_of, marks_of
 from tests.simulation.thread_person import CLIENT_TOOL, ThreadPerson
 from tests.support.client import MemoryWire
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_world import SimWorld
 
 
 class _RecordedLink:
@@ -63,7 +67,7 @@ class _RecordedLink:
 class LibraryPerson(ThreadPerson):
     """Speaks to the server through the library."""
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+    def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
         self._server: AppServer | None = None
         self._connected, self._leaves = anyio.Event(), anyio.Event()
@@ -165,12 +169,8 @@ class LibraryPerson(ThreadPerson):
         if not isinstance(request, CommandApprovalRequest | PatchApprovalRequest | ClientToolRequest):
             return False
         item = request.params.call_id if isinstance(request, ClientToolRequest) else request.params.item_id
-        about = [
-            each
-            for each in self.open_questions
-            if item in (each["params"].get(n) for n in ("itemId", "callId"))
-        ]
-        question = next((each for each in about if each["id"] not in self._taken), None)
+        asked = (each for each in self.open_questions if call_of(each["params"]) == item)
+        question = next((each for each in asked if each["id"] not in self._taken), None)
         if question is None:
             return False  # it was asked twice, and withdrawn once
         self._taken.add(question["id"])

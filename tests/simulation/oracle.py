@@ -9,7 +9,7 @@ from protocol.structs import Json
 from tests.simulation.company_rules import company_rules, with_foreign_turns
 from tests.simulation.consent_rules import consent_rules
 from tests.simulation.model_rules import model_rules
-from tests.simulation.people import THREAD_NAMES
+from tests.simulation.sayings import thread_of
 from tests.simulation.sim_commands import OWN_COMMAND
 from tests.simulation.storage_rules import storage_rules
 from tests.simulation.stored import StoredThreads, rollout_of
@@ -111,10 +111,9 @@ def _overtaken(world: "SimWorld") -> list[str]:
         for entry in person.log:
             if entry.sent and entry.message.get("method") in SAYS:
                 params = entry.message["params"]
-                thread = next(params[name] for name in THREAD_NAMES if name in params)
                 found = SAID.search(str(params))
                 if found:
-                    order = threads.setdefault((n, thread), {})
+                    order = threads.setdefault((n, thread_of(params) or ""), {})
                     order.setdefault(found[1], len(order))
     for n, request in enumerate(world.model.requests):
         words = [found[1] for text in request.texts() if (found := SAID.match(text))]

@@ -9,20 +9,23 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
 from protocol.structs import Json
-from tests.simulation.connection import Connection, Gone, World
+from tests.simulation.connection import Connection, Gone
 from tests.simulation.habits import TURNS_OWN
 from tests.simulation.moments import sign_of
 from tests.simulation.record import ReadReply, Shown
-from tests.simulation.sayings import MARK, is_begin
+from tests.simulation.sayings import MARK, call_of, is_begin, thread_of
 from tests.simulation.stored import rollout_of
 from tests.support.client import MemoryWire
 
-THREAD_NAMES = ("threadId", "conversationId", "sessionId")
+if TYPE_CHECKING:
+    from tests.simulation.sim_world import SimWorld
+
 APIS = ("v2", "v1", "acp")
 
 MOST_REFLEXES = 6
@@ -42,7 +45,7 @@ ON_THE_WAY = 30
 class Person(Connection):
     """A client with habits."""
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+    def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
         self.draws, self.habits = world.model.draws, world.model.habits
         self.record = world.record
@@ -97,7 +100,7 @@ class Person(Connection):
 
     def _react(self, params: Json) -> None:
         """Do something else while that goes on which is told of."""
-        thread = next((params[name] for name in THREAD_NAMES if name in params), None)
+        thread = thread_of(params)
         if thread is not None and self.draws.chance("a reflex", 0.7):
             self._reflexes += 1
             deed = self.draws.pick("deed of a reflex", TURNS_OWN)
@@ -119,8 +122,7 @@ class Person(Connection):
     # --- questions
     def _shown_marks(self, question: Json) -> set[str]:
         """Return the marks of what is asked about, also where only the item or call before shows it."""
-        params = question["params"]
-        id = params.get("itemId") or params.get("callId") or params.get("toolCall", {}).get("toolCallId")
+        id = call_of(question["params"])
         shown = [message for message in self.received() if id is not None and is_begin(message, id)]
         return set(MARK.findall(json.dumps([question, *shown[-1:]])))
 
@@ -165,8 +167,7 @@ class Person(Connection):
                 kind = "no"
             if kind == "interrupt":
                 params = question["params"]
-                thread = next(params[name] for name in THREAD_NAMES if name in params)
-                await self.try_deed(thread, "interrupt", params.get("turnId"))
+                await self.try_deed(thread_of(params) or "", "interrupt", params.get("turnId"))
                 await self._pause("late answer", self.habits.thinking)
                 kind = "yes"
         finally:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from protocol.structs import Json
+from tests.simulation.sayings import call_of, thread_of
 
 REPEATED = re.compile(r"^(call-\d+)-\d+$")
 """The id of a call whose own id another call had before."""
@@ -22,6 +23,11 @@ class Round:
     """Somebody has answered, or was told that it is over: who is asked from now on is asked something else."""
 
 
+def about(params: Json) -> tuple[str, str]:
+    """Return the thread and the call that a question is about; a call whose id was used before is that other one."""
+    return thread_of(params) or "", REPEATED.sub(r"\1", call_of(params) or "")
+
+
 class Rounds:
     """The questions of a world."""
 
@@ -35,14 +41,7 @@ class Rounds:
         """Take note that a person is asked."""
         if (person, question["id"]) in self._of:
             return  # again, as it joins once more
-        params = question["params"]
-        thread = next(
-            (params[name] for name in ("threadId", "conversationId", "sessionId") if name in params), ""
-        )
-        call = (
-            params.get("itemId") or params.get("callId") or params.get("toolCall", {}).get("toolCallId") or ""
-        )
-        key = server, thread, REPEATED.sub(r"\1", call)
+        key = server, *about(question["params"])
         last = self._last.get(key)
         if last is None or last.over or person in last.asked:
             last = self._last[key] = Round()

@@ -37,6 +37,20 @@ def _text_of(item: Json) -> str:
     return "".join(part.get("text", "") for part in item["content"]) if "content" in item else item["text"]
 
 
+def thread_of(params: Json) -> str | None:
+    """Return the thread that a message of any API is about."""
+    names = ("threadId", "conversationId", "sessionId")
+    return next((params[name] for name in names if name in params), None)
+
+
+def call_of(params: Json) -> str | None:
+    """Return the item or the call that a question of any API is about."""
+    id: str | None = (
+        params.get("itemId") or params.get("callId") or params.get("toolCall", {}).get("toolCallId")
+    )
+    return id
+
+
 def is_begin(message: Json, id: str) -> bool:
     """Tell whether the item or call begins with the message."""
     params = message.get("params") or {}

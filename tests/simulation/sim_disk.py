@@ -2,97 +2,66 @@
 
 import errno
 import fcntl
-import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from app_server.core.rollout.disk import DiskCalls
 from tests.simulation.sim_model import SimModel
 
+if TYPE_CHECKING:
+    from tests.simulation.sim_world import SimWorld
+
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
 
 
+@dataclass(slots=True)
 class Writers:
     """Which server writes which file: one that writes between two writes of another has not waited for its lock."""
 
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-        self._servers = itertools.count()
-        self._writes: dict[int, tuple[int, int]] = {}
-        """By the inode: who wrote last, and through which opening."""
-        self._openings = itertools.count()
-        self.synced: dict[int, int] = {}
-        """By the inode: how much of a file a loss of power leaves."""
-        self._failing: dict[str, int] = {}
-        """By path: how often writing has failed since it worked."""
-        self.longest_failure = 0
-        """How often writing one file has failed in a row, at most."""
+    problems: list[str] = field(default_factory=list)
+    synced: dict[int, int] = field(default_factory=dict)
+    """By the inode: how much of a file a loss of power leaves."""
+    longest_failure: int = 0
+    """How often writing one file has failed in a row, at most."""
+    _writes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By the inode: who wrote last, and through which opening."""
+    _opened: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By server and descriptor: its place among all openings."""
+    _openings: int = 0
+    _failing: dict[str, int] = field(default_factory=dict)
+    """By path: how often writing has failed since it worked."""
 
-    def new(self) -> "Writer":
-        return Writer(self, next(self._servers))
+    def tried(self, path: str, *, worked: bool) -> None:
+        """Note how an attempt to open or to write a file went."""
+        self._failing[path] = 0 if worked else self._failing.get(path, 0) + 1
+        self.longest_failure = max(self.longest_failure, self._failing[path])
 
-    def note(self, server: int, fd: int, opening: int) -> None:
-        inode = os.fstat(fd).st_ino
+    def opens(self, server: int, fd: int) -> None:
+        self._opened[server, fd] = self._openings
+        self._openings += 1
+
+    def writes(self, server: int, fd: int) -> None:
+        inode, opening = os.fstat(fd).st_ino, self._opened.get((server, fd), -1)
         last, by = self._writes.get(inode, (server, opening))
         if last != server and opening < by:
             self.problems.append(f"two servers write {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
         self._writes[inode] = server, max(by, opening)
 
-    def tried(self, path: str, *, worked: bool) -> None:
-        self._failing[path] = 0 if worked else self._failing.get(path, 0) + 1
-        self.longest_failure = max(self.longest_failure, self._failing[path])
-
-    def opening(self) -> int:
-        return next(self._openings)
-
-
-class Writer:
-    """The files that one server has open."""
-
-    def __init__(self, writers: Writers, server: int) -> None:
-        self._writers, self._server = writers, server
-        self._opened: dict[int, int] = {}
-
-    def opened(self, fd: int) -> None:
-        self._opened[fd] = self._writers.opening()
-
-    def tried(self, path: str, *, worked: bool) -> None:
-        """Note how an attempt to open or to write a file went."""
-        self._writers.tried(path, worked=worked)
-
-    def synced(self, fd: int) -> None:
+    def syncs(self, fd: int) -> None:
         status = os.fstat(fd)
-        self._writers.synced[status.st_ino] = status.st_size
-
-    def writes(self, fd: int) -> None:
-        self._writers.note(self._server, fd, self._opened.get(fd, -1))
+        self.synced[status.st_ino] = status.st_size
 
 
-class Machinery(Protocol):
-    """What a disk knows of its machine."""
-
-    def now(self) -> float:
-        """Return the seconds since 1970."""
-        ...
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, for everybody."""
-        ...
-
-    def written(self) -> None:
-        """Take note of a write that has worked."""
-        ...
-
-
-def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls:
-    """Return calls that fail as often as the habits of the world say, until its faults stop."""
-    draws, habits = model.draws, model.habits
+def sim_disk(world: "SimWorld", server: int) -> DiskCalls:
+    """Return calls of a server that fail as often as the habits of the world say, until its faults stop."""
+    model, draws, habits, writers = world.model, world.draws, world.habits, world.writers
 
     def fail(call: str) -> None:
         if model.faults and model.disk_is_full and call != "ftruncate":
@@ -104,17 +73,17 @@ def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls
 
     def stamp(fd: int) -> None:
         if stat.S_ISREG(os.fstat(fd).st_mode):
-            os.utime(fd, (machinery.now(), machinery.now()))
+            os.utime(fd, (world.now(), world.now()))
 
     def open_(path: Path, flags: int, mode: int) -> int:
         try:
             fail("open")
             fd = os.open(path, flags, mode)
         except OSError:
-            writer.tried(str(path), worked=False)
+            writers.tried(str(path), worked=False)
             raise
         stamp(fd)
-        writer.opened(fd)
+        writers.opens(server, fd)
         return fd
 
     def write(fd: int, data: memoryview) -> int:
@@ -122,18 +91,18 @@ def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls
         try:
             fail("write")
         except OSError:
-            writer.tried(path, worked=False)
+            writers.tried(path, worked=False)
             raise
-        writer.tried(path, worked=True)
-        machinery.wait(draws.seconds("slow disk", *habits.slow_disk) if model.faults else 0.0)
+        writers.tried(path, worked=True)
+        world.loop.jump(draws.seconds("slow disk", *habits.slow_disk) if model.faults else 0.0)
         part = data
         if model.faults and len(data) > 1 and draws.chance("short write", habits.disk_faults):
             part = data[: 1 + draws.below("written", len(data) - 1)]
             model.note("short write")
         written = os.write(fd, part)
-        writer.writes(fd)
+        writers.writes(server, fd)
         stamp(fd)
-        machinery.written()
+        world.written()
         return written
 
     def ftruncate(fd: int, size: int) -> None:
@@ -143,7 +112,7 @@ def sim_disk(model: SimModel, machinery: Machinery, writer: Writer) -> DiskCalls
 
     def fsync(fd: int) -> None:
         fail("fsync")
-        writer.synced(fd)
+        writers.syncs(fd)
 
     return DiskCalls(open=open_, write=write, ftruncate=ftruncate, fsync=fsync)
 

@@ -111,9 +111,6 @@ class SimWorld:
     def now(self) -> float:
         return EPOCH + self.loop.time() + self.wall_clock_off
 
-    def wait(self, seconds: float) -> None:
-        self.loop.jump(seconds)
-
     def shown(self, sign: str) -> None:
         """Kill the process where that is to happen as people are shown something."""
         self.signs[sign] += 1
@@ -265,7 +262,7 @@ def _machine(world: SimWorld, home: Path) -> Machine:
         time_ns=lambda: int(world.now() * 1e9),
         monotonic=loop.time,
         random=ids.randbytes,
-        disk=sim_disk(world.model, world, world.writers.new()),
+        disk=sim_disk(world, len(world.people)),
         http=lambda environment: SimHttp(world.model, home),
         runner=runner_of(world.commands),
     )

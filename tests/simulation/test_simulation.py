@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.coverage import SITUATIONS
+from tests.simulation.coverage import INTERRUPTS, SITUATIONS
 from tests.simulation.draws import Choices, Draws, fresh_seed
 from tests.simulation.habits import draw_habits
 from tests.simulation.shrink import shrink
@@ -21,8 +21,6 @@ LONG = os.environ.get("FAULTS") == "long"
 BLOCK = 25
 BLOCKS = 400 if LONG else 12
 """Of fresh seeds; each is one test, so that they run beside one another."""
-
-SHARED: dict[str, int] = {}
 
 
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
@@ -88,7 +86,8 @@ def test_shrinking_keeps_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def interrupted(seed: int, given: object = None) -> Outcome:
         outcome = play(seed, given)  # type: ignore[arg-type]
-        broken = any(name.startswith("interrupt while") for name in outcome.situations)
+        sent = (each.message.get("method") for each in outcome.journal if each.who and each.sent)
+        broken = any(method in INTERRUPTS for method in sent)
         return outcome.failing(("an interrupt",) if broken else ())
 
     monkeypatch.setattr("tests.simulation.shrink.play", interrupted)

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import Event
 from anyio.abc import TaskGroup
 
 from protocol.structs import Json
-from tests.simulation.connection import World
 from tests.simulation.conversation_person import EFFORTS, OLD_DECISIONS
 from tests.simulation.people import Person
 from tests.simulation.record import Forked, OwnCommand
@@ -16,6 +16,9 @@ from tests.simulation.rounds import REPEATED
 from tests.simulation.sayings import marks_of, words
 from tests.simulation.sim_commands import OWN_COMMAND, TOUCHED
 from tests.support.client import MemoryWire
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_world import SimWorld
 
 CLIENT_TOOL = {
     "type": "function",
@@ -48,7 +51,7 @@ class ThreadPerson(Person):
 
     api = "v2"
 
-    def __init__(self, world: World, wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
+    def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
         self._ends: dict[str, str] = {}
         self._completed: dict[str, list[str]] = {}
