@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from app_server.inspector.rules.order import Requests, WireMessage
 from protocol.structs import Json
 from tests.simulation.company_rules import company_rules, with_foreign_turns
 from tests.simulation.consent_rules import consent_rules
@@ -13,7 +14,6 @@ from tests.simulation.sayings import thread_of
 from tests.simulation.sim_commands import OWN_COMMAND
 from tests.simulation.storage_rules import storage_rules
 from tests.simulation.stored import StoredThreads, rollout_of
-from tests.support.client import Logged
 from tests.support.invariants import (
     conversations,
     events_of,
@@ -83,9 +83,11 @@ def _wire(world: "SimWorld", person: "Person", stored: StoredThreads) -> list[st
         broken += stored_otherwise(received, stored.paths, stored.items)
     broken += _told_otherwise(person)
     broken += _tried_too_often(world, received)
-    broken += _ended_too_early(log)
-    broken += _out_of_turn(log)
-    broken += [] if early else _unshown(log)
+    requests = Requests()
+    wires = [requests.match(entry.sent, entry.message) for entry in log]
+    broken += _ended_too_early(wires)
+    broken += _out_of_turn(wires)
+    broken += [] if early else _unshown(wires)
     # Where a turn fails, the model is not told which commands go on.
     open_calls = dict.fromkeys(world.model.terminals, True) | terminals(world.model.requests)
     for conversation in conversations(received):
@@ -140,70 +142,57 @@ def _shown_too_early(person: "Person") -> list[str]:
     return broken
 
 
-def _out_of_turn(log: Sequence[Logged]) -> list[str]:
+def _out_of_turn(wires: Sequence[WireMessage]) -> list[str]:
     """Return turns of the thread API that began before one that was asked for earlier, with words or a command."""
-    asked: dict[Json, str] = {}
-    accepted: dict[
-        str, tuple[int, int]
-    ] = {}  # by the word that it was asked for with: when, and when accepted
-    began: dict[str, tuple[int, str]] = {}  # by the same: when, and in which turn
+    accepted: dict[str, tuple[int, int]] = {}
+    """By the word that it was asked for with: when, and when accepted."""
+    began: dict[str, tuple[int, str]] = {}
+    """By the same: when, and in which turn."""
     turns: set[str] = set()
     interrupted: set[str] = set()
     commands: set[str] = set()
-    order: dict[str, list[str]] = {}
-    for n, entry in enumerate(log):
-        message, method = entry.message, entry.message.get("method")
-        params = message.get("params") or {}
-        if entry.sent and method in ("turn/start", "thread/shellCommand"):
-            found = SAID.search(str(params)) or OWN_COMMAND.search(str(params))
+    threads: dict[str, list[str]] = {}
+    for wire in wires:
+        if _is_accepted(wire, "turn/start", "thread/shellCommand"):
+            request = wires[wire.asked_at]
+            found = SAID.search(str(request.params)) or OWN_COMMAND.search(str(request.params))
             if found:
-                commands |= {found[1]} if method == "thread/shellCommand" else set()
-                asked[message["id"]] = found[1]
-                accepted[found[1]] = (n, n)
-                order.setdefault(params["threadId"], []).append(found[1])
-        elif not entry.sent and "result" in message and message.get("id") in asked:
-            word = asked.pop(message["id"])
-            accepted[word] = (accepted[word][0], n)
-        elif method == "item/started" and params["turnId"] not in turns:
-            turns.add(params["turnId"])
-            found = SAID.search(str(params["item"])) or OWN_COMMAND.search(str(params["item"]))
-            if found:
-                began[found[1]] = n, params["turnId"]
-        elif method == "turn/completed" and params["turn"]["status"] == "interrupted":
-            interrupted.add(params["turn"]["id"])
-    refused = set(asked.values())
-    broken = []
-    for thread, words in order.items():
-        turn_of = [word for word in words if word in began and word not in refused]
-        broken += [
-            f"{thread} begins a turn for {later} before the one for {word}, which was accepted before"
-            for word, later in itertools.combinations(turn_of, 2)
-            if accepted[word][1] < accepted[later][0]
-            and began[later] < began[word]
-            # A command was to run beside a turn of a goal that words joined, and that was interrupted before it began.
-            and not (word in commands and began[later][1] in interrupted)
-        ]
-    return broken
+                commands |= {found[1]} if wire.answers == "thread/shellCommand" else set()
+                accepted[found[1]] = (request.position, wire.position)
+                threads.setdefault(request.params["threadId"], []).append(found[1])
+        elif wire.method == "item/started" and wire.params["turnId"] not in turns:
+            turns.add(wire.params["turnId"])
+            item = str(wire.params["item"])
+            if found := SAID.search(item) or OWN_COMMAND.search(item):
+                began[found[1]] = wire.position, wire.params["turnId"]
+        elif wire.method == "turn/completed" and wire.params["turn"]["status"] == "interrupted":
+            interrupted.add(wire.params["turn"]["id"])
+    return [
+        f"{thread} begins a turn for {later} before the one for {word}, which was accepted before"
+        for thread, words in threads.items()
+        for word, later in itertools.combinations(
+            sorted((word for word in words if word in began), key=accepted.__getitem__), 2
+        )
+        if accepted[word][1] < accepted[later][0]
+        and began[later] < began[word]
+        # A command was to run beside a turn of a goal that words joined, and that was interrupted before it began.
+        and not (word in commands and began[later][1] in interrupted)
+    ]
 
 
-def _ended_too_early(log: Sequence[Logged]) -> list[str]:
+def _is_accepted(wire: WireMessage, *methods: str) -> bool:
+    return not wire.sent and wire.result is not None and wire.answers in methods
+
+
+def _ended_too_early(wires: Sequence[WireMessage]) -> list[str]:
     """Return turns that were interrupted and that words joined which were said behind the interrupt."""
-    asked = {
-        entry.message["id"]: n
-        for n, entry in enumerate(log)
-        if entry.sent and "method" in entry.message and "id" in entry.message
-    }
     interrupts: dict[str, int] = {}
     joined: list[tuple[str, int]] = []
-    for entry in log:
-        if entry.sent or "result" not in entry.message or entry.message.get("id") not in asked:
-            continue
-        at = asked[entry.message["id"]]
-        request = log[at].message
-        if request["method"] == "turn/interrupt" and request["params"]["turnId"]:
-            interrupts.setdefault(request["params"]["turnId"], at)
-        elif request["method"] == "turn/start":
-            joined.append((entry.message["result"]["turn"]["id"], at))
+    for wire in wires:
+        if _is_accepted(wire, "turn/interrupt"):
+            interrupts.setdefault(wires[wire.asked_at].params["turnId"], wire.asked_at)
+        elif _is_accepted(wire, "turn/start"):
+            joined.append((wire.result["turn"]["id"], wire.asked_at))
     return [
         f"words behind the interrupt of {turn} are in it"
         for turn, at in joined
@@ -211,27 +200,22 @@ def _ended_too_early(log: Sequence[Logged]) -> list[str]:
     ]
 
 
-def _unshown(log: Sequence[Logged]) -> list[str]:
+def _unshown(wires: Sequence[WireMessage]) -> list[str]:
     """Return words that the thread API took for a turn which began, and that were never shown."""
-    asked: dict[Json, str] = {}
     taken: dict[str, str] = {}
     shown: set[str] = set()
     begun: set[str] = set()
     ended: set[str] = set()
-    for entry in log:
-        message, method = entry.message, entry.message.get("method")
-        params = message.get("params") or {}
-        if entry.sent and method in ("turn/start", "turn/steer"):
-            if found := SAID.search(str(params)):
-                asked[message["id"]] = found[1]
-        elif not entry.sent and "result" in message and message.get("id") in asked:
-            result = message["result"]
-            taken[asked.pop(message["id"])] = result["turn"]["id"] if "turn" in result else result["turnId"]
-        elif method == "item/started":
-            begun.add(params["turnId"])
-            shown.update(SAID.findall(str(params["item"])))
-        elif method == "turn/completed":
-            ended.add(params["turn"]["id"])
+    for wire in wires:
+        if _is_accepted(wire, "turn/start", "turn/steer"):
+            if found := SAID.search(str(wires[wire.asked_at].params)):
+                result = wire.result
+                taken[found[1]] = result["turn"]["id"] if "turn" in result else result["turnId"]
+        elif wire.method == "item/started":
+            begun.add(wire.params["turnId"])
+            shown.update(SAID.findall(str(wire.params["item"])))
+        elif wire.method == "turn/completed":
+            ended.add(wire.params["turn"]["id"])
     return [
         f"{word} joined {turn}, which has ended, and was never shown"
         for word, turn in taken.items()
