@@ -10,13 +10,12 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import batch, chart, crowd, growing, inspecting, report, shared, soak
+from benchmarks import batch, chart, crowd, growth, inspecting, report, shared, soak
 from benchmarks.aggregate import functions_table, parts_table
 from benchmarks.commands import COMMAND_BENCHMARKS
 from benchmarks.compare import OURS, REFERENCE, REFERENCE_VARIABLE, measure, rows, sides
 from benchmarks.disk import DISK_BENCHMARKS
 from benchmarks.figures import Unit, written
-from benchmarks.growth import GROWTHS
 from benchmarks.machine import said, surroundings
 from benchmarks.profiling import SUBJECTS, profile
 from benchmarks.report import Table
@@ -37,7 +36,6 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     what.add_argument("--profile", choices=tuple(SUBJECTS), help="where the time goes")
     parser.add_argument("--only", default="", metavar="WORD", help="benchmarks with this in their name")
     parser.add_argument("--rounds", type=int, metavar="N", help="default 5; 1 of --growth")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the result into this page")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the comparison as SVG")
     return parser.parse_args(argv)
@@ -69,8 +67,6 @@ async def _compare(args: argparse.Namespace) -> None:
     chosen = [each for each in BENCHMARKS if args.only in each.name]
     found = rows(await measure(chosen, both, args.rounds or 5, say))
     _show(args, "comparison", report.comparison(found), said(where))
-    if args.json:
-        args.json.write_text(report.as_json(found, where), encoding="utf-8")
     if args.chart:
         args.chart.write_text(chart.svg(found), encoding="utf-8")
 
@@ -78,12 +74,12 @@ async def _compare(args: argparse.Namespace) -> None:
 async def _growth(args: argparse.Namespace) -> None:
     both = sides()
     where = surroundings(both.get(REFERENCE))
-    for growth in GROWTHS:
-        if args.only not in growth.name:
+    for each in growth.GROWTHS:
+        if args.only not in each.name:
             continue
         for side, command in both.items():
-            points = await growing.grow(growth, command, args.rounds or 1, partial(say, side))
-            _show(args, f"growth {growth.name} {side}", growing.table(growth, points), said(where))
+            points = await growth.grow(each, command, args.rounds or 1, partial(say, side))
+            _show(args, f"growth {each.name} {side}", growth.table(each, points), said(where))
 
 
 async def _soak(args: argparse.Namespace) -> None:

@@ -29,7 +29,7 @@ async def output(run: Run) -> Mapping[str, float]:
     async with run.server() as server:
         conversation = await server.open()
         await server.turn(conversation)
-        run.model.replies.append(replies.reply(replies.runs(MUCH, "call-1")))
+        run.model.replies.append(replies.command(*MUCH))
         with watch.timed():
             await server.turn(conversation)
         return {"output_64mib_s": watch.last, "output_64mib_rss_mb": server.rss()}
@@ -41,7 +41,7 @@ async def _seconds_each(run: Run, sandbox: str) -> tuple[float, float]:
     async with run.server(sandbox) as server:
         conversation = await server.open()
         await server.turn(conversation)
-        run.model.replies.extend(replies.reply(replies.runs(NOTHING, f"call-{n}")) for n in range(COMMANDS))
+        run.model.replies.extend(replies.command(*NOTHING, call_id=f"call-{n}") for n in range(COMMANDS))
         cpu = server.tree_cpu()
         with watch.timed():
             await server.turn(conversation)

@@ -9,18 +9,15 @@ import math
 import selectors
 import socket
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.figures import Unit, written
-from benchmarks.model import serve_alone
+from benchmarks.model import model_process
 from benchmarks.place import Place, temporary_place
 from benchmarks.processes import footprint, own_cpu_seconds, rss
-from benchmarks.replies import HELLO, stream
 from benchmarks.report import Table
 from benchmarks.shared import listening
 from protocol.structs import Json
@@ -118,19 +115,10 @@ def read_until_ended(peers: Sequence[Peer]) -> None:
 
 
 @contextmanager
-def model(deltas: int) -> Iterator[str]:
-    """A model in a process of its own that says so many deltas, or a word; gives its URL."""
-    command = (sys.executable, "-m", "benchmarks.crowd", str(deltas))
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().decode().strip()
-        process.communicate()
-
-
-@contextmanager
 def server(command: Sequence[str], deltas: int) -> Iterator[tuple[Place, int]]:
     """A warm shared server; gives its place and its pid."""
-    with model(deltas) as url, temporary_place() as place:
+    said = f"reply(*counted({deltas}))" if deltas else "HELLO"
+    with model_process(said) as url, temporary_place() as place:
         place.configure(url, "danger-full-access")
         with listening(command, place) as process:
             yield place, process.pid
@@ -231,7 +219,3 @@ def table(command: Sequence[str], rounds: int) -> Table:
         ("... memory of the server with its helpers", written(all.memory, Unit.MEBIBYTES)),
         ("... of each connected client", f"{all.per_client:.0f} KiB"),
     ]
-
-
-if __name__ == "__main__":
-    serve_alone(stream(int(sys.argv[1])) if int(sys.argv[1]) else HELLO)

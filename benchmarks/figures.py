@@ -49,8 +49,6 @@ FIGURES = (
     Figure("file_search_20k_s", "file search among 20,000"),
 )
 
-BY_NAME = {figure.name: figure for figure in FIGURES}
-
 
 def written(value: float, unit: Unit) -> str:
     """Three digits that matter, in the unit that fits."""

@@ -1,11 +1,8 @@
-"""The server in this process, over the transport in memory, and a client; the model is a process of its own."""
+"""The server in this process, over the transport in memory, and a client."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -64,17 +61,3 @@ async def inner_server(place: Place, model_url: str) -> AsyncIterator[InnerClien
         await client.ask("initialize", {"clientInfo": {"name": "bench", "version": "1"}})
         yield client
         client_end.close()
-
-
-@asynccontextmanager
-async def model_beside(said: str) -> AsyncIterator[str]:
-    """The URL of a model that says this (code, in words of `replies`) again and again."""
-    code = f"from benchmarks.model import serve_alone; from benchmarks.replies import *; serve_alone({said})"
-    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    async with await anyio.open_process(
-        (sys.executable, "-c", code), stdin=subprocess.PIPE, env=environment
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        yield (await process.stdout.receive()).decode().strip()
-        await process.stdin.aclose()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import replies
@@ -30,18 +29,10 @@ TURNS = 3
 """Of one server; the fastest counts, as what else the machine does only makes them slower."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    name: str
-    reply: Callable[[], Reply]
-
-
-def _paced() -> Reply:
-    words = [f"token{n} " for n in range(PACED)]
-    return replies.paced(replies.begins(), *map(replies.delta, words), replies.says("".join(words)), gap=GAP)
-
-
-STREAMS = (Stream("saturated", lambda: replies.stream(SATURATED)), Stream("paced", _paced))
+STREAMS: Mapping[str, Callable[[], Reply]] = {
+    "saturated": lambda: replies.reply(*replies.counted(SATURATED)),
+    "paced": lambda: replies.paced(*replies.counted(PACED), gap=GAP),
+}
 
 
 async def seconds(command: Sequence[str], reply: Reply) -> float:
@@ -71,9 +62,9 @@ async def table(only: str, rounds: int, say: Say) -> Table:
             "page": (script, "inspect", "--", *bare),
             "recording": (script, "inspect", "--record", f"{folder}/session.jsonl", "--", *bare),
         }
-        for stream in [each for each in STREAMS if only in each.name]:
+        for name, make in [each for each in STREAMS.items() if only in each[0]]:
             for way, command in inspected.items():
-                rows.append([f"{stream.name}, {way}", *await _compare(bare, command, stream.reply(), rounds)])
+                rows.append([f"{name}, {way}", *await _compare(bare, command, make(), rounds)])
                 say(*rows[-1])
     return [("stream", "without", "with", "ratio"), *rows]
 

@@ -1,17 +1,19 @@
 """A model that costs next to nothing: it answers each request with finished bytes, over loopback.
 
 Requests are counted and measured, not parsed. asyncio's own protocol class is used, because whatever the model
-costs is added to every figure. `python -m benchmarks.model` serves in a process of its own and prints the URL.
+costs is added to every figure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 
@@ -105,5 +107,12 @@ def serve_alone(*replies: Reply) -> None:
     anyio.run(_serve_alone, replies)
 
 
-if __name__ == "__main__":
-    serve_alone(HELLO)
+@contextmanager
+def model_process(said: str) -> Iterator[str]:
+    """Run a model of its own process that gives these replies (code, in words of `replies`) in turn; yield its URL."""
+    code = f"from benchmarks.model import serve_alone; from benchmarks.replies import *; serve_alone({said})"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    pipe = subprocess.PIPE
+    with subprocess.Popen((sys.executable, "-c", code), stdin=pipe, stdout=pipe, env=environment) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().decode().strip()

@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass, field
 
 from benchmarks.aggregate import Shares, shares
-from benchmarks.inner import InnerClient, inner_server, model_beside
+from benchmarks.inner import InnerClient, inner_server
+from benchmarks.model import model_process
 from benchmarks.place import temporary_place
 
 CONVERSATIONS = 10
@@ -35,8 +36,8 @@ class Subject:
 
 SUBJECTS = {
     "turn": Subject(30, 1, "HELLO"),
-    "command": Subject(20, 1, "reply(runs(('/bin/sh', '-c', ':'), 'call-1')), HELLO"),
-    "delta": Subject(1, DELTAS, f"stream({DELTAS})"),
+    "command": Subject(20, 1, "command('/bin/sh', '-c', ':'), HELLO"),
+    "delta": Subject(1, DELTAS, f"reply(*counted({DELTAS}))"),
 }
 
 
@@ -57,8 +58,8 @@ async def profile(what: str) -> Spent:
     subject = SUBJECTS[what]
     profiler = cProfile.Profile()
     spent = [0.0, 0.0, 0.0]
-    with temporary_place() as place:
-        async with model_beside(subject.replies) as url, inner_server(place, url) as client:
+    with temporary_place() as place, model_process(subject.replies) as url:
+        async with inner_server(place, url) as client:
             for _ in range(CONVERSATIONS):
                 times = await _timed(client, subject)
                 spent = [sum(each) for each in zip(spent, times, strict=True)]

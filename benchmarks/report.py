@@ -1,14 +1,13 @@
-"""Results as text: for the terminal, for a page of documentation, for a program.
+"""Results as text: for the terminal, for a page of documentation.
 
 A page has places for results between `<!-- begin NAME -->` and `<!-- end NAME -->`; what is outside stays.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.compare import Row
@@ -60,20 +59,3 @@ def insert(page: Path, name: str, text: str) -> None:
     place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
     new, found = place.subn(lambda match: f"{match[1]}\n{text}\n{match[2]}", old)
     page.write_text(new if found else f"{old}\n{text}".lstrip("\n"), encoding="utf-8")
-
-
-def as_json(rows: Sequence[Row], surroundings: Mapping[str, str]) -> str:
-    figures = {
-        row.figure.name: {
-            "ours": _number(row.ours),
-            "reference": _number(row.reference),
-            "ratio": _number(row.ratio),
-            "spread": [_number(each) for each in row.spread],
-        }
-        for row in rows
-    }
-    return json.dumps({"machine": dict(surroundings), "figures": figures}, indent=2) + "\n"
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -48,9 +48,10 @@ class Server:
     place: Place
     start_seconds: float = 0.0
     """From spawning it to its answer to `initialize`."""
-    lines: int = 0
     delta_at: list[float] = field(default_factory=list)
     """When each text delta came."""
+    hear: Callable[[bytes], None] = lambda line: None
+    """Is given each line."""
     _answers: dict[int, _Wait] = field(default_factory=dict)
     _turns: dict[str, _Wait] = field(default_factory=dict)
     _last_id: int = 0
@@ -123,7 +124,7 @@ class Server:
             wait.ended.set()
 
     def _received(self, line: bytes) -> None:
-        self.lines += 1
+        self.hear(line)
         start = line[:100]
         if start.startswith(ANSWER):
             id = int(start[len(ANSWER) : start.index(b",")])

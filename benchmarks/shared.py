@@ -11,7 +11,6 @@ import os
 import socket
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from websockets.uri import parse_uri
 
 from benchmarks.compare import OURS, REFERENCE, Say, sides
 from benchmarks.figures import Unit, ratio_written, written
+from benchmarks.model import model_process
 from benchmarks.place import Place, temporary_place
 from benchmarks.processes import footprint, rss
 from benchmarks.report import Table
@@ -159,16 +159,6 @@ class Client:
         self.process.stdout.read()
         self.process.wait()
         self.process.stdout.close()
-
-
-@contextmanager
-def model() -> Iterator[str]:
-    """A model in a process of its own; gives its URL."""
-    command = (sys.executable, "-m", "benchmarks.model")
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().decode().strip()
-        process.communicate()
 
 
 @contextmanager
@@ -315,7 +305,7 @@ def tables(rounds: int, say: Say) -> tuple[Table, str]:
     """Return the medians of all rounds, and what was measured of ours alone."""
     both = sides()
     samples: dict[str, dict[str, list[float]]] = {}
-    with model() as url:
+    with model_process("HELLO") as url:
         runs = {side: measure(side, command, url, rounds) for side, command in both.items()}
         for number in range(rounds):
             for side, run in runs.items():

@@ -57,7 +57,7 @@ async def _some(server: Server, model: PreparedModel, turns: int) -> None:
     for done in range(0, turns, TURNS_EACH):
         made = await server.call("newConversation", {"cwd": str(server.place.workspace)})
         conversation = await server.listen(made["conversationId"])
-        model.replies.append(replies.reply(replies.runs(NOTHING, "call-1")))
+        model.replies.append(replies.command(*NOTHING))
         for _ in range(min(TURNS_EACH, turns - done)):
             await server.turn(conversation)
         left = {"conversationId": conversation, "rolloutPath": made["rolloutPath"]}

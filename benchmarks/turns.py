@@ -53,7 +53,7 @@ async def turn(run: Run) -> Mapping[str, float]:
 
 async def stream(run: Run) -> Mapping[str, float]:
     """As fast as the server takes them."""
-    watch, body = Watch(), replies.stream(DELTAS)
+    watch, body = Watch(), replies.reply(*replies.counted(DELTAS))
     async with run.server() as server:
         conversation = await server.open()
         await server.turn(conversation)
@@ -70,14 +70,12 @@ async def stream(run: Run) -> Mapping[str, float]:
 
 async def delta(run: Run) -> Mapping[str, float]:
     """One at a time: from the model's write to the client's line, median."""
-    words = [f"token{n} " for n in range(PACED_DELTAS)]
-    said = (replies.begins(), *map(replies.delta, words), replies.says("".join(words)))
     async with run.server() as server:
         conversation = await server.open()
         await server.turn(conversation)
         server.delta_at.clear()
         run.model.sent_at.clear()
-        run.model.replies.append(replies.paced(*said, gap=GAP))
+        run.model.replies.append(replies.paced(*replies.counted(PACED_DELTAS), gap=GAP))
         await server.turn(conversation)
         # The first two pieces open the reply and its message.
         sent = run.model.sent_at[2 : 2 + PACED_DELTAS]

@@ -256,8 +256,8 @@ async def flat(server: Served, load: Load) -> None:
     assert after[2] <= threads + 8, (before[2], after[2])
 
 
-def test_every_delta_of_many_streams_arrives_in_order() -> None:
-    result = play("app-server", OURS, Shape() if LONG else Shape(20, 200, 2))
+async def test_every_delta_of_many_streams_arrives_in_order() -> None:
+    result = await play("app-server", OURS, Shape() if LONG else Shape(20, 200, 2))
     assert result.lost == 0
     assert result.wrong == ()
     assert result.megabytes < 400

@@ -18,11 +18,10 @@ from benchmarks.bench import Benchmark
 from benchmarks.chart import svg
 from benchmarks.compare import OURS, REFERENCE, Samples, once, rows, sides
 from benchmarks.figures import Unit, written
-from benchmarks.growing import table
-from benchmarks.growth import GROWTHS, Point
-from benchmarks.model import PreparedModel
+from benchmarks.growth import GROWTHS, Point, table
+from benchmarks.model import PreparedModel, model_process
 from benchmarks.processes import cpu_seconds, descendants, footprint
-from benchmarks.report import as_json, insert
+from benchmarks.report import insert
 from benchmarks.turns import start
 
 
@@ -36,7 +35,7 @@ async def asked(url: str) -> list[str]:
 
 async def test_the_model_gives_its_replies_in_order_and_then_the_usual_one() -> None:
     model = PreparedModel()
-    model.replies.append(replies.reply(replies.runs(["true"], "c1")))
+    model.replies.append(replies.command("true"))
     async with model.serving() as url:
         first, second = await asked(url), await asked(url)
     assert first == ["response.created", "response.output_item.done", "response.completed"]
@@ -46,16 +45,16 @@ async def test_the_model_gives_its_replies_in_order_and_then_the_usual_one() -> 
 
 async def test_a_paced_reply_is_whole_and_knows_when_its_pieces_left() -> None:
     model = PreparedModel()
-    model.replies.append(replies.paced(replies.delta("a"), replies.delta("b"), gap=0.0))
+    model.replies.append(replies.paced(*replies.counted(2), gap=0.0))
     async with model.serving() as url:
         assert (await asked(url)).count("response.output_text.delta") == 2
-    assert len(model.sent_at) == 5
+    assert len(model.sent_at) == 6
     assert model.sent_at == sorted(model.sent_at)
 
 
 async def test_a_long_stream_survives_being_cut_into_chunks() -> None:
     model = PreparedModel()
-    model.replies.append(replies.stream(2_000))
+    model.replies.append(replies.reply(*replies.counted(2_000)))
     async with model.serving() as url:
         assert (await asked(url)).count("response.output_text.delta") == 2_000
 
@@ -72,7 +71,7 @@ def test_a_profile_is_summed_up_by_part_and_built_ins_count_for_their_caller() -
     profiler.enable()
     for _ in range(200):
         json.dumps(list(range(100)))
-        replies.delta("x")
+        replies.counted(1)
     profiler.disable()
     found = shares(profiler)
     assert {"json", "benchmarks.replies"} <= {name for name, _ in found.parts}
@@ -140,12 +139,6 @@ def test_a_result_replaces_its_place_and_nothing_else(tmp_path: Path) -> None:
     assert text.endswith("between\n<!-- begin b -->\n<!-- end b -->\n")
 
 
-def test_json_has_null_where_nothing_was_measured() -> None:
-    found = json.loads(as_json(rows(BOTH), {"machine": "this"}))
-    assert found["machine"] == {"machine": "this"}
-    assert found["figures"]["rss_100_mb"]["ratio"] is None
-
-
 def test_bars_to_the_left_are_shorter_than_one_and_begin_at_equality() -> None:
     picture = ElementTree.fromstring(svg(rows(BOTH)))
     bars = {each.get("class"): each for each in picture.iter("{http://www.w3.org/2000/svg}rect")}
@@ -165,7 +158,7 @@ def test_growth_says_what_one_more_costs() -> None:
 
 
 def test_a_client_of_a_shared_server_is_measured_to_the_end_of_its_turn() -> None:
-    with shared.model() as url:
+    with model_process("HELLO") as url:
         [found] = shared.measure(OURS, sides()[OURS], url, 1)
     assert 0 < found["initialize"] < found["thread"] < found["turn"]
     assert found["proxy_threads"] == 1
