@@ -41,7 +41,7 @@ def _run(words: Sequence[str]) -> int:
 def _serve(options: Mapping[str, Any]) -> int:
     """Serve with the options that were given, by their names."""
     if not all(each in ("stdio", "stdio://") for each in options.get("listen", ())):
-        from app_server.places.startup import startup_of  # noqa: PLC0415  others need none of it
+        from app_server.places.starting import startup_of  # noqa: PLC0415  others need none of it
 
         startup = startup_of(options.get("startup"), os.environ)
         from app_server.shared.shared_process import serve_shared  # noqa: PLC0415  behind the lock

@@ -1,5 +1,5 @@
-"""The connections of a server: how many there may be, in which order their requests are served, and the end of those
-whose clients do not read.
+"""The connections of a server: the order in which their requests are served, and the end of those whose clients do
+not read.
 
 A client that shares its server must neither make it wait nor fill its memory. It is disconnected when too much waits
 for it that cannot be joined, or when it has read nothing for long, and is told so behind what is being written.
@@ -15,11 +15,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.identity import Limits
-from app_server.rpc.errors import overloaded
-from app_server.rpc.lanes import ServerLanes
+from app_server.rpc.connection import ServerLanes
 from app_server.rpc.outgoing import Outgoing, Patience
 from app_server.transport.framing import Transport, TransportClosed
-from protocol.jsonrpc import dump_error, dump_notification
+from protocol.jsonrpc import dump_notification
 from protocol.structs import json_bytes
 
 log = logging.getLogger(__name__)
@@ -100,19 +99,6 @@ class Connections:
         self._served: set[ServedClient] = set()
         self._looks = False
         self.lanes = ServerLanes()
-
-    @property
-    def full(self) -> bool:
-        """Whether so many clients are connected that no other one is served."""
-        return len(self._served) >= self._limits.clients
-
-    async def refuse(self, transport: Transport) -> None:
-        """Tell a client that it is one too many."""
-        error = overloaded(f"Server overloaded: {len(self._served)} clients are connected; try again")
-        try:
-            await transport.write(dump_error(None, error.code, error.message, error.data) + b"\n")
-        except TransportClosed:
-            pass  # it has left again
 
     def client(
         self, transport: Transport, after_large_batch: Callable[[], None], *, acp: bool, shared: bool

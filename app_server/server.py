@@ -216,11 +216,6 @@ class Server:
         """Interrupt what runs, and end every conversation: all is told and stored."""
         await self.conversations.end_all()
 
-    @property
-    def full(self) -> bool:
-        """Whether so many clients are connected that no other one is served."""
-        return self._connections.full
-
     async def serve(
         self,
         transport: Transport,
@@ -230,11 +225,8 @@ class Server:
         joined: Callable[[Served], Awaitable[None]] | None = None,
     ) -> str | None:
         """Serve one client until it closes the connection; what runs of its conversations goes on. Return why it was
-        disconnected, if it was. One too many is told so, and not served. `joined` is awaited before the first request.
+        disconnected, if it was. `joined` is awaited before the first request.
         """
-        if place.shared and self.full:
-            await self._connections.refuse(transport)
-            return None
         client = self._connections.client(
             transport, self._memory.return_now, acp=place.acp, shared=place.shared
         )

@@ -31,7 +31,7 @@ from app_server.headless.exec_limits import LimitGate
 from app_server.headless.exec_options import ExecOptions, ThreadOrigin, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.in_process import InProcessConnector
-from app_server.proxy.sharing import is_sharing_wanted
+from app_server.proxy.words import is_sharing_wanted
 from app_server.standard_streams import check_stdout, complain, take_stdout
 from app_server.startup.overrides import cli_overrides
 from app_server.startup.process import end_loading

@@ -11,8 +11,7 @@ import sys
 
 from app_server.places.home import home_folder
 from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at
-from app_server.proxy.meeting import NobodyListens, is_there, meet
-from app_server.proxy.preface import MOST_BYTES, ProxyRefused, preface
+from app_server.proxy.meeting import MOST_BYTES, NobodyListens, ProxyRefused, is_there, meet, preface
 from app_server.proxy.relay import DIED, Relay
 
 TYPE_CHECKING = False

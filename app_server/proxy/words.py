@@ -1,13 +1,16 @@
-"""The words of a command line, for the two commands that are not to wait for argparse: the proxy and a server.
+"""The words of a command line, for the two commands that are not to wait for argparse: the proxy and a server; and
+whether the user wants a plain server to be a proxy.
 
 Reads only what is beyond doubt. Everything else, help and mistakes too, is left to `commands`, which knows the same
-options.
+options. Fast to import: every start asks, and most get a no.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+
 from app_server.places.home import home_folder
-from app_server.proxy.sharing import is_sharing_wanted
 
 TYPE_CHECKING = False
 
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Options = dict[str, object]
+
+VARIABLE = "APP_SERVER_SHARED"
+SETTINGS_FILE = "config.toml"
+MOST_BYTES = 16 << 20
 
 ALIAS = "app-server"
 """Clients pass it once or twice. It means the same as no command."""
@@ -95,3 +102,37 @@ def quick_options(argv: Sequence[str]) -> Options | None:
 def _is_setting(text: str) -> bool:
     key, equals, _ = text.partition("=")
     return bool(equals and key.strip())
+
+
+def is_sharing_wanted(environment: Mapping[str, str], home: str) -> bool:
+    """Tell whether `APP_SERVER_SHARED` is 1, or not 0 and `app_server.shared` true in the file of the user; never in
+    continuous integration, and a project's settings cannot say it.
+    """
+    if environment.get("CI") == "true":
+        return False
+    wish = environment.get(VARIABLE, "")
+    return wish == "1" if wish in ("0", "1") else _is_configured(os.path.join(home, SETTINGS_FILE))
+
+
+def _is_configured(path: str) -> bool:
+    """Tell whether the file says so. It is parsed only where it has the word: that takes as long as all the rest."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(fd)  # the server says what is wrong with one that is no file
+        data = os.read(fd, min(status.st_size, MOST_BYTES)) if stat.S_ISREG(status.st_mode) else b""
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    if b"shared" not in data:
+        return False
+    import tomli  # noqa: PLC0415  see above
+
+    try:
+        table = tomli.loads(data.decode()).get("app_server")
+    except ValueError:  # the server says what is wrong
+        return False
+    return isinstance(table, dict) and table.get("shared") is True

@@ -1,9 +1,14 @@
-"""Addresses of `--listen`, and sockets that another program has made for this one."""
+"""Addresses of `--listen`, and sockets that another program has made for this one.
+
+Over TCP only this machine's loopback is listened on: there is no encryption and there are no users, and `ssh` brings
+people from elsewhere.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,12 +16,15 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at
-from app_server.shared.loopback import AddressRefused, LoopbackAddress, parse_loopback
 
 STDIO = ("stdio", "stdio://")
 OFF = "off"
 UNIX = "unix://"
 WEBSOCKET = "ws://"
+
+LOOPBACK = re.compile(r"ws://(127\.0\.0\.1|\[::1\]):(\d{1,5})/?", re.ASCII)
+BACKLOG = 128
+"""Connections to a port that wait to be accepted."""
 
 SOCKETS = "Listeners"
 """The name of the sockets in the unit of launchd, by which the server asks for them."""
@@ -25,8 +33,23 @@ FIRST_PASSED = 3
 """The first descriptor that a service manager passes on."""
 
 
-class BadAddress(Exception):
-    """Nothing can be listened on there; the text is a sentence for the user."""
+class CannotListen(Exception):
+    """There is no listening at an address; the text is a sentence for the user."""
+
+
+class BadOption(CannotListen):
+    """The command line asks for what nobody can listen on or with."""
+
+
+class LoopbackAddress(Struct, frozen=True):
+    host: str
+    """As in a URL."""
+    port: int
+    """0: the system chooses."""
+
+    @property
+    def url(self) -> str:
+        return f"ws://{self.host}:{self.port}"
 
 
 class Addresses(Struct, frozen=True):
@@ -39,7 +62,7 @@ class Addresses(Struct, frozen=True):
 
 
 def parse_addresses(given: Sequence[str], home: str) -> Addresses:
-    """Read what `--listen` was given. Raises BadAddress."""
+    """Read what `--listen` was given. Raises BadOption."""
     places: dict[str, SocketPlace] = {}
     web: list[LoopbackAddress] = []
     for address in given:
@@ -47,28 +70,57 @@ def parse_addresses(given: Sequence[str], home: str) -> Addresses:
             try:
                 place = place_at(home, address.removeprefix(UNIX) or None)
             except PlaceRefused as error:
-                raise BadAddress(f"cannot listen on {address}: {error}") from None
+                raise BadOption(f"cannot listen on {address}: {error}") from None
             places[place.socket] = place
         elif address.startswith(WEBSOCKET):
-            try:
-                web.append(parse_loopback(address))
-            except AddressRefused as error:
-                raise BadAddress(str(error)) from None
+            web.append(parse_loopback(address))
         elif address not in STDIO and address != OFF:
-            raise BadAddress(
+            raise BadOption(
                 f"cannot listen on {address}: expected stdio://, unix://, unix:///PATH, ws://127.0.0.1:PORT or off"
             )
     return Addresses(any(each in STDIO for each in given), tuple(places.values()), tuple(web))
 
 
+def parse_loopback(text: str) -> LoopbackAddress:
+    """Read an address that begins with `ws://`. Raises BadOption."""
+    match = LOOPBACK.fullmatch(text)
+    if match is None:
+        raise BadOption(
+            f"cannot listen on {text}: expected ws://127.0.0.1:PORT or ws://[::1]:PORT. To reach a server from another "
+            "machine, forward the port: ssh -L PORT:127.0.0.1:PORT HOST"
+        )
+    port = int(match[2])
+    if port > 65535:
+        raise BadOption(f"cannot listen on {text}: expected a port of at most 65535")
+    return LoopbackAddress(match[1], port)
+
+
+def listen_on(address: LoopbackAddress) -> socket.socket:
+    """Return a listening socket, which does not block. Raises CannotListen where it cannot be had."""
+    family = socket.AF_INET6 if address.host.startswith("[") else socket.AF_INET
+    listener = None
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setblocking(False)
+        # Otherwise connections of the server before could block the port for a minute.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host.strip("[]"), address.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        raise CannotListen(f"cannot listen on {address.url}: {error.strerror}") from error
+    return listener
+
+
 def passed_sockets(environment: Mapping[str, str], pid: int) -> list[socket.socket]:
-    """Return the unix sockets that a service manager listens on for this process. Raises BadAddress for others."""
+    """Return the unix sockets that a service manager listens on for this process. Raises BadOption for others."""
     found = []
     for fd in _from_launchd() if sys.platform == "darwin" else _from_systemd(environment, pid):
         os.set_inheritable(fd, False)
         passed = socket.socket(fileno=fd)
         if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
-            raise BadAddress("expected unix sockets of the service manager; use --listen for others")
+            raise BadOption("expected unix sockets of the service manager; use --listen for others")
         passed.setblocking(False)
         found.append(passed)
     return found

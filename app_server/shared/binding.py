@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app_server import __version__
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.places.locks import LockHeld, hold
 from app_server.places.looking import is_answered
@@ -26,15 +27,12 @@ from app_server.places.socket_place import (
     make_private_folder,
     usual_folder,
 )
+from app_server.shared.addresses import CannotListen
 
 BACKLOG = 4096
 """Connections that wait to be accepted; systems have a bound of their own."""
 
 MOST_SIGNED = 200
-
-
-class PlaceTaken(Exception):
-    """Another server listens there; the text is a sentence that names it."""
 
 
 class KeptPlace(Struct, frozen=True):
@@ -48,18 +46,21 @@ class KeptPlace(Struct, frozen=True):
 class HeldPlace:
     """A place whose lock this process holds."""
 
-    def __init__(self, place: SocketPlace, lock: int) -> None:
+    def __init__(
+        self,
+        place: SocketPlace,
+        lock: int,
+        listening: socket.socket | None = None,
+        real: str | None = None,
+        identity: tuple[int, int] | None = None,
+    ) -> None:
+        """`listening` is a socket of another process, which is used once instead of a new one; `real` is where that
+        process has bound it, if it was not a service manager, and `identity` that of its file.
+        """
         self.place, self.lock = place, lock
-        self._real: str | None = None
-        self._identity: tuple[int, int] | None = None
-        """Of the socket's file."""
+        self._listening, self._real, self._identity = listening, real, identity
         self._described = False
-
-    @classmethod
-    def inherited(cls, kept: KeptPlace, place: SocketPlace, lock: int) -> HeldPlace:
-        held = cls(place, lock)
-        held._real, held._identity = kept.real, kept.identity
-        return held
+        self._sign()
 
     def keep(self) -> KeptPlace:
         return KeptPlace(self.place.socket, self._real, self._identity)
@@ -69,21 +70,32 @@ class HeldPlace:
         """Whether this process has bound the socket there, and not a service manager."""
         return self._real is not None
 
-    def sign(self, who: str) -> None:
+    def _sign(self) -> None:
         """Write into the lock who holds it. That is for the error of others, and decides nothing."""
         os.ftruncate(self.lock, 0)
-        os.pwrite(self.lock, who.encode()[:MOST_SIGNED], 0)
+        os.pwrite(self.lock, f"pid {os.getpid()}, {__version__}".encode(), 0)
 
     def describe(self, text: str) -> None:
         """Leave a file for people beside the socket, until the socket is removed. Raises OSError."""
         write_file_atomically(Path(self.place.info), text.encode() + b"\n", 0o600)
         self._described = True
 
-    def bind(self, environment: Mapping[str, str]) -> socket.socket:
-        """Return a socket that listens under the name of the place. Raises PlaceTaken, PlaceRefused and OSError."""
+    def listen(self, environment: Mapping[str, str]) -> socket.socket:
+        """Return a socket that listens at the place, under all of its names. Raises as `_bind`."""
+        listening, self._listening = self._listening, None
+        if listening is None:
+            listening = self._bind(environment)
+        name = self.place.reference
+        with suppress(OSError):  # clients of codex find it so, unless a server of theirs has the name
+            if name is not None and not is_answered(name):
+                _link(SOCKET, name)
+        return listening
+
+    def _bind(self, environment: Mapping[str, str]) -> socket.socket:
+        """Listen under the name of the place. Raises CannotListen, PlaceRefused and OSError."""
         path = self.place.socket
         if (address := self.place.address()) is not None and is_answered(address):
-            raise PlaceTaken(f"another program listens on {path}")
+            raise CannotListen(f"another program listens on {path}")
         if os.path.lexists(path) and not (os.path.islink(path) or stat.S_ISSOCK(os.lstat(path).st_mode)):
             raise PlaceRefused(f"{path} is no socket")
         real = path if fits(path) and fits(_beside(path)) else _short_path(path, environment)
@@ -98,12 +110,6 @@ class HeldPlace:
             self.unlink()
             raise
         return listening
-
-    def link_reference(self) -> None:
-        """Let clients of codex find the socket under the name that they know, unless a server of theirs has it."""
-        name = self.place.reference
-        if name is not None and not is_answered(name):
-            _link(SOCKET, name)
 
     def unlink(self) -> None:
         """Remove the names that are still ours."""
@@ -132,13 +138,15 @@ class HeldPlace:
             self.lock = -1
 
 
-def hold_place(place: SocketPlace) -> HeldPlace:
-    """Take the lock of a place. Raises PlaceTaken, PlaceRefused, and OSError where nothing can be locked."""
+def hold_place(place: SocketPlace, passed: socket.socket | None = None) -> HeldPlace:
+    """Take the lock of a place, for which a service manager may have `passed` a socket. Raises CannotListen,
+    PlaceRefused, and OSError where nothing can be locked.
+    """
     place.make_ready()
     try:
-        return HeldPlace(place, hold(place.server_lock))
+        return HeldPlace(place, hold(place.server_lock), passed)
     except LockHeld:
-        raise PlaceTaken(f"{_holder(place.server_lock)} already listens on {place.socket}") from None
+        raise CannotListen(f"{_holder(place.server_lock)} already listens on {place.socket}") from None
 
 
 def _holder(lock: str) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from app_server import __version__
 from app_server.server import Work
-from app_server.shared.arrivals import Arrival
 from app_server.shared.lifetime import Lifetime
 from app_server.shared.preface import RELOAD, STATUS, STOP, Question, no, yes
 from app_server.shared.reception import Reception
 from app_server.shared.reload import Reload
-from app_server.shared.visits import Visit
+from app_server.shared.visits import Arrival, Visit
 from protocol.structs import Json
 
 
@@ -71,7 +70,7 @@ class Control:
         work = self._work()
         return {
             **self.facts(),
-            "clients": [_client(visit) for visit in self._reception.visits.values()],
+            "clients": [_client(visit) for visit in self._reception.clients],
             "threadsLoaded": work.conversations,
             "turnsRunning": work.turns,
             "questionsOpen": work.questions,

@@ -1,74 +1,134 @@
-"""Opens the doors of a server: a socket for each address, and what clients have to bring there.
+"""The doors of a server: a socket for each address, at which connections are accepted, and what clients have to bring
+there.
 
-Locks and the token come first, before anything is loaded: whoever comes second to a place is told so at once.
+Locks and the token come first, before anything is loaded: whoever comes second to a place is told so at once. Of a
+token nothing but its SHA-256 is kept in memory. A file that others can read is no secret, so it is refused, not mended:
+who read it before would still know the token.
 """
 
 from __future__ import annotations
 
+import base64
+import errno
+import hashlib
+import logging
 import os
+import re
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server import __version__
+from app_server.core.config.safe_file import UnreadableFileError, create_file_atomically, read_regular_file
 from app_server.core.lazy import Lazy
-from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at, place_of_home
-from app_server.shared.addresses import Addresses, BadAddress
-from app_server.shared.arrivals import Doorway, OpensWebSockets
-from app_server.shared.binding import HeldPlace, KeptPlace, PlaceTaken, hold_place
-from app_server.shared.lifetime import ListeningPlace
-from app_server.shared.loopback import AddressRefused, LoopbackAddress, listen_on
-from app_server.shared.ws_token import TokenRefused, token_digest
+from app_server.places.socket_place import PlaceRefused, place_at, place_of_home
+from app_server.shared.addresses import Addresses, BadOption, CannotListen, listen_on
+from app_server.shared.binding import HeldPlace, KeptPlace, hold_place
 from protocol.structs import replace
 
+if TYPE_CHECKING:
+    from app_server.shared.http_door import HttpDoor
 
-class CannotListen(Exception):
-    """There is no listening at an address; the text is a sentence for the user."""
+log = logging.getLogger(__name__)
+
+SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+SHORTAGE_SECONDS = 1
+"""Until a connection is accepted again, where the system had nothing left for one."""
+
+TOKEN_FILE = "ws-token"
+"""In the folder of the server's socket."""
+TOKEN_BYTES = 32
+MOST_BYTES = 4096
+"""Of a file with a token."""
 
 
-class TokenOptions(Struct, frozen=True):
-    """The token of WebSocket clients, as the command line says; without either, it is in a file beside the socket."""
+class Door:
+    """A socket that listens."""
 
-    file: str | None = None
-    sha256: str | None = None
+    def __init__(
+        self, listening: socket.socket, address: str, http: Lazy[HttpDoor], held: HeldPlace | None = None
+    ) -> None:
+        """`address` is as users write it; `http` is loaded with the first client that speaks it. `held` is the place of
+        a unix socket, where the system says who connects; through any other door clients bring a token.
+        """
+        self.socket, self.address, self.http, self.held = listening, address, http, held
+        self._scope = anyio.CancelScope()
+
+    def open(self, tasks: TaskGroup, receive: Callable[[socket.socket, Door], None]) -> None:
+        """Begin to accept connections, each of which is received."""
+        self._scope = anyio.CancelScope()
+        tasks.start_soon(self._accept, self._scope, receive, name=f"accept {self.address}")
+
+    def pause(self) -> None:
+        """Accept nobody until it is opened again; connections wait in the system."""
+        self._scope.cancel()
+
+    def close(self) -> None:
+        self._scope.cancel()
+        self.socket.close()
+
+    def accept_one(self) -> socket.socket | None:
+        """Return a connection that waits. Raises OSError where the system has nothing left for one."""
+        try:
+            return self.socket.accept()[0]
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
+            return None
+
+    async def _accept(self, scope: anyio.CancelScope, receive: Callable[[socket.socket, Door], None]) -> None:
+        is_short = False
+        with scope:
+            while True:
+                try:
+                    connection = self.accept_one()
+                except OSError as error:
+                    if not is_short:
+                        log.warning("no connection can be accepted on %s: %s", self.address, error.strerror)
+                    is_short = True
+                    await anyio.sleep(SHORTAGE_SECONDS)
+                    continue
+                is_short = False
+                if connection is not None:
+                    receive(connection, self)
+                    await anyio.lowlevel.checkpoint()
+                else:
+                    await anyio.wait_readable(self.socket)
 
 
 class Doors:
-    """The addresses of one process, on the way to sockets."""
+    """The addresses of one process, on the way to doors."""
 
     def __init__(self, addresses: Addresses, home: str, token: TokenOptions) -> None:
-        """Raises BadAddress where the token cannot be used."""
+        """Raises BadOption where the token cannot be used."""
         self._addresses, self._home = addresses, home
         self._digest = _token_digest(home, token) if addresses.web else None
-        self._held: list[tuple[HeldPlace, socket.socket | None]] = []
-        self._web: list[socket.socket] = []
-        """Those that listen already."""
+        self._held: list[HeldPlace] = []
+        self._web: Iterable[socket.socket] = map(listen_on, addresses.web)
 
     def hold(self, passed: Sequence[socket.socket]) -> None:
         """Take the locks of all places. `passed` are sockets of a service manager: they replace those at places. Raises
         CannotListen.
         """
-        places: list[tuple[SocketPlace, socket.socket | None]]
-        places = [(each, None) for each in self._addresses.places]
         with _told_to_users():
             if passed:
-                places = [(place_at(self._home, each.getsockname()), each) for each in passed]
-            for place, listening in places:
-                self._hold(hold_place(place), listening)
+                self._held = [hold_place(place_at(self._home, each.getsockname()), each) for each in passed]
+            else:
+                self._held = [hold_place(each) for each in self._addresses.places]
 
     def inherit(self, places: Sequence[KeptPlace], descriptors: Iterator[int]) -> None:
         """Go on with the places and the ports of another process. Each place has a lock and a socket."""
         for kept in places:
-            held = HeldPlace.inherited(kept, place_at(self._home, kept.socket), next(descriptors))
-            self._hold(held, socket.socket(fileno=next(descriptors)))
+            lock, listening = next(descriptors), socket.socket(fileno=next(descriptors))
+            place = place_at(self._home, kept.socket)
+            self._held.append(HeldPlace(place, lock, listening, real=kept.real, identity=kept.identity))
         self._web = [socket.socket(fileno=next(descriptors)) for _ in self._addresses.web]
-
-    def _hold(self, held: HeldPlace, listening: socket.socket | None) -> None:
-        held.sign(f"pid {os.getpid()}, {__version__}")
-        self._held.append((held, listening))
 
     def open(
         self,
@@ -77,11 +137,11 @@ class Doors:
         *,
         why_full: Callable[[], str | None],
         is_loaded: Callable[[], bool],
-    ) -> tuple[list[ListeningPlace], list[Doorway]]:
-        """Listen everywhere; return the doors at places, and the others. Raises CannotListen."""
+    ) -> list[Door]:
+        """Listen everywhere. Raises CannotListen."""
 
-        def http(port: int | None, digest: bytes | None) -> Lazy[OpensWebSockets]:
-            def load() -> OpensWebSockets:
+        def http(port: int | None, digest: bytes | None) -> Lazy[HttpDoor]:
+            def load() -> HttpDoor:
                 from app_server.shared.http_door import HttpDoor  # noqa: PLC0415 - proxies do without it
 
                 return HttpDoor(
@@ -94,43 +154,85 @@ class Doors:
 
             return Lazy(load)
 
-        places, others = [], []
+        doors = []
         with _told_to_users():
-            for held, passed in self._held:
-                listening = passed or held.bind(environment)
-                with suppress(OSError):
-                    held.link_reference()
-                door = Doorway(listening, f"unix://{held.place.socket}", http(None, None))
-                places.append(ListeningPlace(held, door))
-            for listening, found in self._listening_on_ports():
-                door = Doorway(listening, found.url, http(found.port, self._digest), of_this_user=False)
-                others.append(door)
-        return places, others
-
-    def _listening_on_ports(self) -> Iterator[tuple[socket.socket, LoopbackAddress]]:
-        if not self._web:
-            yield from map(listen_on, self._addresses.web)
-        for listening, wanted in zip(self._web, self._addresses.web, strict=False):
-            listening.setblocking(False)
-            yield listening, replace(wanted, port=listening.getsockname()[1])
-
-
-def _token_digest(home: str, token: TokenOptions) -> bytes:
-    place = place_of_home(home)
-    file = None if token.file is None else Path(token.file)
-    try:
-        place.make_ready()
-        return token_digest(Path(place.folder), file, token.sha256, os.urandom)
-    except (PlaceRefused, TokenRefused) as error:
-        raise BadAddress(str(error)) from None
+            for held in self._held:
+                address = f"unix://{held.place.socket}"
+                doors.append(Door(held.listen(environment), address, http(None, None), held))
+            for listening, wanted in zip(self._web, self._addresses.web, strict=True):
+                listening.setblocking(False)
+                found = replace(wanted, port=listening.getsockname()[1])
+                doors.append(Door(listening, found.url, http(found.port, self._digest)))
+        return doors
 
 
 @contextmanager
 def _told_to_users() -> Iterator[None]:
     try:
         yield
-    except (PlaceTaken, PlaceRefused, AddressRefused) as error:
+    except PlaceRefused as error:
         raise CannotListen(str(error)) from None
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         raise CannotListen(f"cannot listen: {where}{error.strerror}") from None
+
+
+class TokenOptions(Struct, frozen=True):
+    """The token of WebSocket clients, as the command line says; without either, it is in a file beside the socket."""
+
+    file: str | None = None
+    sha256: str | None = None
+
+
+def _token_digest(home: str, token: TokenOptions) -> bytes:
+    place = place_of_home(home)
+    try:
+        place.make_ready()
+    except PlaceRefused as error:
+        raise BadOption(str(error)) from None
+    file = None if token.file is None else Path(token.file)
+    return token_digest(Path(place.folder), file, token.sha256, os.urandom)
+
+
+def token_digest(
+    folder: Path, file: Path | None, sha256: str | None, random: Callable[[int], bytes]
+) -> bytes:
+    """Return the SHA-256 of the token: as given, of the named file, or of the file in `folder`, which is made with
+    `random` bytes where it is not there yet. Raises BadOption.
+    """
+    if file is not None and sha256 is not None:
+        raise BadOption("expected a file with the token or its SHA-256, got both")
+    if sha256 is not None:
+        if re.fullmatch("[0-9A-Fa-f]{64}", sha256) is None:
+            raise BadOption("expected a SHA-256 of 64 hexadecimal digits")
+        return bytes.fromhex(sha256)
+    path = file or folder / TOKEN_FILE
+    token = _read(path)
+    if token is None and file is None:
+        _make(path, random)
+        token = _read(path)
+    return _digest(path, token)
+
+
+def _make(path: Path, random: Callable[[int], bytes]) -> None:
+    try:
+        with suppress(FileExistsError):  # another server was faster
+            create_file_atomically(path, base64.urlsafe_b64encode(random(TOKEN_BYTES)) + b"\n", 0o600)
+    except OSError as error:
+        raise BadOption(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_regular_file(path, MOST_BYTES, private=True)
+    except UnreadableFileError as error:
+        raise BadOption(f"{path} cannot be used as a token: {error}") from error
+
+
+def _digest(path: Path, content: bytes | None) -> bytes:
+    if content is None:
+        raise BadOption(f"{path} does not exist")
+    words = content.split()
+    if len(words) != 1 or not words[0].isascii():
+        raise BadOption(f"expected one word of ASCII characters in {path}")
+    return hashlib.sha256(words[0]).digest()

@@ -1,20 +1,30 @@
-"""What a server hands over to the one that goes on in its place, and the way that it takes: a pair of sockets between
-the two processes. The sockets of clients go with it, and environments, which are secrets: they are in no file, argument
-or log on their way.
+"""What a server hands over to the one that goes on in its place, and how that one takes it.
+
+It takes its way over a pair of sockets between the two processes. The sockets of clients go with it, and environments,
+which are secrets: they are in no file, argument or log on their way. The new server says when it is ready, and goes on
+when the old one has ended.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct
 
-from app_server.apis.keeping import KeptClient
+from app_server.apis.keeping import Together
 from app_server.core.launcher.wire import receive_exactly
+from app_server.core.threads import run_in_thread
+from app_server.server import ClientPlace, Server
 from app_server.shared.binding import KeptPlace
+from app_server.shared.preface import parse_preface
+from app_server.shared.reception import Reception
+from app_server.shared.visits import Arrival, KeptVisit
+from app_server.transport.sockets import SocketStream
 
 FORMAT = 1
 """Of what is handed over. Another version may have another one; then the old server stays."""
@@ -27,32 +37,13 @@ AT_ONCE = 200
 """Descriptors in one message; Linux takes 253."""
 
 
-class KeptConnection(Struct, frozen=True, kw_only=True):
-    """A connection. What survives of it is here, in its socket, and in the files of its conversations."""
-
-    number: int
-    pid: int | None
-    since: float
-    door: str
-    """The address at which it came in."""
-    preface: bytes | None
-    """The line with the environment and options of its client, where that came with a proxy."""
-    websocket: bool
-    unread: bytes
-    """The beginning of a message, of which the rest has not come."""
-    client: KeptClient | None
-    """None: it has not said anything behind its preface."""
-
-
 class HandedOver(Struct, frozen=True, kw_only=True):
     """A server. Of descriptors those of the places come first, a lock and a socket each; then those of the other
     addresses, then those of the connections.
     """
 
     places: tuple[KeptPlace, ...]
-    connections: tuple[KeptConnection, ...]
-    started: float
-    """Seconds since 1970."""
+    connections: tuple[KeptVisit, ...]
     last_number: int
 
 
@@ -86,3 +77,61 @@ def receive(channel: socket.socket) -> tuple[HandedOver, list[int]] | None:
 def _number(channel: socket.socket) -> int | None:
     data = receive_exactly(channel, SIZE.size)
     return int(SIZE.unpack(data)[0]) if len(data) == SIZE.size else None
+
+
+class Predecessor:
+    """The server that this process replaces, at the other end of a socket."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._channel = socket.socket(fileno=descriptor)
+
+    async def take(self) -> tuple[HandedOver, Iterator[int]] | None:
+        """Say that this server is ready, and wait for what it goes on with; None where the other one goes on."""
+        self._channel.sendall(LOADED)
+        taken = await run_in_thread(receive, self._channel, abandon_on_cancel=True)
+        return None if taken is None else (taken[0], iter(taken[1]))
+
+    async def go_on(
+        self, server: Server, reception: Reception, state: HandedOver, descriptors: Iterator[int]
+    ) -> None:
+        """Make every connection what it was, let the other server end, and serve."""
+        reception.last_number = state.last_number
+        server.conversations.restoring = True
+        together = Together(len(state.connections))
+        for kept, descriptor in zip(state.connections, descriptors, strict=True):
+            door = next((each for each in reception.doors if each.address == kept.door), reception.doors[0])
+            arrival = Arrival(
+                number=kept.number,
+                since=kept.since,
+                pid=kept.pid,
+                door=door,
+                stream=SocketStream(socket.socket(fileno=descriptor)),
+                said=bytearray(kept.unread),
+                preface=kept.preface,
+            )
+            reception.receive(arrival, partial(_go_on, server, reception, arrival, kept, together))
+        await together.all_joined()
+        self._channel.sendall(TOOK)
+        await run_in_thread(self._channel.recv, 1)  # the end of that process
+        self._channel.close()
+        together.goes_on.set()
+        server.conversations.restored()
+
+
+async def _go_on(
+    server: Server, reception: Reception, arrival: Arrival, kept: KeptVisit, together: Together
+) -> None:
+    place = reception.place
+    if kept.preface is not None:
+        said = parse_preface(kept.preface, place.home, place.cli)
+        assert isinstance(said, ClientPlace)
+        place = said
+    client = kept.client
+    if client is None:
+        await together.skip()
+        await reception.attend(arrival, place, None)
+        return
+    async with reception.counted(arrival):
+        transport = arrival.goes_on(reception.line_limit, websocket=kept.websocket)
+        await arrival.serve(server, transport, place, lambda it: together.restore(it, client))

@@ -19,9 +19,10 @@ from http import HTTPStatus
 import anyio
 from anyio.abc import ByteStream
 from websockets.http11 import Request, Response
+from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from app_server.transport.long_messages import Room
+from app_server.transport.sockets import Room
 from app_server.transport.websocket import UNFRAGMENTED, WebSocketTransport, server_protocol
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,12 @@ class HttpDoor:
         protocol.send_response(answer)
         sent = await _send(stream, b"".join(protocol.data_to_send()))
         return WebSocketTransport(stream, protocol, unread=rest, room=room) if sent else None
+
+    def go_on(self, stream: ByteStream, received: bytes, room: Room) -> WebSocketTransport:
+        """Return the WebSocket of a client that has shaken hands with another process."""
+        return WebSocketTransport(
+            stream, server_protocol(self._line_limit, State.OPEN), unread=received, room=room
+        )
 
     def _answer(self, head: bytes, protocol: ServerProtocol) -> Response:
         protocol.receive_data(head)

@@ -10,18 +10,16 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from typing import Protocol
+from contextlib import ExitStack
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import Struct
 
 from app_server.core.config.types import SharingSettings
 from app_server.places.locks import LockHeld, hold
-from app_server.server import Work
-from app_server.shared.arrivals import Doorway
+from app_server.server import Server
 from app_server.shared.binding import HeldPlace
+from app_server.shared.doors import Door
 from app_server.shared.reception import Reception
 
 log = logging.getLogger(__name__)
@@ -33,44 +31,21 @@ LONGEST_LOOK = 15
 """Seconds between two looks at whether anything goes on."""
 
 
-class Working(Protocol):
-    """A server with its work, as `app_server.server.Server`."""
-
-    @property
-    def work(self) -> Work: ...
-
-    async def settle(self) -> None:
-        """Begin nothing any more, and wait for what runs."""
-        ...
-
-    async def end_conversations(self) -> None:
-        """Interrupt and store everything."""
-        ...
-
-
-class ListeningPlace(Struct, eq=False):
-    """A place whose lock this process holds, and the socket there."""
-
-    held: HeldPlace
-    door: Doorway
-
-
 class Lifetime:
     """From the first client to the end of the process."""
 
     def __init__(
         self,
-        server: Working,
+        server: Server,
         reception: Reception,
-        places: list[ListeningPlace],
         settings: SharingSettings,
         environment: Mapping[str, str],
+        reload: Callable[[], None],
     ) -> None:
-        self._server, self._reception, self._places = server, reception, places
-        self._settings, self._environment = settings, environment
+        """`reload` is called on SIGHUP."""
+        self._server, self._reception = server, reception
+        self._settings, self._environment, self._reload = settings, environment, reload
         self._stopping, self._now = anyio.Event(), anyio.Event()
-        self.reload: Callable[[], None] = lambda: None
-        """Called on SIGHUP."""
 
     async def run(self, announce: Callable[[], None]) -> None:
         """Return once everything has ended in order. `announce` is called when signals are obeyed."""
@@ -96,7 +71,7 @@ class Lifetime:
             async for number in signals:
                 log.info("received %s", number.name)
                 if number == signal.SIGHUP:  # a terminal that goes away ends nothing
-                    self.reload()
+                    self._reload()
                 else:
                     self.stop(now=number == signal.SIGINT)
 
@@ -104,11 +79,15 @@ class Lifetime:
     def _give_up_places(self) -> None:
         if self._reception.closed:
             return
-        for place in self._places:
-            place.held.unlink()
+        places = [held for _, held in self._places()]
+        for held in places:
+            held.unlink()
         self._reception.stop_listening()
-        for place in self._places:
-            place.held.release()
+        for held in places:
+            held.release()
+
+    def _places(self) -> list[tuple[Door, HeldPlace]]:
+        return [(door, door.held) for door in self._reception.doors if door.held is not None]
 
     async def _drain(self) -> None:
         """Wait until the turns have ended, as long as they may, and then end everything."""
@@ -127,10 +106,10 @@ class Lifetime:
 
     async def _say_goodbye(self) -> None:
         """End every connection, behind all that was said on it."""
-        for visit in list(self._reception.visits.values()):
-            visit.scope.cancel()
+        for client in self._reception.clients:
+            client.scope.cancel()
         with anyio.move_on_after(INTERRUPTS_WITHIN):
-            while self._reception.visits:
+            while self._reception.clients:
                 await self._reception.left.wait()
 
     # --- nobody needs it
@@ -142,7 +121,7 @@ class Lifetime:
         while not self._stopping.is_set():
             await anyio.sleep(min(seconds / 4, LONGEST_LOOK))
             now = anyio.current_time()
-            if not self._reception.is_empty or self._server.work.any:
+            if self._reception.present or self._server.work.any:
                 busy_until = now
             if now - max(busy_until, self._reception.quiet_since) >= seconds and self._leave_unseen():
                 log.info("nobody has needed this server for %g minutes", seconds / 60)
@@ -154,20 +133,20 @@ class Lifetime:
         """
         with ExitStack() as locks:
             try:
-                for place in self._places:
-                    locks.callback(os.close, hold(place.held.place.startup_lock))
+                for _, held in self._places():
+                    locks.callback(os.close, hold(held.place.startup_lock))
             except (LockHeld, OSError):
                 return False
             if self._has_waiting():
                 return False
-            bound = [place for place in self._places if place.held.is_bound]
-            for place in bound:
-                place.held.unlink()
+            bound = [(door, held) for door, held in self._places() if held.is_bound]
+            for _, held in bound:
+                held.unlink()
             if not self._has_waiting():
                 self._give_up_places()
                 return True
-            for place in bound:
-                self._bind_anew(place)
+            for door, held in bound:
+                self._listen_anew(door, held)
             return False
 
     def _has_waiting(self) -> bool:
@@ -176,12 +155,10 @@ class Lifetime:
         except OSError:  # nothing is left for a connection, so there may be one
             return True
 
-    def _bind_anew(self, place: ListeningPlace) -> None:
+    def _listen_anew(self, door: Door, held: HeldPlace) -> None:
         try:
-            listening = place.held.bind(self._environment)
+            listening = held.listen(self._environment)
         except Exception as error:  # its clients are served, and new ones find another server
-            log.error("cannot listen on %s again: %s", place.door.address, error)
+            log.error("cannot listen on %s again: %s", door.address, error)
             return
-        with suppress(OSError):
-            place.held.link_reference()
-        self._reception.replace(place.door, listening)
+        self._reception.replace(door, listening)

@@ -1,6 +1,6 @@
 """The preface of a proxy, as a server reads and answers it: what its client brings, or a question of `daemon`.
 
-`proxy/preface.py` writes it. The environment holds secrets: it is kept with the connection, and told to nobody.
+`proxy/meeting.py` writes it. The environment holds secrets: it is kept with the connection, and told to nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app_server import __version__
 from app_server.core.config.types import CliOverrides
-from app_server.proxy.preface import NUMBER
+from app_server.proxy.meeting import NUMBER
 from app_server.server import ClientPlace
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides
@@ -94,8 +94,3 @@ def no(reason: str) -> bytes:
 
 def _answer(said: Json) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode() + b"\n"
-
-
-def question(ask: str, *, now: bool = False) -> bytes:
-    """Return the line with which `daemon` asks."""
-    return _answer({"preface": NUMBER, "ask": ask, "now": now})

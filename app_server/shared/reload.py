@@ -20,9 +20,9 @@ import anyio.lowlevel
 from app_server.apis.keeping import Together
 from app_server.core.threads import run_in_thread
 from app_server.server import Server
-from app_server.shared.handover import LOADED, TOOK, HandedOver, KeptConnection, send
-from app_server.shared.lifetime import ListeningPlace
+from app_server.shared.handover import LOADED, TOOK, HandedOver, send
 from app_server.shared.reception import Reception
+from app_server.shared.visits import Arrival, KeptVisit
 
 log = logging.getLogger(__name__)
 
@@ -101,15 +101,13 @@ class Reload:
         self,
         server: Server,
         reception: Reception,
-        places: Sequence[ListeningPlace],
         environment: Mapping[str, str],
         *,
-        started: float,
         refused: str | None,
     ) -> None:
         """`refused` says why this process cannot be replaced, if so."""
-        self._server, self._reception, self._places = server, reception, places
-        self._environment, self._started, self.refused = environment, started, refused
+        self._server, self._reception = server, reception
+        self._environment, self.refused = environment, refused
         self._wanted = anyio.Event()
         self._over = anyio.Event()
         self._failure = ""
@@ -183,12 +181,13 @@ class Reload:
                 await _until(lambda: not any(reception.going_on()))
             if any(self._going_on()):
                 return
-            connections = [visit.keep() for visit in reception.visits.values()]
+            clients = [each for each in reception.clients if isinstance(each, Arrival)]
+            kept = [each.keep() for each in clients]
             try:
                 await self._end_conversations()
-                await run_in_thread(self._hand_over, successor, connections)
+                await run_in_thread(self._hand_over, successor, clients, kept)
             except NotReplaced:
-                await self._go_on(connections)
+                await self._go_on(clients, kept)
                 raise
         finally:
             reception.resume()
@@ -198,26 +197,34 @@ class Reload:
     async def _end_conversations(self) -> None:
         with anyio.move_on_after(ENDS_WITHIN):
             await self._server.conversations.hand_over_all()
-            await _until(lambda: self._reception.clients.all_written)
+            await _until(self._is_written)
             return
         raise NotReplaced("conversations cannot be stored")
 
-    def _hand_over(self, successor: Successor, connections: Sequence[tuple[KeptConnection, int]]) -> None:
+    def _is_written(self) -> bool:
+        """Tell whether every client has been written all that it was told."""
+        clients = (each.client for each in self._reception.clients)
+        return all(client is None or client.outgoing.unread == 0 for client in clients)
+
+    def _hand_over(self, successor: Successor, clients: list[Arrival], kept: list[KeptVisit]) -> None:
         """Raises NotReplaced."""
-        held = {id(place.door) for place in self._places}
-        others = [door.socket.fileno() for door in self._reception.doors if id(door) not in held]
-        places = [fd for place in self._places for fd in (place.held.lock, place.door.socket.fileno())]
+        doors = self._reception.doors
+        places = [(door.held, door.socket.fileno()) for door in doors if door.held is not None]
         state = HandedOver(
-            places=tuple(place.held.keep() for place in self._places),
-            connections=tuple(kept for kept, _ in connections),
-            started=self._started,
+            places=tuple(held.keep() for held, _ in places),
+            connections=tuple(kept),
             last_number=self._reception.last_number,
         )
-        successor.hand_over(state, [*places, *others, *(fd for _, fd in connections)])
+        descriptors = [
+            *(fd for held, listening in places for fd in (held.lock, listening)),
+            *(door.socket.fileno() for door in doors if door.held is None),
+            *(each.stream.socket.fileno() for each in clients),
+        ]
+        successor.hand_over(state, descriptors)
 
-    async def _go_on(self, connections: Sequence[tuple[KeptConnection, int]]) -> None:
+    async def _go_on(self, clients: list[Arrival], kept: list[KeptVisit]) -> None:
         """Open the conversations again here: nobody else does."""
-        served = [(self._reception.visits[kept.number].served, kept.client) for kept, _ in connections]
+        served = [(each.served, was.client) for each, was in zip(clients, kept, strict=True)]
         known = [(each, client) for each, client in served if each is not None and client is not None]
         together, conversations = Together(len(known)), self._server.conversations
         conversations.restoring = True

@@ -10,26 +10,24 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SharingSettings
 from app_server.core.errors import ConfigError
-from app_server.core.lazy import Lazy
 from app_server.logs import set_up_logging
-from app_server.places.startup import Startup
+from app_server.places.starting import Startup
 from app_server.server import Server, ServerSettings, UnattendedLimits, open_server
-from app_server.shared.addresses import Addresses, BadAddress, parse_addresses, passed_sockets
+from app_server.shared.addresses import Addresses, BadOption, CannotListen, parse_addresses, passed_sockets
 from app_server.shared.control import Control
-from app_server.shared.doors import CannotListen, Doors, TokenOptions
-from app_server.shared.handover import HandedOver
-from app_server.shared.lifetime import Lifetime, ListeningPlace
+from app_server.shared.doors import Doors, TokenOptions
+from app_server.shared.handover import Predecessor
+from app_server.shared.lifetime import Lifetime
 from app_server.shared.loading import InstallationChanged, load_everything, load_in_quiet_moments
-from app_server.shared.log_file import LogFile
 from app_server.shared.reception import Reception
 from app_server.shared.reload import Reload
 from app_server.standard_streams import complain
@@ -40,10 +38,11 @@ from app_server.transport.claim import claim_stdout
 from app_server.transport.stdio import StdioTransport
 from protocol.structs import replace
 
-if TYPE_CHECKING:
-    from app_server.shared.predecessor import Predecessor
-
 log = logging.getLogger(__name__)
+
+MOST_OF_LOG = 10 << 20
+"""Bytes of the log, of which one old one is kept."""
+OLD = ".old"
 
 
 def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
@@ -52,17 +51,11 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     """
     successor: Any = options.get("successor")
     is_watched = successor is None and (startup is None or startup.is_watched)
-
-    def load_predecessor() -> Predecessor:
-        from app_server.shared.predecessor import Predecessor  # noqa: PLC0415 - one of many replaces another
-
-        return Predecessor(successor)
-
     try:
         launch = parse_launch(options, os.environ)
         addresses = parse_addresses(options["listen"], str(launch.home))
         passed = passed_sockets(os.environ, os.getpid())
-    except (ValueError, BadAddress) as error:
+    except (ValueError, BadOption) as error:
         complain("app-server", str(error))
         return 2
     if not is_watched and addresses.places:
@@ -78,10 +71,10 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
             load_everything()
         end_loading()
         wait_for_children_without_threads()
-        before = None if successor is None else Lazy(load_predecessor)
+        before = None if successor is None else Predecessor(successor)
         process = SharedProcess(launch, addresses, doors, startup, before, is_watched=is_watched)
         failure = anyio.run(process.run)
-    except BadAddress as error:
+    except BadOption as error:
         complain("app-server", str(error))
         return 2
     except CannotListen as error:
@@ -104,7 +97,7 @@ class SharedProcess:
         addresses: Addresses,
         doors: Doors,
         startup: Startup | None,
-        before: Lazy[Predecessor] | None,
+        before: Predecessor | None,
         *,
         is_watched: bool,
     ) -> None:
@@ -129,17 +122,15 @@ class SharedProcess:
                 wall_clock=settings.machine.wall_clock,
                 answer=lambda question, arrival: control.answer(question, arrival),
             )
-            state: HandedOver | None = None
-            descriptors: Iterator[int] = iter(())
+            taken = None
             if self._before is not None:
                 await self._prepare(server)
-                taken = await self._before.get().take()
+                taken = await self._before.take()
                 if taken is None:
                     return None  # it goes on
-                state, descriptors = taken[0], iter(taken[1])
-                self._doors.inherit(state.places, descriptors)
+                self._doors.inherit(taken[0].places, taken[1])
             try:
-                places, others = self._doors.open(
+                reception.doors = self._doors.open(
                     settings.environment,
                     settings.limits.line_bytes,
                     why_full=reception.why_full,
@@ -147,31 +138,28 @@ class SharedProcess:
                 )
             except CannotListen as error:
                 return str(error)
-            reception.doors = [*(place.door for place in places), *others]
-            lifetime = Lifetime(server, reception, places, self._sharing, settings.environment)
-            started = settings.machine.wall_clock()
             refused = WATCHED if self._is_watched else None
-            reload = Reload(server, reception, places, settings.environment, started=started, refused=refused)
-            lifetime.reload = reload.begin
+            reload = Reload(server, reception, settings.environment, refused=refused)
+            lifetime = Lifetime(server, reception, self._sharing, settings.environment, reload.begin)
             control = Control(
                 reception,
                 lifetime,
                 lambda: server.work,
                 reload,
                 is_loaded=lambda: self._is_loaded,
-                started=started,
+                started=settings.machine.wall_clock(),
                 log=self._log_path(),
             )
             async with anyio.create_task_group() as tasks:
                 await tasks.start(reception.run, name="reception")
-                if state is not None and self._before is not None:
-                    await self._before.get().go_on(server, reception, state, descriptors)
+                if taken is not None and self._before is not None:
+                    await self._before.go_on(server, reception, *taken)
                 tasks.start_soon(reload.run, name="reload")
                 if not self._is_loaded:
                     tasks.start_soon(self._load, server, reception, reload, name="loading")
                 if self._addresses.stdio:
                     tasks.start_soon(self._host_stdio, wire, reception, lifetime, name="stdio")
-                await lifetime.run(lambda: self._announce(places, control))
+                await lifetime.run(lambda: self._announce(reception, control))
                 tasks.cancel_scope.cancel()
         return None
 
@@ -208,18 +196,17 @@ class SharedProcess:
         """Serve the client on stdin and stdout. Once it has left, the server ends with the last of its clients."""
         transport = StdioTransport(0, wire, self._launch.limits.line_bytes)
         await reception.host(transport, replace(settings_of(self._launch), hears_all=False))
-        while not reception.is_empty:
+        while reception.present:
             await reception.left.wait()
         lifetime.stop()
 
     # --- what others are told
-    def _announce(self, places: Sequence[ListeningPlace], control: Control) -> None:
-        for address in control.addresses:
-            print(f"listening on {address}", file=sys.stderr, flush=True)  # noqa: T201  for who has started it
-        for place in places:
-            if place.held.place.reference is not None:
+    def _announce(self, reception: Reception, control: Control) -> None:
+        for door in reception.doors:
+            print(f"listening on {door.address}", file=sys.stderr, flush=True)  # noqa: T201  for who has started it
+            if door.held is not None and door.held.place.reference is not None:
                 with suppress(OSError):  # people do without it
-                    place.held.describe(json.dumps(control.facts(), indent=1))
+                    door.held.describe(json.dumps(control.facts(), indent=1))
         if self._startup is not None:
             self._startup.end()
 
@@ -244,3 +231,32 @@ def raise_descriptor_limit() -> None:
     if soft != hard:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class LogFile:
+    """The log of a server that nobody watches: writes to stderr, behind which another file is put when the present one
+    is full.
+    """
+
+    def __init__(self, path: str, most: int = MOST_OF_LOG, fd: int = 2) -> None:
+        self._path, self._most, self._fd = path, most, fd
+
+    def write(self, data: bytes) -> int:
+        """Append a line. Raises OSError."""
+        if os.fstat(self._fd).st_size + len(data) > self._most:
+            self._begin_anew()
+        return os.write(self._fd, data)
+
+    def _begin_anew(self) -> None:
+        """Keep the file under its other name; all that writes to the descriptor goes on in the new one."""
+        try:
+            os.replace(self._path, self._path + OLD)
+            fresh = os.open(
+                self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+        except OSError:
+            return  # the log goes on in the old file
+        try:
+            os.dup2(fresh, self._fd)
+        finally:
+            os.close(fresh)

@@ -1,60 +1,122 @@
-"""The clients that a process serves, from the first byte behind a preface until they leave; and what survives of each
-where another process goes on with it.
+"""The clients of a process, each from its first byte until it leaves; and what survives of one where another process
+goes on with it.
+
+What a client speaks is told by the first bytes that it says: lines, HTTP, or the preface of a proxy. Whoever says
+anything else, too much or nothing for too long is none of ours.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from typing import Protocol
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.apis.keeping import keep
+from app_server.apis.keeping import KeptClient, keep
 from app_server.apis.services import Served
 from app_server.conversations.subscriptions import Client
-from app_server.server import ClientPlace
-from app_server.shared.arrivals import GOING_AWAY, LEAVES_WITHIN, TRY_AGAIN_LATER, Arrival, ClosingTransport
-from app_server.shared.first_bytes import Speech, speech_after_preface
-from app_server.shared.handover import KeptConnection
+from app_server.proxy.meeting import BEGINNING_OF_ANY, MOST_BYTES
+from app_server.server import ClientPlace, Server
+from app_server.shared.doors import Door
+from app_server.shared.peers import is_own_work, peer_of
 from app_server.transport.framing import Transport
-from app_server.transport.long_messages import LongMessages, Room
-from app_server.transport.sockets import StreamTransport
+from app_server.transport.sockets import Room, SocketStream, StreamTransport
+
+if TYPE_CHECKING:
+    from app_server.transport.websocket import WebSocketTransport
+
+    ClosingTransport = StreamTransport | WebSocketTransport
 
 log = logging.getLogger(__name__)
 
+LEAVES_WITHIN = 2
+"""Seconds for a client to take the last words and leave."""
 
-class ServesClients(Protocol):
-    """A server, as `app_server.server.Server`."""
+GOING_AWAY = 1001
+"""Of a WebSocket whose server ends."""
+TRY_AGAIN_LATER = 1013
+"""Of one whose client did not read."""
 
-    async def serve(
-        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Served], Awaitable[None]]
-    ) -> str | None: ...
+MOST_WAITING = 1 << 16
+"""Bytes of a first line that are waited for before it is served: its client does speak."""
 
 
-class Visit(Struct, eq=False):
-    """A client that is served."""
+class Speech(Enum):
+    LINES = "lines"
+    HTTP = "HTTP"
+    PREFACE = "a preface"
+
+
+class Nonsense(Exception):
+    """The bytes begin nothing that is served here."""
+
+
+def speech_of(said: bytes) -> Speech | None:
+    """Return what a new connection begins with; None while that is still open. Raises Nonsense."""
+    if not said:
+        return None
+    if said.startswith(b"G"):
+        return Speech.HTTP
+    if not said.startswith(b"{"):
+        raise Nonsense
+    whole = b"\n" in said
+    if said.startswith(BEGINNING_OF_ANY):
+        if len(said) > MOST_BYTES and b"\n" not in said[:MOST_BYTES]:
+            raise Nonsense
+        return Speech.PREFACE if whole else None
+    if whole or len(said) > MOST_WAITING:
+        return Speech.LINES
+    return None
+
+
+def speech_after_preface(said: bytes) -> Speech | None:
+    """Return what the client behind a proxy begins with; None while that is still open. It may say any line."""
+    if not said:
+        return None
+    return Speech.HTTP if said.startswith(b"G") else Speech.LINES
+
+
+class KeptVisit(Struct, frozen=True, kw_only=True):
+    """A client that is handed over. What survives of it is here, in its socket, and in the files of its
+    conversations.
+    """
 
     number: int
     pid: int | None
     since: float
+    door: str
+    """The address at which it came in."""
+    preface: bytes | None
+    """The line with the environment and options of its client, where that came with a proxy."""
+    websocket: bool
+    unread: bytes
+    """The beginning of a message, of which the rest has not come."""
+    client: KeptClient | None
+    """None: it has not said anything behind its preface."""
+
+
+class Visit(Struct, eq=False, kw_only=True):
+    """A client; one that has come through no door is the one that has started this process."""
+
+    number: int
+    since: float
     """Seconds since 1970."""
-    arrival: Arrival | None = None
-    """None: it came through no door."""
-    preface: bytes | None = None
-    transport: ClosingTransport | None = None
+    pid: int | None = None
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
-    room: Room = msgspec.field(default_factory=Room)
-    """For a long message whose end has not come."""
-    websocket: bool = False
-    """Whether it speaks that; else lines."""
-    heard: bool = False
-    """Whether it has said anything behind its preface."""
+    is_guest: bool = False
+    """Whether it may enter, and counts as a client; else it has yet to say who it is, or only asks something."""
+    asks: bool = False
+    """Whether it is no client, but `daemon`, which asks something."""
     served: Served | None = None
     """From there on, as long as it is served."""
+    farewell: tuple[int, str] = (GOING_AWAY, "server shutting down")
+    """Why it is served no longer, for a WebSocket."""
 
     @property
     def client(self) -> Client | None:
@@ -63,118 +125,139 @@ class Visit(Struct, eq=False):
     @property
     def at_rest(self) -> bool:
         """Whether another process could go on with it: nothing of it is in work."""
-        if self.arrival is None or not self.arrival.stream.awaits:
+        return False
+
+    async def serve(
+        self,
+        server: Server,
+        transport: Transport,
+        place: ClientPlace,
+        prepare: Callable[[Served], Awaitable[None]] | None = None,
+    ) -> None:
+        """Let a server serve it over its transport. `prepare` is awaited before its first request."""
+
+        async def joined(served: Served) -> None:
+            if prepare is not None:
+                await prepare(served)
+            self.served = served
+
+        try:
+            notice = await server.serve(transport, place, joined=joined)
+        finally:
+            self.served = None
+        if notice is not None:
+            self.farewell = TRY_AGAIN_LATER, notice
+
+    async def end(self) -> None:
+        """Let it read the last words."""
+
+
+class Arrival(Visit, kw_only=True, eq=False):
+    """A client that has come through a door."""
+
+    door: Door
+    stream: SocketStream
+    said: bytearray = msgspec.field(default_factory=bytearray)
+    """What was heard and is not served yet."""
+    preface: bytes | None = None
+    transport: ClosingTransport | None = None
+    """None until it is known what it speaks."""
+    websocket: bool = False
+    room: Room = msgspec.field(default_factory=Room)
+    """For a long message whose end has not come."""
+
+    def may_enter(self) -> bool:
+        """Tell whether it comes from this user, and not from what this server has started."""
+        if self.door.held is None:
+            return True
+        try:
+            peer = peer_of(self.stream.socket)
+        except OSError:
             return False
-        if self.served is None:
-            return not self.heard
+        self.pid = peer.pid
+        if peer.user != os.geteuid():
+            log.warning("refused a process of user %d", peer.user)
+            return False
+        if is_own_work(self.stream.socket, peer.pid):
+            log.warning("refused process %d: this server has started it, or it has ended", peer.pid)
+            return False
+        return True
+
+    async def hear(self, speech: Callable[[bytes], Speech | None]) -> Speech | None:
+        """Read until it is known what is spoken; return None where that never is. Raises Nonsense."""
+        while (found := speech(bytes(self.said))) is None:
+            try:
+                self.said += await self.stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return None
+        return found
+
+    def take_line(self) -> bytes:
+        line, _, rest = bytes(self.said).partition(b"\n")
+        self.said = bytearray(rest)
+        return line
+
+    def take_all(self) -> bytes:
+        said, self.said = bytes(self.said), bytearray()
+        return said
+
+    async def say(self, data: bytes) -> None:
+        with suppress(anyio.BrokenResourceError):  # the next read finds the end
+            await self.stream.send(data)
+
+    async def dismiss(self, last_words: bytes = b"") -> None:
+        """Say why the client is not served, and let it read that before the connection is closed."""
+        with anyio.move_on_after(LEAVES_WITHIN):
+            await self.say(last_words)
+            await StreamTransport(self.stream).close(GOING_AWAY, "")
+
+    async def speaks(self, line_limit: int, speech: Speech | None) -> ClosingTransport | None:
+        """Return a transport for what the client speaks, which may still have to be heard; None where it has left, or
+        asked over HTTP for something else.
+        """
+        speech = speech or await self.hear(speech_after_preface)
+        if speech is None:
+            return None
+        if speech is Speech.LINES:
+            return self.goes_on(line_limit, websocket=False)
+        self.websocket = True
+        self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.room)
+        return self.transport
+
+    def goes_on(self, line_limit: int, *, websocket: bool) -> ClosingTransport:
+        """Return a transport for a client that speaks lines, or whose WebSocket is open."""
+        self.websocket, said = websocket, self.take_all()
+        if websocket:
+            self.transport = self.door.http.get().go_on(self.stream, said, self.room)
+        else:
+            self.transport = StreamTransport(self.stream, line_limit, unread=said, room=self.room)
+        return self.transport
+
+    async def end(self) -> None:
+        with anyio.move_on_after(LEAVES_WITHIN, shield=True):
+            await (self.transport or StreamTransport(self.stream)).close(*self.farewell)
+        self.room.leave()
+
+    @property
+    def at_rest(self) -> bool:
+        if not self.is_guest or not self.stream.awaits:
+            return False
+        if self.served is None:  # it may be heard, but not be in work
+            return self.transport is None and not self.websocket
         return self.served.at_rest and self.transport is not None and self.transport.begun is not None
 
-    def keep(self) -> tuple[KeptConnection, int]:
-        """Return what survives of it, with its descriptor. It is at rest."""
-        arrival, transport, client = self.arrival, self.transport, None
-        assert arrival is not None
-        begun: bytes | None = bytes(arrival.said)
-        if self.served is not None and transport is not None:
-            begun, client = transport.begun, keep(self.served)
-        assert begun is not None
-        kept = KeptConnection(
+    def keep(self) -> KeptVisit:
+        """Return what survives of it. It is at rest."""
+        begun, client = bytes(self.said), None
+        if self.served is not None and self.transport is not None:
+            begun, client = self.transport.begun or b"", keep(self.served)
+        return KeptVisit(
             number=self.number,
             pid=self.pid,
             since=self.since,
-            door=arrival.door.address,
+            door=self.door.address,
             preface=self.preface,
             websocket=self.websocket,
             unread=begun,
             client=client,
         )
-        return kept, arrival.stream.socket.fileno()
-
-
-class Visits:
-    """All of them, by number."""
-
-    def __init__(self, served: ServesClients, line_limit: int) -> None:
-        self._served, self.line_limit = served, line_limit
-        self._long_messages = LongMessages(line_limit)
-        self.present: dict[int, Visit] = {}
-
-    def going_on(self) -> Iterator[str]:
-        """Yield what could not go on in another process."""
-        for visit in self.present.values():
-            if not visit.at_rest:
-                yield f"client {visit.number}: a request, a login, or what it has not read"
-
-    @property
-    def all_written(self) -> bool:
-        """Whether every client has been written all that it was told."""
-        clients = (visit.client for visit in self.present.values())
-        return all(client is None or client.outgoing.unread == 0 for client in clients)
-
-    def pause(self) -> None:
-        """Read nothing; it waits in the system."""
-        for arrival in self._arrivals():
-            arrival.stream.pause()
-
-    def resume(self) -> None:
-        for arrival in self._arrivals():
-            arrival.stream.resume()
-
-    def _arrivals(self) -> Iterator[Arrival]:
-        return (visit.arrival for visit in self.present.values() if visit.arrival is not None)
-
-    @asynccontextmanager
-    async def counted(self, visit: Visit) -> AsyncIterator[None]:
-        """Count a client until it leaves or its scope is cancelled; let it read the last words."""
-        if visit.arrival is not None:
-            visit.transport = StreamTransport(visit.arrival.stream)
-            visit.room = self._long_messages.connection()
-        self.present[visit.number] = visit
-        log.info("connected: process %s", visit.pid)
-        try:
-            with visit.scope:
-                yield
-        finally:
-            if visit.transport is not None:
-                with anyio.move_on_after(LEAVES_WITHIN, shield=True):
-                    await visit.transport.close(GOING_AWAY, "server shutting down")
-            visit.room.leave()
-            del self.present[visit.number]
-            log.info("left")
-
-    async def serve_what_it_speaks(self, visit: Visit, place: ClientPlace, speech: Speech | None) -> None:
-        """Serve a client over what it speaks, which may still have to be heard."""
-        arrival = visit.arrival
-        assert arrival is not None
-        speech = speech or await arrival.hear(speech_after_preface)
-        visit.heard, visit.websocket, said = True, speech is Speech.HTTP, arrival.take_all()
-        transport: ClosingTransport | None = None
-        if visit.websocket:
-            transport = await arrival.door.http.get().enter(arrival.stream, said, visit.room)
-        elif speech is not None:
-            transport = StreamTransport(arrival.stream, self.line_limit, unread=said, room=visit.room)
-        if transport is not None:
-            visit.transport = transport
-            await self.serve(visit, transport, place)
-
-    async def serve(
-        self,
-        visit: Visit,
-        transport: Transport,
-        place: ClientPlace,
-        prepare: Callable[[Served], Awaitable[None]] | None = None,
-    ) -> None:
-        """Serve a client over its transport. `prepare` is awaited before its first request."""
-        visit.heard = True
-
-        async def joined(served: Served) -> None:
-            if prepare is not None:
-                await prepare(served)
-            visit.served = served
-
-        try:
-            notice = await self._served.serve(transport, place, joined=joined)
-        finally:
-            visit.served = None
-        if notice is not None and visit.transport is not None:
-            with anyio.move_on_after(LEAVES_WITHIN):
-                await visit.transport.close(TRY_AGAIN_LATER, notice)

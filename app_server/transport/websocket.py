@@ -18,7 +18,7 @@ from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
 from app_server.transport.framing import Oversized, TransportClosed
-from app_server.transport.long_messages import Room
+from app_server.transport.sockets import Room
 
 log = logging.getLogger(__name__)
 

@@ -178,7 +178,7 @@ def in_background(group: TaskGroup, work: Callable[..., T], *arguments: str) -> 
 BREAKS = {
     "does not start": ("shared/shared_process.py", 'raise RuntimeError("broken")'),
     "does not take over": (
-        "shared/predecessor.py",
+        "shared/handover.py",
         "async def fail(*_): raise RuntimeError('broken')\nPredecessor.go_on = fail",
     ),
 }

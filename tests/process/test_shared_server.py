@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from app_server.places.socket_place import FOLDER, LONGEST_ADDRESS
-from app_server.shared.units import systemd_unit
+from app_server.shared.daemon_command import systemd_unit
 from tests.support.pipes import INITIALIZE as CLIENT
 from tests.support.pipes import PATIENCE, Piped, alive, runs
 from tests.support.shared import INITIALIZE, SharedHome, answer_of, connect, is_closed, shared_homes

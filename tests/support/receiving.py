@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import anyio
 
@@ -12,13 +13,14 @@ from app_server.apis.services import Served
 from app_server.core.config.types import SharingSettings
 from app_server.core.lazy import Lazy
 from app_server.places.socket_place import SocketPlace, named_place
-from app_server.server import ClientPlace, Work
-from app_server.shared.arrivals import Arrival, Doorway
+from app_server.server import ClientPlace, Server, Work
 from app_server.shared.binding import HeldPlace, hold_place
+from app_server.shared.doors import Door
 from app_server.shared.http_door import HttpDoor
-from app_server.shared.lifetime import Lifetime, ListeningPlace
+from app_server.shared.lifetime import Lifetime
 from app_server.shared.preface import Question, yes
 from app_server.shared.reception import Reception
+from app_server.shared.visits import Arrival
 from app_server.transport.framing import Transport, TransportClosed
 
 LINE_LIMIT = 1 << 20
@@ -56,32 +58,30 @@ async def answer(question: Question, arrival: Arrival) -> None:
     await arrival.dismiss(yes(ask=question.ask))
 
 
-def reception_of(
-    server: Echo, place: ClientPlace, most: int = 256, line_limit: int = LINE_LIMIT
-) -> Reception:
-    return Reception(server, place, most=most, line_limit=line_limit, wall_clock=lambda: 0.0, answer=answer)
+def reception_in(
+    folder: Path, server: Echo, most: int = 256, line_limit: int = LINE_LIMIT
+) -> tuple[Reception, SocketPlace, HeldPlace]:
+    """A reception that listens in the folder, before it runs."""
+    place = named_place(str(folder / "s"))
+    held = hold_place(place)
+    client = ClientPlace(home=folder, cwd=folder, brings_environment=False, shared=True)
+    reception = Reception(
+        cast(Server, server), client, most=most, line_limit=line_limit, wall_clock=lambda: 0.0, answer=answer
+    )
 
-
-def doorway(held: HeldPlace, reception: Reception) -> Doorway:
     def http() -> HttpDoor:
         return HttpDoor(port=None, token_sha256=None, line_limit=LINE_LIMIT, unavailable=reception.why_full)
 
-    return Doorway(held.bind({}), f"unix://{held.place.socket}", Lazy(http))
-
-
-def client_place(home: Path) -> ClientPlace:
-    return ClientPlace(home=home, cwd=home, brings_environment=False, shared=True)
+    reception.doors = [Door(held.listen({}), f"unix://{place.socket}", Lazy(http), held)]
+    return reception, place, held
 
 
 @asynccontextmanager
 async def receiving(
-    folder: Path, most: int = 256, line_limit: int = LINE_LIMIT
+    folder: Path, most: int = 256, line_limit: int = LINE_LIMIT, server: Echo | None = None
 ) -> AsyncIterator[tuple[Reception, SocketPlace]]:
     """A reception that listens in the folder; its connections are gone with the block."""
-    place = named_place(str(folder / "s"))
-    held = hold_place(place)
-    reception = reception_of(Echo(), client_place(folder), most, line_limit)
-    reception.doors = [doorway(held, reception)]
+    reception, place, held = reception_in(folder, server or Echo(), most, line_limit)
     async with anyio.create_task_group() as group:
         group.start_soon(reception.run)
         try:
@@ -94,16 +94,13 @@ async def receiving(
 
 
 def lifetime_of(
-    folder: Path, settings: SharingSettings
-) -> tuple[Lifetime, Reception, SocketPlace, ListeningPlace]:
+    folder: Path, settings: SharingSettings, server: Echo | None = None
+) -> tuple[Lifetime, Reception, SocketPlace]:
     """A server that listens in the folder, before it runs."""
-    place = named_place(str(folder / "s"))
-    held = hold_place(place)
-    server = Echo()
-    reception = reception_of(server, client_place(folder))
-    listening = ListeningPlace(held, doorway(held, reception))
-    reception.doors = [listening.door]
-    return Lifetime(server, reception, [listening], settings, os.environ), reception, place, listening
+    server = server or Echo()
+    reception, place, _ = reception_in(folder, server)
+    lifetime = Lifetime(cast(Server, server), reception, settings, os.environ, lambda: None)
+    return lifetime, reception, place
 
 
 def dialled(place: SocketPlace) -> socket.socket:

@@ -18,7 +18,7 @@ from websockets.uri import parse_uri
 import app_server
 import protocol
 from app_server.places.locks import hold as hold_lock
-from app_server.places.startup import READY
+from app_server.places.starting import READY
 from tests.support.shared import SharedHome, read_line
 
 

@@ -23,9 +23,8 @@ from app_server.apis.errors import initialize_of_another_protocol
 from app_server.apis.router import FindRoute, Repeats, Route, RouteFamilies, route
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
-from app_server.rpc.connection import RpcReply
+from app_server.rpc.connection import LaneName, RpcReply
 from app_server.rpc.errors import RpcError, invalid_params
-from app_server.rpc.lanes import LaneName
 from protocol.acp.session import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
 from protocol.fields import describe_validation_error
 from protocol.jsonrpc import INITIALIZE, Request, RequestId

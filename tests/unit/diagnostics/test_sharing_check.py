@@ -44,8 +44,7 @@ def test_nothing_is_made_where_none_has_ever_run(place: SocketPlace) -> None:
 
 @pytest.mark.parametrize("version", [VERSION, "1.0"])
 def test_one_that_runs_is_named_and_an_older_one_is_to_be_reloaded(held: HeldPlace, version: str) -> None:
-    with held.bind({}):
-        held.link_reference()
+    with held.listen({}):
         held.describe(
             json.dumps({"pid": 7, "version": version, "addresses": ["unix:///s", "ws://127.0.0.1:1"]})
         )
@@ -74,7 +73,7 @@ def test_one_that_is_being_started_is_no_fault(held: HeldPlace) -> None:
 
 def test_one_that_was_killed_is_in_nobodys_way(place: SocketPlace) -> None:
     held = hold_place(place)
-    held.bind({}).close()
+    held.listen({}).close()
     held.release()
     found = check(place)
     assert found.status is CheckStatus.OK

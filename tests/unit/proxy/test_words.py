@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from app_server.proxy.proxy_command import words_alone
-from app_server.proxy.sharing import is_sharing_wanted
-from app_server.proxy.words import proxy_options, quick_options
+from app_server.proxy.words import is_sharing_wanted, proxy_options, quick_options
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 from app_server.core.config.types import SharingSettings
 from app_server.places.locks import LockHeld, hold
 from app_server.places.socket_place import SocketPlace, named_place
-from app_server.proxy.meeting import is_there, meet
-from app_server.proxy.preface import preface
+from app_server.proxy.meeting import is_there, meet, preface
 from tests.support.places import LONG
 from tests.support.receiving import Echo, dialled, lifetime_of
 from tests.support.waiting import until
@@ -31,7 +30,7 @@ def nothing() -> None:
 
 
 async def test_it_leaves_when_nobody_needs_it(short_folder: Path) -> None:
-    lifetime, reception, place, _ = lifetime_of(short_folder, AT_ONCE)
+    lifetime, reception, place = lifetime_of(short_folder, AT_ONCE)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(reception.run)
@@ -43,9 +42,8 @@ async def test_it_leaves_when_nobody_needs_it(short_folder: Path) -> None:
 
 @pytest.mark.parametrize("reason", ["a client", "a silent connection", "work", "a start"])
 async def test_it_stays_while_there_is_a_reason(short_folder: Path, reason: str) -> None:
-    lifetime, reception, place, _ = lifetime_of(short_folder, AT_ONCE)
-    server = lifetime._server
-    assert isinstance(server, Echo)
+    server = Echo()
+    lifetime, reception, place = lifetime_of(short_folder, AT_ONCE, server)
     held = -1
     async with anyio.create_task_group() as group:
         group.start_soon(reception.run)
@@ -72,12 +70,12 @@ async def test_it_stays_while_there_is_a_reason(short_folder: Path, reason: str)
 
 async def test_a_stop_closes_who_was_not_served_yet(short_folder: Path) -> None:
     """And so a proxy finds the next server, which has the place at once."""
-    lifetime, reception, place, _ = lifetime_of(short_folder, NEVER)
+    lifetime, reception, place = lifetime_of(short_folder, NEVER)
     async with anyio.create_task_group() as group:
         group.start_soon(reception.run)
         group.start_soon(lifetime.run, nothing)
         early = dialled(place)
-        await until(lambda: not reception.is_empty)
+        await until(lambda: bool(reception.present))
         lifetime.stop()
         assert not os.path.lexists(place.socket)
         os.close(hold(place.server_lock))
@@ -112,7 +110,7 @@ class Starter:
         while True:
             await until(self.wanted.is_set)
             self.wanted.clear()
-            lifetime, reception, _, _ = lifetime_of(self._folder, AT_ONCE)
+            lifetime, reception, _ = lifetime_of(self._folder, AT_ONCE)
             self.started += 1
             async with anyio.create_task_group() as group:
                 group.start_soon(reception.run)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.carried_programs import PARTS
-from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, server_modules
+from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, PROGRAMS, server_modules
 from tests.support.loading import modules_loaded_by
 from tests.test_architecture import imports, inside, modules, reachable
 
@@ -32,7 +31,7 @@ def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
 
 def test_programs_are_carried_with_all_that_they_import() -> None:
     graph = {name: imports(name) & modules().keys() for name in modules()}
-    for program, parts in PARTS.items():
+    for program, parts in PROGRAMS.items():
         assert reachable(graph, program) == set(parts), program
 
 

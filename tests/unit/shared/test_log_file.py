@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.log_file import LogFile
+from app_server.shared.shared_process import LogFile
 
 LINE = b"x" * 99 + b"\n"
 

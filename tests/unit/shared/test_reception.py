@@ -16,10 +16,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from app_server.proxy.preface import preface
+from app_server.proxy.meeting import preface
+from app_server.shared import doors
 from app_server.shared import reception as module
 from app_server.shared.reception import Reception
-from app_server.transport.long_messages import ALL_BYTES, SHORT_BYTES
+from app_server.shared.visits import Arrival
+from app_server.transport.sockets import ALL_BYTES, SHORT_BYTES
 from tests.support.proxied import received
 from tests.support.receiving import Echo, dialled, receiving
 from tests.support.shared import is_closed, read_line
@@ -43,17 +45,16 @@ async def test_lines_are_served_from_the_first_byte_on(short_folder: Path) -> No
     async with receiving(short_folder) as (reception, place):
         with dialled(place) as client:
             client.sendall(b'{"a"')
-            await until(lambda: not reception.is_empty)
-            assert reception.visits == {}
+            await until(lambda: bool(reception.present))
+            assert reception.clients == []
             assert await blocking(lambda: said(client, b":1}\n")) == b'{"a":1}\n'
-            assert [visit.pid for visit in reception.visits.values()] == [os.getpid()]
-        await until(lambda: reception.is_empty)
+            assert [visit.pid for visit in reception.clients] == [os.getpid()]
+        await until(lambda: not reception.present)
 
 
 async def test_a_proxy_brings_what_its_client_has(short_folder: Path) -> None:
-    async with receiving(short_folder) as (reception, place):
-        server = reception.clients._served
-        assert isinstance(server, Echo)
+    server = Echo()
+    async with receiving(short_folder, server=server) as (_, place):
         with dialled(place) as client:
             answer = json.loads(await blocking(lambda: said(client, PREFACE)))
             assert answer["ok"] is True
@@ -94,7 +95,7 @@ async def test_silent_connections_are_closed_and_hinder_nobody(
                 assert await blocking(partial(is_closed, each))
                 each.close()
             assert await blocking(lambda: said(client, b"{}\n")) == b"{}\n"
-        await until(lambda: reception.is_empty)
+        await until(lambda: not reception.present)
 
 
 async def test_one_too_many_is_told_so(short_folder: Path) -> None:
@@ -116,7 +117,7 @@ async def test_one_too_many_is_told_so(short_folder: Path) -> None:
 async def test_without_descriptors_it_waits_and_then_goes_on(
     short_folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SHORTAGE_SECONDS", 0.05)
+    monkeypatch.setattr(doors, "SHORTAGE_SECONDS", 0.05)
     async with receiving(short_folder) as (_, place):
         waiting = [dialled(place) for _ in range(3)]
         with open_files(0):
@@ -139,10 +140,11 @@ async def test_a_connection_that_fails_takes_no_other_along(
     async def fail(*_: object, **more: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    async with receiving(short_folder) as (reception, place):
+    server = Echo()
+    async with receiving(short_folder, server=server) as (_, place):
         with dialled(place) as good:
             await blocking(lambda: said(good, b"{}\n"))
-            monkeypatch.setattr(reception.clients._served, "serve", fail)
+            monkeypatch.setattr(server, "serve", fail)
             with dialled(place) as bad:
                 bad.sendall(b"{}\n")
                 bad.shutdown(socket.SHUT_WR)
@@ -158,12 +160,16 @@ async def test_a_long_line_that_has_no_end_holds_up_long_ones_only_and_only_whil
     async with receiving(short_folder, line_limit=ALL_BYTES) as (reception, place):
         with dialled(place) as holder, dialled(place) as waiting, dialled(place) as third:
             await blocking(partial(holder.sendall, long))
-            await until(lambda: any(visit.room.is_taken for visit in reception.visits.values()))
+            await until(lambda: any(takes_room(reception)))
             await blocking(lambda: waiting.sendall(long + b"\n"))
             assert await blocking(lambda: said(third, b"{}\n")) == b"{}\n"
-            assert [visit.room.is_taken for visit in reception.visits.values()].count(True) == 1
+            assert takes_room(reception).count(True) == 1
             holder.close()
             assert await blocking(lambda: received(waiting, len(long) + 1)) == long + b"\n"
+
+
+def takes_room(reception: Reception) -> list[bool]:
+    return [each.room.is_taken for each in reception.clients if isinstance(each, Arrival)]
 
 
 async def test_a_client_that_drops_leaves_nothing(short_folder: Path) -> None:
@@ -173,7 +179,7 @@ async def test_a_client_that_drops_leaves_nothing(short_folder: Path) -> None:
         for _ in range(20):
             await dropped(reception, lambda: dialled(place))
         await until(lambda: (now := descriptors_and_tasks())[0] <= files and now[1] <= tasks)
-        assert reception.visits == {}
+        assert reception.clients == []
 
 
 def descriptors_and_tasks() -> tuple[int, int]:
@@ -196,4 +202,4 @@ async def dropped(reception: Reception, dial: Callable[[], socket.socket]) -> No
     thread.start()
     await until(lambda: not thread.is_alive())
     thread.join()
-    await until(lambda: reception.is_empty)
+    await until(lambda: not reception.present)

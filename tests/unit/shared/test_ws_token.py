@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.ws_token import TokenRefused, token_digest
+from app_server.shared.addresses import BadOption
+from app_server.shared.doors import token_digest
 
 
 def digest(folder: Path, file: Path | None = None, sha256: str | None = None) -> bytes:
@@ -62,7 +63,7 @@ def test_a_sha256_is_taken_as_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "ab", "g" * 64, "a" * 63, "a" * 65, "a " * 32, "ä" * 64])
 def test_what_is_no_sha256_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TokenRefused, match="64 hexadecimal digits"):
+    with pytest.raises(BadOption, match="64 hexadecimal digits"):
         digest(tmp_path, sha256=text)
 
 
@@ -70,7 +71,7 @@ def test_what_is_no_sha256_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_file_that_others_have_rights_to_is_refused_and_not_mended(tmp_path: Path, mode: int) -> None:
     for file, named in ((tmp_path / "named", True), (tmp_path / "ws-token", False)):
         private(file, b"a-token", mode)
-        with pytest.raises(TokenRefused, match=f"others have rights to it .*{mode & 0o77:03o}"):
+        with pytest.raises(BadOption, match=f"others have rights to it .*{mode & 0o77:03o}"):
             digest(tmp_path, file if named else None)
         assert stat.S_IMODE(file.stat().st_mode) == mode
 
@@ -79,33 +80,33 @@ def test_a_file_that_others_have_rights_to_is_refused_and_not_mended(tmp_path: P
 def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     file = private(tmp_path / "ws-token", b"a-token")
     os.chown(file, 12345, -1)
-    with pytest.raises(TokenRefused, match="belongs to another user"):
+    with pytest.raises(BadOption, match="belongs to another user"):
         digest(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"two words", b"a\nb", "tökén".encode(), b"x" * 5000])
 def test_what_is_no_token_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(TokenRefused):
+    with pytest.raises(BadOption):
         digest(tmp_path, private(tmp_path / "mine", content))
 
 
 def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(TokenRefused, match="does not exist"):
+    with pytest.raises(BadOption, match="does not exist"):
         digest(tmp_path, tmp_path / "mine")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fifo_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "mine", 0o600)
-    with pytest.raises(TokenRefused, match="a FIFO"):
+    with pytest.raises(BadOption, match="a FIFO"):
         digest(tmp_path, tmp_path / "mine")
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TokenRefused, match="cannot be written"):
+    with pytest.raises(BadOption, match="cannot be written"):
         digest(tmp_path / "nowhere")
 
 
 def test_a_file_and_a_sha256_are_too_much(tmp_path: Path) -> None:
-    with pytest.raises(TokenRefused, match="got both"):
+    with pytest.raises(BadOption, match="got both"):
         digest(tmp_path, tmp_path / "mine", "a" * 64)

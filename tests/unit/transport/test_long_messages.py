@@ -8,8 +8,7 @@ from websockets.protocol import State
 from websockets.uri import parse_uri
 
 from app_server.transport.framing import LineDecoder, Oversized
-from app_server.transport.long_messages import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room
-from app_server.transport.sockets import StreamTransport
+from app_server.transport.sockets import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room, StreamTransport
 from app_server.transport.websocket import WebSocketTransport, server_protocol
 from tests.support.byte_streams import MemoryByteStream, byte_pair
 from tests.support.virtual_time import in_virtual_time
