@@ -190,6 +190,7 @@ def mount(folder: Path, options: str, undo: ExitStack) -> None:
 def test_clients_that_come_and_go_leave_nothing(shared: SharedHome) -> None:
     with shared.server() as server:
         server.listening_on(1)
+        shared.wait_until_loaded()
         come_and_go(shared, DROPS // 10)  # what is made once is there now
         wait_until(lambda: shared.status()["clients"] == [])
         before = shared.status()["memoryBytes"]
