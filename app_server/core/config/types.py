@@ -177,7 +177,7 @@ class SharingSettings(Struct, frozen=True, kw_only=True):
     """Settings of how a shared server serves; in a client's own server none of them counts."""
 
     shared: bool = False
-    """Read before anything else is loaded, by `proxy.sharing`."""
+    """Read before anything else is loaded, by `proxy.words`."""
     idle_exit_minutes: float = 30
     """So long it stays without a client and without work; 0: for ever."""
     drain_seconds: float = 60
