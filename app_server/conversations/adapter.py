@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -39,7 +39,7 @@ class ConversationStatus(Struct, frozen=True):
     waiting_on_input: bool = False
 
 
-class ClientLine(NamedTuple):
+class ClientLine(Struct, frozen=True):
     """One message to clients, without its line end."""
 
     data: bytes

@@ -38,13 +38,6 @@ class GrowingItem(Struct):
     pieces: list[SessionEvent] = msgspec.field(default_factory=list)
     printed: int = 0
 
-    def add(self, event: SessionEvent) -> None:
-        if isinstance(event.event, CommandOutput):
-            self.printed += len(event.event.chunk)
-            if self.printed > MOST_PRINTED:
-                return
-        self.pieces.append(event)
-
     def events(self) -> Iterator[SessionEvent]:
         """Yield its begin, and what has come of it: pieces that follow one another as one."""
         yield self.started
@@ -66,6 +59,21 @@ class SoFar(Struct):
 
     def take(self, event: SessionEvent) -> None:
         match event.event:
+            case (
+                AgentMessageDelta(item_id=id)
+                | ReasoningSummaryDelta(item_id=id)
+                | ReasoningSummaryPart(item_id=id)
+                | ReasoningTextDelta(item_id=id)
+                | CommandRunning(item_id=id)
+                | PatchWriting(item=FileChange(id=id))
+            ):
+                if (growing := self._open.get((event.turn_id, id))) is not None:
+                    growing.pieces.append(event)
+            case CommandOutput(item_id=id, chunk=chunk):
+                if (growing := self._open.get((event.turn_id, id))) is not None:
+                    growing.printed += len(chunk)
+                    if growing.printed <= MOST_PRINTED:
+                        growing.pieces.append(event)
             case TurnStarted():
                 self._turn = event
             case TurnEnded():
@@ -75,17 +83,6 @@ class SoFar(Struct):
             case ItemCompleted(item=item):
                 self._open.pop((event.turn_id, item.id), None)
                 self.ids.begin_and_end(item.id)
-            case (
-                AgentMessageDelta(item_id=id)
-                | ReasoningSummaryDelta(item_id=id)
-                | ReasoningSummaryPart(item_id=id)
-                | ReasoningTextDelta(item_id=id)
-                | CommandOutput(item_id=id)
-                | CommandRunning(item_id=id)
-                | PatchWriting(item=FileChange(id=id))
-            ):
-                if (growing := self._open.get((event.turn_id, id))) is not None:
-                    growing.add(event)
             case _:
                 pass
 
@@ -105,8 +102,8 @@ def _joined(same: list[SessionEvent]) -> SessionEvent:
     first, event = same[0].event, same[0]
     if isinstance(first, CommandOutput):
         chunks = (each.event.chunk for each in same if isinstance(each.event, CommandOutput))
-        return event._replace(event=replace(first, chunk=b"".join(chunks)))
+        return replace(event, event=replace(first, chunk=b"".join(chunks)))
     if isinstance(first, AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta):
         texts = (each.event.delta for each in same if isinstance(each.event, type(first)))
-        return event._replace(event=replace(first, delta="".join(texts)))
+        return replace(event, event=replace(first, delta="".join(texts)))
     return event

@@ -54,14 +54,17 @@ class Client(Struct, eq=False, weakref=True):
 
     def send(self, lines: Iterable[ClientLine], *, behind: bool = False) -> None:
         """Send what one event says. `behind`: others read while the client does not, so what can be joined is."""
-        wanted = (line for line in lines if not line.method or self.wants(line))
-        for n, line in enumerate(wanted):
+        further = False
+        for line in lines:
+            if line.method and not self.wants(line):
+                continue
             if behind and line.part is not None:
-                self.outgoing.send_missed(line.part, further=n > 0)
+                self.outgoing.send_missed(line.part, further=further)
             elif behind and line.state is not None:
-                self.outgoing.send_state(line.state, line.data, further=n > 0)
+                self.outgoing.send_state(line.state, line.data, further=further)
             else:
-                self.outgoing.send(line.data, further=n > 0)
+                self.outgoing.send(line.data, further=further)
+            further = True
 
 
 class Seat(Struct):
@@ -96,12 +99,15 @@ class Followers(Struct):
 
     def leave_behind(self, client: Client) -> bool:
         """Tell whether a client has much to read, and there are others for whom the conversation goes on."""
-        return client.outgoing.congested and len(self.queues) > 1
+        return len(self.queues) > 1 and client.outgoing.congested
 
     async def wait_for_capacity(self) -> None:
         """Wait while all have much to read; where there is nobody, return at once."""
-        if not self.queues or not all(each.congested for each in self.queues):
+        if not self.queues:
             return
+        for each in self.queues:
+            if not each.congested:
+                return
         async with anyio.create_task_group() as group:
 
             async def wait_for(outgoing: Outgoing) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,7 @@ WIDEST: Final = 4
 """Bytes of a character at most."""
 
 
-class TextPart(NamedTuple):
+class TextPart(Struct, frozen=True):
     """A piece of a text, made once for all clients that are sent it."""
 
     text: StreamedText
@@ -38,6 +38,8 @@ class StreamedText(Struct, eq=False):
     """Makes the line of a piece."""
     output: bool = False
     """It is the output of a command, of which there may be much."""
+    method: str = ""
+    """Of notifications that a client may do without."""
     _kept: list[str | int] = msgspec.field(default_factory=list)
     """The pieces that clients have missed; instead of one that was too much its length."""
     _size: int = 0
@@ -134,7 +136,12 @@ class Backlog:
         self._missed: dict[StreamedText, Missed] = {}
         """Those that more may be added to: behind them stand only such pieces and states."""
         self._states: dict[Hashable, State] = {}
-        self._size = self._unasked = 0
+        self._size = 0
+        """Bytes of all lines, with their ends."""
+        self._asked = 0
+        """Bytes of those that the client asked for."""
+        self._costs = 0
+        """Bytes that count for places besides."""
 
     def __len__(self) -> int:
         """Return the number of places."""
@@ -149,14 +156,14 @@ class Backlog:
     @property
     def unasked(self) -> int:
         """Bytes of the lines that the client did not ask for, and what their places cost."""
-        shared = self._shared
-        return self._unasked if shared is None else self._unasked + shared.of.size + shared.size
+        return self.size - self._asked + self._costs
 
     # --- adding
     def add(self, line: bytes) -> None:
-        self._end_joined()
+        if self._shared is not None or self._missed:
+            self._end_joined()
         self._places.append(line)
-        self._count(len(line) + 1)
+        self._size += len(line) + 1
 
     def share(self, lines: SharedLines) -> None:
         """Add every line that comes to these from now on, until something else is added or they are taken."""
@@ -172,13 +179,14 @@ class Backlog:
             shared.of.readers.discard(self)
             shared.end = len(shared.of.lines)
             shared.size += shared.of.size
-            self._count(shared.size)
+            self._size += shared.size
 
     def add_answer(self, line: bytes) -> None:
         """Add a line that the client asked for."""
         self._end_joined()
         self._places.append(Asked(line))
         self._size += len(line) + 1
+        self._asked += len(line) + 1
 
     def add_missed(self, part: TextPart) -> None:
         """Count a piece of a text instead of adding its line."""
@@ -188,7 +196,7 @@ class Backlog:
             self.end_shared()
             missed = self._missed[part.text] = Missed(part.text, end - 1, end)
             self._places.append(missed)
-            self._unasked += PLACE
+            self._costs += PLACE
         missed.end = end
 
     def add_state(self, of: Hashable, line: bytes) -> None:
@@ -196,22 +204,17 @@ class Backlog:
         self.end_shared()
         before, state = self._states.get(of), State(of, line)
         if before is not None:
-            self._count(-len(before.line) - 1)
+            self._size -= len(before.line) + 1
             before.line = b""
         self._states[of] = state
         self._places.append(state)
-        self._count(len(line) + 1)
-        self._unasked += PLACE
+        self._size += len(line) + 1
+        self._costs += PLACE
 
     def _end_joined(self) -> None:
         """Let what comes next have a place behind what is there."""
         self.end_shared()
-        if self._missed:
-            self._missed.clear()
-
-    def _count(self, size: int) -> None:
-        self._size += size
-        self._unasked += size
+        self._missed.clear()
 
     # --- taking
     def take(self, most: int) -> list[bytes]:
@@ -220,33 +223,36 @@ class Backlog:
         size = 0
         while self._places and size < most:
             place = self._places.popleft()
-            taken = len(lines)
-            if place is self._shared:
-                self.end_shared()
-            self._take(place, lines)
-            size += sum(len(line) + 1 for line in lines[taken:])
+            if isinstance(place, bytes):
+                lines.append(place)
+                size += len(place) + 1
+                self._size -= len(place) + 1
+            else:
+                taken = len(lines)
+                self._take(place, lines)
+                size += sum(len(line) + 1 for line in lines[taken:])
         return lines
 
-    def _take(self, place: bytes | SharedPlace | Missed | State | Asked, lines: list[bytes]) -> None:
+    def _take(self, place: SharedPlace | Missed | State | Asked, lines: list[bytes]) -> None:
         match place:
-            case bytes():
-                lines.append(place)
-                self._count(-len(place) - 1)
-            case SharedPlace(of=shared, start=start, end=end):
-                lines.extend(shared.lines[start:end])
-                self._count(-place.size)
+            case SharedPlace(of=shared):
+                if place is self._shared:
+                    self.end_shared()
+                lines.extend(shared.lines[place.start : place.end])
+                self._size -= place.size
             case Asked(line=line):
                 lines.append(line)
                 self._size -= len(line) + 1
+                self._asked -= len(line) + 1
             case State(line=line):
-                self._unasked -= PLACE
+                self._costs -= PLACE
                 if line:
                     lines.append(line)
-                    self._count(-len(line) - 1)
+                    self._size -= len(line) + 1
                     del self._states[place.of]
             case Missed(text=text):
                 lines.extend(text.lines(place.start, place.end))
-                self._unasked -= PLACE
+                self._costs -= PLACE
                 if self._missed.get(text) is place:
                     del self._missed[text]
             case _:
@@ -258,4 +264,4 @@ class Backlog:
         self._places.clear()
         self._missed.clear()
         self._states.clear()
-        self._size = self._unasked = 0
+        self._size = self._asked = self._costs = 0

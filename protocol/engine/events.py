@@ -9,7 +9,6 @@ answers of queries.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -284,7 +283,7 @@ EngineEvent = (
 )
 
 
-class SessionEvent(NamedTuple):
+class SessionEvent(Struct, frozen=True, gc=False):
     """An event, and what it belongs to."""
 
     operation_id: str

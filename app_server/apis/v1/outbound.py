@@ -1,8 +1,8 @@
 """Converts engine events into notifications of the conversation API. Pure.
 
 This API sends most items twice, as `item_*` and as legacy events, and commands, patches and MCP calls as begin and end
-events. It sends no end of an item that was cut: `turn_aborted` or `stream_error` takes its place. A text delta costs
-two concatenations: the parts that all events of a kind share are cached.
+events. It sends no end of an item that was cut: `turn_aborted` or `stream_error` takes its place. The pieces of a text
+share all but themselves, which is made once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.events import commands, messages, notices, tools, turn
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
-from protocol.structs import replace
+from protocol.structs import json_bytes, replace
 from protocol.v1.conversation import event_method
 
 USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
@@ -41,21 +41,10 @@ DELTAS: Final = {
 }
 """Each delta as the event that names its item, and as the older one."""
 
-Piece = (
-    messages.AgentMessageContentDeltaEvent
-    | messages.AgentMessageDeltaEvent
-    | messages.ReasoningContentDeltaEvent
-    | messages.AgentReasoningDeltaEvent
-    | messages.ReasoningRawContentDeltaEvent
-    | messages.AgentReasoningRawContentDeltaEvent
-)
-
 AskClient = Callable[[str, events.EngineEvent], ClientQuestion | None]
 
 _QUESTION: Final[Lazy[AskClient]] = Lazy(lambda: import_module("app_server.apis.v1.approvals").question)
 """Loaded with the first question."""
-
-MAX_HEADS = 256
 
 TAKEN_BACK: Final = "the conversation was taken back to an earlier turn; resume it to read what is left"
 
@@ -68,14 +57,13 @@ class ConversationAdapter:
     def __init__(self, conversation_id: str, ids: ItemIds) -> None:
         self._conversation_id = ConversationId(conversation_id)
         self._tail = f',"conversationId":{json.dumps(conversation_id)}}}}}'.encode()
-        self._heads: dict[tuple[str, str], bytes] = {}
         self._hides_shutdown = False
         self._unannounced: set[str] = set()
         """Items whose start is sent with their end, or not at all."""
         self._renamed: set[str] = set()
         """Items without an id from the provider, and without a delta so far: codex 0.58 gives such an item another id
         when it completes, and this API does the same."""
-        self._streamed: dict[tuple[str, ...], StreamedText] = {}
+        self._streamed: dict[tuple[object, ...], tuple[StreamedText, ...]] = {}
         """What the open items say, by kinds of deltas."""
         self._writing: set[str] = set()
         """Patches whose begin event was sent."""
@@ -83,13 +71,16 @@ class ConversationAdapter:
 
     def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         """Return the notifications for one event, without line ends; often none."""
+        inner = event.event
         if not subscribed:
             return ()
-        if isinstance(event.event, turn.RawResponseItemEvent) and not raw:
+        if isinstance(inner, events.Delta):
+            return self._delta(event.operation_id, inner)
+        if isinstance(inner, turn.RawResponseItemEvent) and not raw:
             return ()
-        if self._hides_shutdown and isinstance(event.event, notices.ShutdownCompleteEvent):
+        if self._hides_shutdown and isinstance(inner, notices.ShutdownCompleteEvent):
             return ()
-        if isinstance(event.event, events.ItemCompleted):
+        if isinstance(inner, events.ItemCompleted):
             self._streamed.clear()
         return [self._shown(event, msg) for msg in self.messages(event)]
 
@@ -114,14 +105,10 @@ class ConversationAdapter:
     def taken_back(self) -> Sequence[ClientLine]:
         return [ClientLine(self._line("", notices.BackgroundEventEvent(message=TAKEN_BACK)))]
 
-    def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:  # noqa: C901 - one case for each
-        """Convert an engine event into the events of this API."""
+    def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:
+        """Convert an engine event, but no piece of a text, into the events of this API."""
         id = event.operation_id
         match event.event:
-            case (
-                events.AgentMessageDelta() | events.ReasoningSummaryDelta() | events.ReasoningTextDelta()
-            ) as delta:
-                yield from self._delta(id, delta)
             case events.ReasoningSummaryPart():
                 yield messages.AgentReasoningSectionBreakEvent()
             case events.CommandOutput(item_id=call_id, stream=stream, chunk=chunk):
@@ -147,7 +134,10 @@ class ConversationAdapter:
             case events.McpServersSettled(failures=failures):
                 yield from (notices.ErrorEvent(message=message) for message in failures)
             case (
-                events.TerminalInput()
+                events.AgentMessageDelta()
+                | events.ReasoningSummaryDelta()
+                | events.ReasoningTextDelta()  # `_delta` makes their lines
+                | events.TerminalInput()
                 | events.CommandRunning()
                 | events.GoalUpdated()
                 | events.GoalCleared()
@@ -161,17 +151,27 @@ class ConversationAdapter:
             case notice:
                 yield notice
 
-    def _delta(self, id: str, event: events.Delta) -> Iterator[EventMsg]:
-        """Yield the event with the item's id, if its start was sent, and the legacy event."""
-        if isinstance(event, events.ReasoningTextDelta) and not event.show_content:
-            return
-        thread, item, text = self._conversation_id, event.item_id, event.delta
-        announced = item not in self._unannounced
+    def _delta(self, id: str, event: events.Delta) -> Sequence[ClientLine]:
+        """Return the event with the item's id, if its start was sent, and the legacy event."""
+        item, piece = event.item_id, event.delta
         self._renamed.discard(item)
+        key = (id, type(event), item)
+        texts = self._streamed.get(key)
+        if texts is None:
+            texts = self._streamed[key] = self._texts(id, event)
+        return [ClientLine(text.line(piece), part=text.part(piece)) for text in texts]
+
+    def _texts(self, id: str, event: events.Delta) -> tuple[StreamedText, ...]:
+        """Return what makes the lines of a piece such as this one."""
+        if isinstance(event, events.ReasoningTextDelta) and not event.show_content:
+            return ()
         of_item, plain = DELTAS[type(event)]
-        if announced:
-            yield of_item(thread_id=thread, turn_id=id, item_id=item, delta=text)
-        yield plain(delta=text)
+        thread, item = self._conversation_id, event.item_id
+        older = _text(self._line(id, plain(delta="")))
+        if item in self._unannounced:
+            return (older,)
+        empty = of_item(thread_id=thread, turn_id=id, item_id=item, delta="")
+        return _text(self._line(id, empty)), older
 
     def _started(self, id: str, event: events.ItemStarted) -> Iterator[EventMsg]:
         item = event.item
@@ -221,8 +221,6 @@ class ConversationAdapter:
     def _shown(self, event: events.SessionEvent, msg: EventMsg) -> ClientLine:
         id, inner = event.operation_id, event.event
         line = self._line(id, msg)
-        if isinstance(inner, events.Delta) and isinstance(msg, Piece):
-            return ClientLine(line, part=self._said(id, inner.item_id, msg).part(inner.delta))
         match msg:
             case commands.ExecCommandOutputDeltaEvent() if isinstance(inner, events.CommandOutput):
                 # Bytes as a text of one character each: pieces of texts can be joined.
@@ -240,26 +238,19 @@ class ConversationAdapter:
             return self._line(id, replace(msg, chunk=chunk))
 
         key = (id, msg.type, msg.call_id, msg.stream)
-        return self._streamed.get(key) or self._streamed.setdefault(key, StreamedText(line, output=True))
-
-    def _said(self, id: str, item: str, msg: Piece) -> StreamedText:
-        key = (id, msg.type, item)
-        return self._streamed.get(key) or self._streamed.setdefault(
-            key, StreamedText(lambda text: self._line(id, replace(msg, delta=text)))
-        )
+        (text,) = self._streamed.setdefault(key, (StreamedText(line, output=True),))
+        return text
 
     def _line(self, id: str, msg: EventMsg) -> bytes:
-        head = self._heads.get((id, msg.type))
-        if head is None:
-            head = self._head(id, msg.type)
-        return head + msg.to_json() + self._tail
+        head = f'{{"method":{json.dumps(event_method(msg.type))},"params":{{"id":{json.dumps(id)},"msg":'
+        return head.encode() + msg.to_json() + self._tail
 
-    def _head(self, id: str, kind: str) -> bytes:
-        if len(self._heads) > MAX_HEADS:  # ids change with every turn
-            self._heads.clear()
-        text = f'{{"method":{json.dumps(event_method(kind))},"params":{{"id":{json.dumps(id)},"msg":'
-        head = self._heads[id, kind] = text.encode()
-        return head
+
+def _text(empty: bytes) -> StreamedText:
+    """Return what makes lines that differ from one with an empty delta in what their delta is."""
+    before, field, behind = empty.partition(b'"delta":')
+    head, tail = before + field, behind.removeprefix(b'""')
+    return StreamedText(lambda piece: head + json_bytes(piece) + tail)
 
 
 def _turn_item(item: items.Item) -> wire.TurnItem | None:

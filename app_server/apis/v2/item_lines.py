@@ -60,16 +60,20 @@ class NotificationLines:
         """Return what makes the deltas of one kind and item. `more`: fields behind the text."""
         place = f'{{"threadId":{self._thread},"turnId":{json.dumps(turn_id)},"itemId":{json.dumps(item_id)}'
         head = f'{{"method":{json.dumps(method)},"params":{place},"delta":'.encode()
+        tail = more + b'},"emittedAtMs":'
 
         def line(text: str) -> bytes:
-            return head + json_bytes(text) + more + b'},"emittedAtMs":%d}' % self.now_ms()
+            return b"".join((head, json_bytes(text), tail, b"%d}" % self.now_ms()))
 
-        return StreamedText(line, output)
+        return StreamedText(line, output, method)
 
-    def add_delta(self, method: str, text: StreamedText, piece: str) -> None:
-        self._lines.append(ClientLine(text.line(piece), method, part=text.part(piece)))
+    def add_delta(self, text: StreamedText, piece: str) -> None:
+        self._lines.append(ClientLine(text.line(piece), text.method, part=text.part(piece)))
 
 
+MESSAGE_DELTA = wire.ITEM_AGENT_MESSAGE_DELTA.method
+PLAN_DELTA = wire.ITEM_PLAN_DELTA.method
+OUTPUT_DELTA = wire.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
 SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
 TEXT_DELTA = wire.ITEM_REASONING_TEXT_DELTA.method
 
@@ -173,9 +177,8 @@ class ItemLines:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
             opened.deltas.append(event.delta)
-            plan = isinstance(opened.item, items.Plan)
-            row = wire.ITEM_PLAN_DELTA if plan else wire.ITEM_AGENT_MESSAGE_DELTA
-            self._delta(opened, row.method, event.delta)
+            method = PLAN_DELTA if isinstance(opened.item, items.Plan) else MESSAGE_DELTA
+            self._lines.add_delta(self._streamed(opened, method), event.delta)
 
     def _thought(
         self,
@@ -189,19 +192,15 @@ class ItemLines:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
             opened.think(event.delta, event.index, summary=summary)
-            self._delta(opened, method, event.delta, index)
+            self._lines.add_delta(self._streamed(opened, method, index), event.delta)
 
     def _output(self, opened: ShownItem, text: str) -> None:
         if isinstance(opened.item, items.FileChange):
             return  # what it prints is for the model; clients see its changes
         if text:
-            method = wire.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
-            streamed = self._streamed(opened, method, output=True)
+            streamed = self._streamed(opened, OUTPUT_DELTA, output=True)
             for piece in streamed.pieces(text):
-                self._lines.add_delta(method, streamed, piece)
-
-    def _delta(self, opened: ShownItem, method: str, text: str, index: bytes = b"") -> None:
-        self._lines.add_delta(method, self._streamed(opened, method, index), text)
+                self._lines.add_delta(streamed, piece)
 
     def _streamed(
         self, opened: ShownItem, method: str, index: bytes = b"", *, output: bool = False

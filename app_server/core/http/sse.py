@@ -8,7 +8,7 @@ pieces of bounded size.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 BOM = b"\xef\xbb\xbf"
 
@@ -18,7 +18,7 @@ megabytes; as much as this is what a client may send as one message. Parsing nee
 """
 
 
-class SseFrame(NamedTuple):
+class SseFrame(Struct, frozen=True, gc=False):
     event: str
     """Empty where the stream names none."""
     data: bytes

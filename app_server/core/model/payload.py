@@ -30,9 +30,9 @@ class EventReader:
 
     def read_object(self, data: bytes) -> dict[str, Json] | None:
         """Raises ResponseTooLarge for more than is parsed."""
-        if too_many_values(data) and _begins_object(data):
-            raise ResponseTooLarge(f"an event of more than {MAX_VALUES} values")
         value = parse_object(data)
+        if value is None and too_many_values(data) and _begins_object(data):
+            raise ResponseTooLarge(f"an event of more than {MAX_VALUES} values")
         if value is None and not self._warned:
             self._warned = True
             log.warning("skipped an event of %d bytes that is not a JSON object", len(data))

@@ -47,10 +47,15 @@ ALWAYS = (
 )
 """Items whose older events are stored with and without identity."""
 
+DELTAS: Final = events.AgentMessageDelta, events.ReasoningSummaryDelta, events.ReasoningTextDelta
+"""Most events are pieces of texts. They are stored nowhere but in the journal."""
+
 
 def stored_events(event: events.SessionEvent, *, identity: bool) -> Sequence[StoredEvent]:
     """Return the lines for one event, in order; none for most kinds."""
     inner = event.event
+    if isinstance(inner, DELTAS):
+        return ()
     match inner:
         case events.ItemCompleted():
             return _item(inner, event.turn_id, identity=identity)
@@ -216,9 +221,6 @@ class _GrowingText(Struct):
         self.deltas, self.size = [], 0
 
 
-_DELTAS: Final = events.AgentMessageDelta, events.ReasoningSummaryDelta, events.ReasoningTextDelta
-
-
 def _part(delta: events.Delta) -> tuple[bool, int]:
     summary = isinstance(delta, events.ReasoningSummaryDelta)
     return summary, 0 if isinstance(delta, events.AgentMessageDelta) else delta.index
@@ -235,8 +237,9 @@ class OpenTexts(Struct):
     _ended: list[TextPiece] = msgspec.field(default_factory=list)
 
     def take(self, emitted: Iterable[events.SessionEvent], *, identity: bool) -> None:
-        for _, turn, inner in emitted:
-            if isinstance(inner, _DELTAS):
+        for event in emitted:
+            turn, inner = event.turn_id, event.event
+            if isinstance(inner, DELTAS):
                 growing = self._open.get((turn, inner.item_id))
                 if growing is not None:
                     growing.deltas.append(inner)

@@ -42,7 +42,7 @@ def coalesce(events: Sequence[SessionEvent]) -> list[SessionEvent]:
             and _stream(out[-1]) == _stream(event)
             and len(last.delta) + len(delta.delta) <= LONGEST_DELTA
         ):
-            out[-1] = event._replace(event=replace(last, delta=last.delta + delta.delta))
+            out[-1] = replace(event, event=replace(last, delta=last.delta + delta.delta))
         else:
             out.append(event)
     return out
@@ -50,7 +50,8 @@ def coalesce(events: Sequence[SessionEvent]) -> list[SessionEvent]:
 
 def _stream(event: SessionEvent) -> tuple[object, ...]:
     delta = event.event
-    return (*event[:2], type(delta), getattr(delta, "item_id", None), getattr(delta, "index", None))
+    item, index = getattr(delta, "item_id", None), getattr(delta, "index", None)
+    return event.operation_id, event.turn_id, type(delta), item, index
 
 
 log = logging.getLogger(__name__)

@@ -102,7 +102,8 @@ streams = st.lists(
 def texts_by_neighbours(events: list[SessionEvent]) -> list[tuple[object, str]]:
     """Every run of deltas of one stream as one text, in order."""
     out: list[tuple[object, str]] = []
-    for operation, turn, event in events:
+    for each in events:
+        operation, turn, event = each.operation_id, each.turn_id, each.event
         if not isinstance(event, Delta):
             assert isinstance(event, BackgroundEventEvent)
             out.append((None, event.message))
