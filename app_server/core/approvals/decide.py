@@ -36,11 +36,6 @@ POLICY_NAMES = {
 """As codex 0.58 spells them in texts for the model."""
 
 
-class Verdict(Enum):
-    RUN = "run"
-    ASK = "ask"
-
-
 class InputVerdict(Enum):
     TYPE = "type"
     ASK = "ask"
@@ -100,7 +95,7 @@ def _rule_rejection(
     return None
 
 
-def decide(
+def must_ask(
     request: CommandRequest,
     approval: AskForApproval,
     sandbox: SandboxPolicy,
@@ -108,33 +103,30 @@ def decide(
     trusts: Callable[[str], bool],
     git_is_plain: Callable[[], bool] | None = None,
     allowed: Callable[[Sequence[str]], bool] = lambda words: False,
-) -> Verdict:
-    """Decide whether a command is asked about. RUN means: in the sandbox of the policy, without approval. `allowed` are
-    commands for which a rule says so.
+) -> bool:
+    """Tell whether a command is asked about. If not, it runs without approval in the sandbox of the policy. `allowed`
+    are commands for which a rule says so.
 
     `trusts` checks that a program's name resolves to a file that nobody could have planted. `git_is_plain` is called
     only if the decision depends on the repository of the working directory; without it, no git command counts as
     reading only.
     """
     if request.restriction is not None:
-        return Verdict.ASK
+        return True
     match approval:
         case AskForApproval.NEVER | AskForApproval.ON_FAILURE:
-            return Verdict.RUN
+            return False
         case AskForApproval.ON_REQUEST:
             if leaves_sandbox(request, sandbox):
-                return Verdict.ASK
-            if not _IS_DANGEROUS.get()(
-                request.argv
-            ):  # a sandbox leaves the user's own work in its roots to the command
-                return Verdict.RUN
-            known = _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, allowed=allowed)
-            return Verdict.RUN if known else Verdict.ASK
+                return True
+            # A sandbox leaves the user's own work in its roots to the command.
+            if not _IS_DANGEROUS.get()(request.argv):
+                return False
+            return not _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, allowed=allowed)
         case AskForApproval.UNTRUSTED:
             # Without a sandbox, another command could change the repository between our check and git's own.
             plain = None if isinstance(sandbox, DangerFullAccess) else git_is_plain
-            safe = _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
-            return Verdict.RUN if safe else Verdict.ASK
+            return not _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
         case _:
             assert_never(approval)
 

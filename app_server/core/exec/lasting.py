@@ -195,7 +195,7 @@ class ServiceProcess:
 
 async def open_service(launcher: LauncherProcess, spec: CommandSpec) -> ServiceProcess:
     """Start `spec`, unconfined, with pipes for its three streams. Raises LaunchError if it cannot be executed."""
-    process = await start(launcher, spec, None, stdin=True, large=True)
+    process = await start(launcher, spec, None, stdin=True)
     try:
         await process.wait_started(START_SECONDS)
         return ServiceProcess(process)

@@ -215,12 +215,10 @@ async def start(
     stdin: bool = False,
     size: TerminalSize | None = None,
     background: bool = False,
-    large: bool = False,
 ) -> Process:
     """Start `spec`, with input if `stdin`, or on a terminal of that size. Raises LaunchError.
 
-    `background`: processes may outlive it where it is not confined. `large`: its pipes hold much, so that large output
-    arrives in few pieces.
+    `background`: processes may outlive it where it is not confined.
     """
     message = build(spec, confinement, terminal=size is not None, background=background)
     with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
@@ -229,9 +227,6 @@ async def start(
         handed_on.enter_context(theirs)
         channel.setblocking(False)
         ends = _on_pipes(kept, handed_on, stdin) if size is None else _on_terminal(kept, handed_on, size)
-        if large:
-            for number in ends.outputs:
-                enlarge(number)
         selector = kept.enter_context(selectors.DefaultSelector())
         process = Process(channel, ends.outputs, ends.stdin, ends.terminal, selector)
         await launcher.submit(message, [theirs.fileno(), *ends.remote])
@@ -264,6 +259,7 @@ def _on_pipes(kept: ExitStack, handed_on: ExitStack, stdin: bool) -> _Ends:
         kept.callback(os.close, ours)
         handed_on.callback(os.close, theirs)
         os.set_blocking(ours, False)
+        enlarge(ours)
         outputs[ours] = stream
         remote.append(theirs)
     return _Ends(outputs, writer, None, remote)
@@ -302,7 +298,7 @@ async def run_to_end(
         on_output(stream, chunk)
 
     began = anyio.current_time()
-    process = await start(launcher, spec, confinement, background=True, large=True)
+    process = await start(launcher, spec, confinement, background=True)
     try:
         timed_out = await _forward_in_time(process, keep, spec.timeout_ms)
     finally:

@@ -20,8 +20,7 @@ def kill_below(root: int, leader: int) -> None:
     """Send SIGKILL to every descendant of `root`, and to the process group of `leader`."""
     kill_group(leader)
     for pid in below(root, parents()):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+        kill(pid)
 
 
 def end_tree_of(leader: int) -> None:
@@ -35,13 +34,17 @@ def end_tree_of(leader: int) -> None:
     kill_group(leader, signal.SIGSTOP)
     while more := [pid for pid in below(leader, listed()) if pid not in stopped]:
         for pid in more:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGSTOP)
+            kill(pid, signal.SIGSTOP)
         stopped += more
     for pid in stopped:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+        kill(pid)
     kill_group(leader)
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process, if there is one."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
 def kill_group(leader: int, number: int = signal.SIGKILL) -> None:

@@ -68,20 +68,11 @@ def drop_capabilities() -> None:
         prctl(PR_SET_SECUREBITS, SECURE_BITS)
     with suppress(OSError):
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
-    _set_capabilities(0)
-
-
-def keep_file_capabilities() -> None:
-    """Drop every capability except those for files, which also survive exec as user 0."""
-    _set_capabilities(FILE_CAPABILITIES)
+    keep_only(0)
 
 
 def keep_only(mask: int) -> None:
-    """Drop every other capability of this thread, for threads that execute nothing."""
-    _set_capabilities(mask)
-
-
-def _set_capabilities(mask: int) -> None:
+    """Drop every other capability of this thread. Those for files survive exec as user 0, too."""
     header, sets = _Header(CAPABILITY_VERSION_3, 0), _Sets(mask, mask, 0, 0, 0, 0)
     call("capset", ctypes.byref(header), ctypes.byref(sets))
 
@@ -168,7 +159,7 @@ def with_namespaces(
     if confine["private_temp"]:
         environment[b"TMPDIR"] = b"/dev/shm"
     if confine["foreign_files"]:
-        keep_file_capabilities()
+        keep_only(FILE_CAPABILITIES)
     else:
         drop_capabilities()
     if confine["landlock"] is not None:

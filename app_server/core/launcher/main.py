@@ -203,10 +203,10 @@ class Launcher:
             table = descendants.parents() if descendants.has_children() else {}
             for pid in [pid for pid, parent in table.items() if parent == os.getpid() and pid not in ours]:
                 descendants.kill_below(pid, pid)
-                _kill(pid)
+                descendants.kill(pid)
         if descendants.has_children():
             for pid in descendants.below(os.getpid(), descendants.parents()):
-                _kill(pid)
+                descendants.kill(pid)
         self.placeholders.release_all()
 
     def _wait(self, milliseconds: int | None) -> set[int]:
@@ -305,11 +305,6 @@ class Launcher:
             os.close(number)
         for parent in self.parents:
             parent.leave()
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def main() -> None:

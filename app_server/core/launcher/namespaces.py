@@ -162,19 +162,6 @@ def _entries(home: bytes, secrets: list[bytes]) -> list[bytes]:
     return entries if len(entries) <= MAX_ENTRIES else []
 
 
-def hide(home: bytes, secrets: list[bytes]) -> None:
-    """Mount the complete view. The secrets stay hidden, even if their files are replaced later."""
-    shown = show(home, secrets)
-    if shown is not None:
-        shown.complete()
-
-
-def cover(path: bytes) -> None:
-    """Mount /dev/null over a file."""
-    if os.path.exists(path):
-        attach(open_tree(b"/dev/null"), path)
-
-
 def _changed(status: os.stat_result) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ctime_ns
 
@@ -261,7 +248,8 @@ def enter(server_home: bytes, secrets: list[bytes]) -> ShownHome | None:
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     if os.geteuid() == 0:
         for name in KERNEL_SECRETS:
-            cover(b"/proc/" + name)
+            if os.path.exists(path := b"/proc/" + name):
+                attach(open_tree(b"/dev/null"), path)
     mount(b"shm", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY)
     mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
     return show(server_home, secrets)
@@ -279,8 +267,9 @@ def open_roots(confine: dict[str, Any], shown: ShownHome | None) -> list[int]:
     roots = open_unlinked(confine["roots"])
     for root in roots:
         _make_writable(root)
-    if not current:
-        hide(confine["home"], confine["secrets"])
+    # The secrets stay hidden, even if their files are replaced later.
+    if not current and (again := show(confine["home"], confine["secrets"])) is not None:
+        again.complete()
     protected = frozenset(confine["protected"])
     # Upper directories first, because a mount hides earlier mounts below it.
     for path in sorted({*protected, *confine["pinned"]}, key=lambda path: path.split(b"/")):

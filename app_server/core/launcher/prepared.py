@@ -259,10 +259,7 @@ class PreparedParent:
         """Return the names of all its commands, after the parent has ended and its commands with it."""
         names = tuple(name for held in self.commands.values() for name in held)
         self.commands.clear()
-        self._close_child()
-        if not self.draining:
-            self.draining = True
-            os.close(self.mounts)
+        self.drain()
         return names
 
     def _close_child(self) -> None:

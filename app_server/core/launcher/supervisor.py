@@ -151,7 +151,8 @@ def report(channel: int, value: wire.Value) -> None:
 
 def watch_children() -> int:
     """Return a descriptor that becomes readable when a child changes its state."""
-    signal.signal(signal.SIGCHLD, _ignore_signal)
+    # Python writes to the wakeup descriptor only for signals that have a handler.
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
     return new_wakeup()
 
 
@@ -162,10 +163,6 @@ def new_wakeup() -> int:
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return reader
-
-
-def _ignore_signal(number: int, frame: object) -> None:
-    """Do nothing: Python writes to the wakeup descriptor only for signals that have a handler."""
 
 
 def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> int | None:

@@ -36,8 +36,8 @@ def refused_changes(patch: Patch, cwd: str) -> dict[str, FileChange]:
 def shown_texts(plan: PatchPlan) -> dict[str, FileTexts]:
     return {
         edit.place.path: FileTexts(
-            old=None if edit.old is None else _text(edit.old),
-            new=None if edit.new is None else _text(edit.new),
+            old=None if edit.old is None else edit.old.decode("utf-8"),
+            new=None if edit.new is None else edit.new.decode("utf-8"),
         )
         for edit in plan.edits
     }

@@ -139,7 +139,7 @@ def _operation(cursor: _Cursor) -> FileOperation:
     header = cursor.peek().strip()
     readers: dict[str, Callable[[_Cursor, str], FileOperation]] = {
         ADD: _add,
-        DELETE: _delete,
+        DELETE: lambda _, path: DeleteFile(path),
         UPDATE: _update,
     }
     for start, reader in readers.items():
@@ -158,10 +158,6 @@ def _add(cursor: _Cursor, path: str) -> AddFile:
     while cursor.more() and cursor.peek().startswith("+"):
         content.append(cursor.take()[1:] + "\n")
     return AddFile(path, "".join(content))
-
-
-def _delete(_cursor: _Cursor, path: str) -> DeleteFile:
-    return DeleteFile(path)
 
 
 def _update(cursor: _Cursor, path: str) -> UpdateFile:

@@ -14,6 +14,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
+    from collections.abc import Iterator
     from typing import Any
 
 PREFIX = ".apply-patch-"
@@ -132,7 +133,8 @@ def recover(folders: OpenFolders, cwd: str) -> None:
     """Undoes what killed writers left incomplete in this directory."""
     try:
         folder = folders.open(cwd)
-        names = list_names(folder)
+        with readable(folder) as real:
+            names = os.listdir(real)
     except OSError:
         return
     for name in sorted(names):
@@ -198,22 +200,15 @@ def read_up_to(fd: int, size: int) -> bytes:
 
 def sync_folder(fd: int) -> None:
     """Flushes the names, where the file system supports it; the content is flushed already."""
-    with contextlib.suppress(OSError):
-        real = readable(fd)
-        try:
-            os.fsync(real)
-        finally:
-            os.close(real)
+    with contextlib.suppress(OSError), readable(fd) as real:
+        os.fsync(real)
 
 
-def list_names(fd: int) -> list[str]:
-    real = readable(fd)
+@contextlib.contextmanager
+def readable(fd: int) -> Iterator[int]:
+    """Open a descriptor of the same directory that permits listing and flushing."""
+    real = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
     try:
-        return os.listdir(real)
+        yield real
     finally:
         os.close(real)
-
-
-def readable(fd: int) -> int:
-    """Return a descriptor of the same directory that permits listing and flushing."""
-    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)

@@ -128,12 +128,12 @@ def is_refusal(code: int | None, *, limits: Sequence[str]) -> bool:
 
 def judge_full(output: str) -> str | None:
     """Judge a probe in namespaces: None if it could do nothing, otherwise the reason to reject this level."""
-    return _judge(output, frozenset(GAPS))
+    return _could(output, INDISPENSABLE | GAPS.keys())
 
 
 def judge_degraded(output: str) -> str | None:
     """Judge a probe without namespaces: None if it could do nothing indispensable."""
-    return _judge(output, frozenset())
+    return _could(output, INDISPENSABLE)
 
 
 def gaps(output: str) -> tuple[str, ...]:
@@ -141,10 +141,6 @@ def gaps(output: str) -> tuple[str, ...]:
     could = set(output.split())
     always = {"metadata", "fences", "secrets"}
     return tuple(text for name, text in GAPS.items() if name in could | always)
-
-
-def _judge(output: str, more: frozenset[str]) -> str | None:
-    return _could(output, INDISPENSABLE | more)
 
 
 def _could(output: str, forbidden: Set[str]) -> str | None:

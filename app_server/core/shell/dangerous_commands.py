@@ -49,8 +49,10 @@ def _destroys(command: FoundCommand) -> bool:
     if not command.words:
         return False
     name, rest = reachable_commands.program_name(command.words[0]), command.words[1:]
-    if name in INTERPRETERS:
-        return _is_fetched(command)
+    if name in INTERPRETERS:  # a script comes from a download or a decoder, where this module cannot see it
+        return any(
+            words and reachable_commands.program_name(words[0]) in _FETCHERS for words in command.fed_by
+        )
     if reachable_commands.is_open_name(command.words[0]):
         # Options like these give it away.
         return _forces(rest) == {"force", "recursive"}
@@ -63,11 +65,6 @@ def _program_destroys(name: str, words: Words) -> bool:
         return True
     judge = _PROGRAMS.get(name)
     return judge is not None and judge(words)
-
-
-def _is_fetched(command: FoundCommand) -> bool:
-    """Tell whether the executed script comes from a download or a decoder, where this module cannot see it."""
-    return any(words and reachable_commands.program_name(words[0]) in _FETCHERS for words in command.fed_by)
 
 
 def _find(words: Words) -> bool:
@@ -83,14 +80,6 @@ def _deletes(run: Words) -> bool:
         if not (name in reachable_commands.WRAPPERS or word.startswith("-") or "=" in word):
             return False
     return False
-
-
-def _bulk(words: Words) -> bool:
-    return any(reachable_commands.program_name(word) in _DELETERS for word in words)
-
-
-def _rm(words: Words) -> bool:
-    return bool(_forces(words))
 
 
 def _forces(words: Words) -> set[str]:
@@ -127,7 +116,7 @@ def _powershell(words: Words) -> bool:
 
 
 _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
-    "rm": _rm,
+    "rm": lambda words: bool(_forces(words)),
     "git": git_destroys,
     "dd": _dd,
     "chmod": _change_mode,
@@ -143,7 +132,10 @@ _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
     "systemctl": lambda words: any(word in ("poweroff", "reboot", "halt", "kexec") for word in words),
     "init": lambda words: any(word in ("0", "6") for word in words),
     **dict.fromkeys(("find", "fd", "fdfind"), _find),
-    **dict.fromkeys(reachable_commands.BULK, _bulk),
+    **dict.fromkeys(
+        reachable_commands.BULK,
+        lambda words: any(reachable_commands.program_name(word) in _DELETERS for word in words),
+    ),
     **dict.fromkeys(("pwsh", "powershell", "pwsh.exe", "powershell.exe"), _powershell),
 }
 _KNOWN = frozenset(_PROGRAMS) | _ALWAYS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain
+from itertools import chain, islice
 from posixpath import normpath
 
 from app_server.core.shell.git_commands import git_scripts
@@ -93,10 +93,6 @@ def after_prefixes(words: tuple[str, ...]) -> tuple[str, ...]:
     while at < len(words) and (words[at] in _GRAMMAR or ASSIGNMENT.match(words[at])):
         at += 1
     return words[at:]
-
-
-def operands_behind(words: Words) -> Words:
-    return [word for word in words[1:] if word != "--"]
 
 
 def scripts_of(words: Words) -> Iterator[tuple[str, Words]]:
@@ -222,9 +218,8 @@ class _Search:
         if program in INTERPRETERS:
             yield from self._interpreter(program, inner, depth + 1)
         elif program == "trap":
-            yield from chain.from_iterable(
-                self._script(word, depth + 1) for word in operands_behind(words)[:1]
-            )
+            operands = (word for word in words[1:] if word != "--")
+            yield from chain.from_iterable(self._script(word, depth + 1) for word in islice(operands, 1))
         elif program in _FINDERS:
             for run in runs_of_find(words):
                 yield from self.commands(FoundCommand(tuple(run)), depth)
@@ -255,13 +250,10 @@ class _Search:
             yield from self._fragments(script, depth)
         self._runs_unseen |= found.evaluates or _runs_what_it_wrote(found)
         if self._runs_unseen:
-            yield from self._suspects(found, depth + 1)
-
-    def _suspects(self, found: FoundScript, depth: int) -> Reached:
-        """Search the texts of a script. Those that are long, or no scripts, are most likely no commands."""
-        yield from self._texts_as_scripts((*_texts_of(found.commands), *found.texts), depth)
+            yield from self._texts_as_scripts((*_texts_of(found.commands), *found.texts), depth + 1)
 
     def _texts_as_scripts(self, texts: Iterable[str], depth: int) -> Reached:
+        """Search texts. Those that are long, or no scripts, are most likely no commands."""
         short = dict.fromkeys(text for text in texts if 0 < len(text) <= MAX_SUSPECT_CHARACTERS)
         left, self._left = self._left, min(self._left, self._left_for_suspects)
         for text in list(short)[:MAX_SUSPECTS]:
@@ -307,12 +299,8 @@ class _Search:
             yield from self._script(script, depth, parameters)
         if not scripts and reads_input(words, sources=program in ("source", ".")):
             self._runs_unseen = True
-            for text in _texts_fed(command):
+            for text in filter(None, (*map(printed, command.fed_by), command.fed_text)):
                 yield from self._script(text, depth)
-
-
-def _texts_fed(command: FoundCommand) -> list[str]:
-    return [text for text in (*map(printed, command.fed_by), command.fed_text) if text]
 
 
 def _texts_of(commands: Sequence[FoundCommand]) -> Iterator[str]:

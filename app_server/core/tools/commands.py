@@ -116,12 +116,13 @@ class TerminalSnapshot(Struct, frozen=True):
         )
 
 
-async def poll_terminal(terminal: Terminal, yield_ms: float) -> TerminalSnapshot:
-    """Read until the command ends or the time is up."""
+async def poll_terminal(terminal: Terminal, yield_ms: float | None, usual_ms: float) -> TerminalSnapshot:
+    """Read until the command ends or the time is up, which is `usual_ms` if the model does not say."""
     terminal.deltas.renew()
     seen = HeadTail(SESSION_CAP)
     pty, began = terminal.pty, anyio.current_time()
-    until = began + min(max(yield_ms, SHORTEST_MS), LONGEST_MS) / 1000
+    wait_ms = usual_ms if yield_ms is None else yield_ms
+    until = began + min(max(wait_ms, SHORTEST_MS), LONGEST_MS) / 1000
     while True:
         last = pty.exit_code is not None or anyio.current_time() >= until
         chunk = await pty.read(max(until - anyio.current_time(), 0))
@@ -155,11 +156,8 @@ def render_snapshot(snapshot: TerminalSnapshot, chunk_id: str, max_tokens: int) 
     return "\n".join([*lines, "Output:", shown])
 
 
-YIELD_MS = 10_000
-"""How long a call waits if the model does not say."""
-
-LOOK_MS = 250
-"""How long a call waits if the model does not say."""
+YIELD_MS, LOOK_MS = 10_000, 250
+"""How long a call of `exec_command` and of `write_stdin` waits if the model does not say."""
 
 
 async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
@@ -178,7 +176,6 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     )
     if (output := await _applied(command, turn)) is not None:
         return output
-    yield_ms = arguments.yield_time_ms
 
     async def execute(spec: CommandSpec) -> TerminalSnapshot:
         began, policy = turn.sources.clock(), policy_rights(turn)
@@ -193,7 +190,7 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
             rights=rights_of(spec.sandbox),
             policy=policy,
         )
-        snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms)
+        snapshot = await poll_terminal(terminal, arguments.yield_time_ms, YIELD_MS)
         try:
             pty.check()
         except CoreError:
@@ -219,13 +216,11 @@ async def _write_stdin(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     if terminal is None:
         raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
     text = arguments.chars or ""
-    if (
-        text and not terminal.end_emitted
-    ):  # nobody is asked about what a command that has ended would not read
+    # Nobody is asked about what a command that has ended would not read.
+    if text and not terminal.end_emitted:
         await check_input(text, terminal, turn)
         await terminal.pty.write(text.encode())
         process_id = terminal.item.process_id or ""
         turn.items.emit_under(terminal.turn_id, TerminalInput(terminal.item.id, process_id, text))
-    yield_ms = arguments.yield_time_ms
-    snapshot = await poll_terminal(terminal, LOOK_MS if yield_ms is None else yield_ms)
+    snapshot = await poll_terminal(terminal, arguments.yield_time_ms, LOOK_MS)
     return await report_snapshot(snapshot, arguments.max_output_tokens, turn)

@@ -141,7 +141,7 @@ async def _unsaved(
     on_disk: dict[str, bytes] = {}
     for each in candidates:
         content = _encoded(texts.get(each.place.path))
-        if content is None or _same_text(content, each.content):
+        if content is None or _plain(content) == _plain(each.content):
             continue
         try:
             apply_hunks(decode(content), each.operation.hunks, each.place.path)
@@ -192,12 +192,8 @@ def _encoded(text: str | None) -> bytes | None:
         return None
 
 
-def _same_text(one: bytes, other: bytes) -> bool:
-    """Compare texts without line ends and byte order marks, which editors show in their own way."""
-    return _plain(one) == _plain(other)
-
-
 def _plain(content: bytes) -> bytes:
+    """Return a text without line ends and byte order marks, which editors show in their own way."""
     return content.removeprefix(BOM.encode()).replace(b"\r\n", b"\n")
 
 

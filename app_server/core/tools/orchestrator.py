@@ -187,7 +187,7 @@ class CommandApproval:
         if command.source is CommandSource.USER_SHELL:
             return False
         request, rules = _request(command, turn, self._folder), turn.approvals.rules
-        verdict = decide.decide(
+        asks = decide.must_ask(
             request,
             self._approval,
             turn.settings.sandbox_policy,
@@ -195,7 +195,7 @@ class CommandApproval:
             git_is_plain=partial(git_is_plain, self._folder),
             allowed=rules.allows,
         )
-        if verdict is decide.Verdict.RUN:
+        if not asks:
             turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
             return False
         reason, proposal = command.justification, None

@@ -20,9 +20,8 @@ from app_server.core.approvals.consent import (
 from app_server.core.approvals.decide import (
     CommandRequest,
     InputVerdict,
-    Verdict,
-    decide,
     decide_input,
+    must_ask,
     policy_rejection,
 )
 from app_server.core.approvals.prefix_rules import PrefixRules
@@ -271,16 +270,16 @@ def test_every_program_of_a_reading_command_must_be_what_its_name_says(
     seen: set[str] = set()
     request = CommandRequest(argv, "/ws")
 
-    def verdict(sandbox: SandboxPolicy, suspect: str | None) -> Verdict:
+    def asks(sandbox: SandboxPolicy, suspect: str | None) -> bool:
         def trusts(program: str) -> bool:
             seen.add(program)
             return program != suspect
 
-        return decide(request, UNTRUSTED, sandbox, trusts=trusts)
+        return must_ask(request, UNTRUSTED, sandbox, trusts=trusts)
 
     for sandbox in (ReadOnly(), DangerFullAccess()):
-        assert verdict(sandbox, None) is Verdict.RUN
-        assert {verdict(sandbox, suspect) for suspect in looked_up} == {Verdict.ASK}
+        assert not asks(sandbox, None)
+        assert all(asks(sandbox, suspect) for suspect in looked_up)
     assert seen == looked_up
 
 
@@ -326,21 +325,14 @@ def test_typing_what_destroys_is_asked_about_in_every_sandbox(terminal: Rights) 
 def test_what_destroys_is_asked_about_in_every_sandbox(sandbox: SandboxPolicy) -> None:
     for line in ("rm -rf sub", "ls && rm -fr sub g", "find . -delete", "git clean -fdx", "truncate -s 0 f"):
         request = CommandRequest(("bash", "-lc", line), "/ws")
-        verdicts = {
-            policy: decide(request, policy, sandbox, trusts=lambda _: True) for policy in AskForApproval
-        }
-        assert verdicts == {
-            UNTRUSTED: Verdict.ASK,
-            ON_REQUEST: Verdict.ASK,
-            ON_FAILURE: Verdict.RUN,
-            NEVER: Verdict.RUN,
-        }
+        asking = {each for each in AskForApproval if must_ask(request, each, sandbox, trusts=lambda _: True)}
+        assert asking == {UNTRUSTED, ON_REQUEST}
 
 
 def test_nobody_is_asked_to_leave_a_sandbox_that_is_none() -> None:
     more = CommandRequest(("make",), "/ws", escalated=True)
-    assert decide(more, ON_REQUEST, DangerFullAccess(), trusts=lambda _: True) is Verdict.RUN
-    assert decide(more, ON_REQUEST, WorkspaceWrite(), trusts=lambda _: True) is Verdict.ASK
+    assert not must_ask(more, ON_REQUEST, DangerFullAccess(), trusts=lambda _: True)
+    assert must_ask(more, ON_REQUEST, WorkspaceWrite(), trusts=lambda _: True)
     silent = QuestionKinds(sandbox_approval=False)
     assert policy_rejection(more, ON_REQUEST, DangerFullAccess(), silent) is None
     assert policy_rejection(more, NEVER, DangerFullAccess()) is not None
@@ -421,8 +413,8 @@ def test_an_allowed_command_that_destroys_runs_without_a_sandbox() -> None:
         return True
 
     allowed = PrefixRules([rule_for(("rm", "-rf", "build"))]).allows
-    assert decide(rm, ON_REQUEST, DangerFullAccess(), trusts=trust, allowed=allowed) is Verdict.RUN
+    assert not must_ask(rm, ON_REQUEST, DangerFullAccess(), trusts=trust, allowed=allowed)
     assert trusts
-    assert decide(rm, UNTRUSTED, DangerFullAccess(), trusts=trust, allowed=allowed) is Verdict.RUN
-    assert decide(rm, ON_REQUEST, DangerFullAccess(), trusts=trust) is Verdict.ASK
-    assert decide(rm, ON_REQUEST, DangerFullAccess(), trusts=lambda _: False, allowed=allowed) is Verdict.ASK
+    assert not must_ask(rm, UNTRUSTED, DangerFullAccess(), trusts=trust, allowed=allowed)
+    assert must_ask(rm, ON_REQUEST, DangerFullAccess(), trusts=trust)
+    assert must_ask(rm, ON_REQUEST, DangerFullAccess(), trusts=lambda _: False, allowed=allowed)

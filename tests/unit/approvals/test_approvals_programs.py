@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.approvals.decide import CommandRequest, Verdict, decide
+from app_server.core.approvals.decide import CommandRequest, must_ask
 from app_server.core.approvals.planted import MOST_FOLDERS, ProgramSearch, exposed_folders, git_is_plain
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly
 
@@ -243,8 +243,8 @@ def test_git_runs_unasked_only_in_a_sandbox_and_a_plain_repository(repository: P
     def look() -> bool:
         return git_is_plain(request.cwd)
 
-    assert decide(request, UNTRUSTED, ReadOnly(), trusts=anything, git_is_plain=look) is Verdict.RUN
-    assert decide(request, UNTRUSTED, DangerFullAccess(), trusts=anything, git_is_plain=look) is Verdict.ASK
-    assert decide(request, UNTRUSTED, ReadOnly(), trusts=anything) is Verdict.ASK
+    assert not must_ask(request, UNTRUSTED, ReadOnly(), trusts=anything, git_is_plain=look)
+    assert must_ask(request, UNTRUSTED, DangerFullAccess(), trusts=anything, git_is_plain=look)
+    assert must_ask(request, UNTRUSTED, ReadOnly(), trusts=anything)
     names_a_monitor(repository)
-    assert decide(request, UNTRUSTED, ReadOnly(), trusts=anything, git_is_plain=look) is Verdict.ASK
+    assert must_ask(request, UNTRUSTED, ReadOnly(), trusts=anything, git_is_plain=look)

@@ -11,7 +11,7 @@ from app_server.core.config.safe_file import STAGED
 from app_server.core.exec.command import ExecResult
 from app_server.core.launcher.namespaces import MAX_ENTRIES
 from protocol.policy import ReadOnly, WorkspaceWrite
-from tests.unit.exec.conftest import Bench
+from tests.unit.exec.conftest import Bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
@@ -21,19 +21,7 @@ WW = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
 
 @pytest.fixture
 async def bench(bench: Bench) -> Bench:
-    return await _at_level(bench, "full")
-
-
-@pytest.fixture
-async def degraded(degraded: Bench) -> Bench:
-    return await _at_level(degraded, "degraded")
-
-
-async def _at_level(bench: Bench, level: str) -> Bench:
-    state = await bench.runner.sandbox.state()
-    if state.level != level:
-        pytest.skip(f"this kernel gives {state.level}: {state.reason}")
-    return bench
+    return await at_level(bench, "full")
 
 
 async def python(bench: Bench, code: str, policy: ReadOnly | WorkspaceWrite = RO) -> ExecResult:

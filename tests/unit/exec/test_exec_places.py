@@ -13,26 +13,14 @@ from app_server.core.launcher.placeholder_dirs import MARK_NS, Acquired, Placeho
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots
 from protocol.policy import ReadOnly, WorkspaceWrite
-from tests.unit.exec.conftest import PATH, Bench
+from tests.unit.exec.conftest import PATH, Bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
 
 @pytest.fixture
 async def bench(bench: Bench) -> Bench:
-    return await _at_level(bench, "full")
-
-
-@pytest.fixture
-async def degraded(degraded: Bench) -> Bench:
-    return await _at_level(degraded, "degraded")
-
-
-async def _at_level(bench: Bench, level: str) -> Bench:
-    state = await bench.runner.sandbox.state()
-    if state.level != level:
-        pytest.skip(f"this kernel gives {state.level}: {state.reason}")
-    return bench
+    return await at_level(bench, "full")
 
 
 def planned(bench: Bench, roots: ConversationRoots, cwd: Path, *more: Path) -> SandboxPlan:

@@ -16,7 +16,7 @@ from app_server.places.locks import hold
 from app_server.places.socket_place import SocketPlace, place_of_home
 from app_server.shared.binding import HeldPlace, hold_place
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
-from tests.unit.exec.conftest import Bench, a_bench
+from tests.unit.exec.conftest import Bench, a_bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
@@ -176,9 +176,7 @@ async def served(request: pytest.FixtureRequest, short_folder: Path) -> AsyncIte
     home = short_folder / ("h" * 150 if is_long else "home")
     (short_folder / "run").mkdir()
     async with a_bench(short_folder, home) as bench:
-        state = await bench.runner.sandbox.state()
-        if state.level != "full":
-            pytest.skip(f"this kernel gives {state.level}: {state.reason}")
+        await at_level(bench, "full")
         place = place_of_home(str(home))
         held = hold_place(place)
         listening = held.listen({"XDG_RUNTIME_DIR": str(short_folder / "run")})

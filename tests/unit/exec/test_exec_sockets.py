@@ -15,7 +15,7 @@ from app_server.core.exec.command import ExecResult
 from app_server.core.launcher import descendants
 from protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.structs import replace
-from tests.unit.exec.conftest import Bench
+from tests.unit.exec.conftest import Bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")
 
@@ -45,10 +45,7 @@ print(s.recv(9).decode())
 
 @pytest.fixture
 async def bench(bench: Bench) -> Bench:
-    state = await bench.runner.sandbox.state()
-    if state.level != "full":
-        pytest.skip(f"this kernel gives {state.level}: {state.reason}")
-    return bench
+    return await at_level(bench, "full")
 
 
 @pytest.fixture

@@ -1,31 +1,57 @@
-"""What becomes of a command: who is asked, in which sandbox it runs, what is emitted."""
+"""What becomes of a command: who is asked, in which sandbox it runs, what is emitted; and what a yes is for, over
+several turns."""
 
 import errno
+import os
+from pathlib import Path
 
 import pytest
 
 from app_server.core.errors import LaunchError, SandboxUnavailable
 from app_server.core.exec.command import ExecResult
 from app_server.core.sandbox.probe import SandboxState
-from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.orchestrator import Command, run_command
+from app_server.core.tools.contract import ToolFailure, ToolOutput
+from app_server.core.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
 from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
 from protocol.events.notices import WarningEvent
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision
-from tests.unit.tools.conftest import DENIED, MakeScene, Scene, ran
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    ReviewDecision,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from protocol.structs import replace
+from tests.unit.tools.conftest import DENIED, MakeScene, Scene, program_in, ran
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
 UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE
 ON_REQUEST, NEVER = AskForApproval.ON_REQUEST, AskForApproval.NEVER
 
 
-def command(scene: Scene, *argv: str, escalated: bool = False, call_id: str = "c1") -> Command:
-    return Command(
-        call_id=call_id,
-        argv=argv or ("make", "all"),
-        cwd=str(scene.ws),
-        escalated=escalated,
-        justification="because" if escalated else None,
+WORKSPACE = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+"""Each gives more than the one before."""
+
+
+async def say(
+    on: Scene,
+    *argv: str,
+    call_id: str = "c1",
+    escalated: bool = False,
+    because: str | None = None,
+    cwd: str | None = None,
+) -> ToolOutput:
+    """Run a command as the model asks for it."""
+    return await run_command(
+        Command(
+            call_id=call_id,
+            argv=argv or ("make", "all"),
+            cwd=cwd or str(on.ws),
+            escalated=escalated,
+            justification=because,
+        ),
+        on.turn,
     )
 
 
@@ -37,7 +63,7 @@ def end(scene: Scene) -> ExecCommandEndEvent:
 async def test_the_directory_that_the_model_names_is_no_root(scene: MakeScene) -> None:
     on = scene(NEVER)
     outside = str(on.root / "outside")
-    await run_command(Command(call_id="c1", argv=("make",), cwd=outside), on.turn)
+    await say(on, "make", cwd=outside)
     plan = on.runner.asked[0].sandbox
     assert plan is not None
     assert plan.writable_roots == (str(on.ws),)
@@ -58,7 +84,7 @@ async def test_the_policy_decides_who_is_asked_first(
     scene: MakeScene, approval: AskForApproval, argv: tuple[str, ...], asks: bool
 ) -> None:
     on = scene(approval, answers=[YES])
-    await run_command(command(on, *argv), on.turn)
+    await say(on, *argv)
     assert len(on.questions()) == asks
     assert on.runner.confined == [True]
 
@@ -66,7 +92,7 @@ async def test_the_policy_decides_who_is_asked_first(
 async def test_a_no_runs_nothing_and_the_end_says_so(scene: MakeScene) -> None:
     on = scene(UNTRUSTED, answers=[NO])
     with pytest.raises(ToolFailure, match="exec command rejected by user"):
-        await run_command(command(on), on.turn)
+        await say(on)
     assert on.runner.asked == []
     assert on.kinds()[-1] == "exec_command_end"
     assert end(on).exit_code == -1
@@ -76,13 +102,13 @@ async def test_a_no_runs_nothing_and_the_end_says_so(scene: MakeScene) -> None:
 async def test_who_must_not_ask_for_more_rights_gets_none(scene: MakeScene, approval: AskForApproval) -> None:
     on = scene(approval, answers=[YES])
     with pytest.raises(ToolFailure, match="you should not ask for escalated permissions"):
-        await run_command(command(on, escalated=True), on.turn)
+        await say(on, escalated=True, because="because")
     assert (on.runner.asked, on.said) == ([], [])
 
 
 async def test_more_rights_are_asked_for_with_their_reason(scene: MakeScene) -> None:
     on = scene(ON_REQUEST, answers=[YES])
-    await run_command(command(on, escalated=True), on.turn)
+    await say(on, escalated=True, because="because")
     [question] = on.questions()
     assert isinstance(question, ExecApprovalRequestEvent)
     assert (question.reason, question.command) == ("because", ("make", "all"))
@@ -106,46 +132,34 @@ async def test_after_a_denial_only_a_yes_leaves_the_sandbox(
     on = scene(approval, answers=answers)
     on.runner.results = [DENIED]
     try:
-        await run_command(command(on), on.turn)
+        await say(on)
     except ToolFailure:
         assert NO in answers
     assert on.runner.confined == confined
     assert len(on.questions()) == len(answers)
 
 
-async def test_a_yes_for_the_session_covers_the_same_words_in_the_same_place_only(scene: MakeScene) -> None:
-    on = scene(UNTRUSTED, answers=[SESSION, NO, NO, NO])
-    await run_command(command(on), on.turn)
-    await run_command(command(on, call_id="c2"), on.turn)
-    assert len(on.questions()) == 1
-    elsewhere = Command(call_id="c4", argv=("make", "all"), cwd=str(on.root))
-    for other in (command(on, "make", "all", "x", call_id="c3"), elsewhere):
-        with pytest.raises(ToolFailure):
-            await run_command(other, on.turn)
-    assert len(on.questions()) == 3
-
-
 async def test_full_access_runs_without_a_sandbox_and_still_asks_before_it_destroys(scene: MakeScene) -> None:
     on = scene(ON_REQUEST, DangerFullAccess(), [NO])
-    await run_command(command(on), on.turn)
+    await say(on)
     assert on.runner.confined == [False]
     with pytest.raises(ToolFailure):
-        await run_command(command(on, "rm", "-rf", "build", call_id="c2"), on.turn)
+        await say(on, "rm", "-rf", "build", call_id="c2")
     assert len(on.questions()) == 1
 
 
 async def test_what_destroys_is_asked_about_in_the_sandbox_and_runs_there(scene: MakeScene) -> None:
     on = scene(ON_REQUEST, answers=[NO, YES])
     with pytest.raises(ToolFailure, match="rejected by user"):
-        await run_command(command(on, "rm", "-rf", "build"), on.turn)
+        await say(on, "rm", "-rf", "build")
     assert on.runner.asked == []
-    await run_command(command(on, "rm", "-rf", "build", call_id="c2"), on.turn)
+    await say(on, "rm", "-rf", "build", call_id="c2")
     assert on.runner.confined == [True]
 
 
 async def test_under_full_access_a_wish_for_more_is_no_question(scene: MakeScene) -> None:
     on = scene(ON_REQUEST, DangerFullAccess(), [NO])
-    await run_command(command(on, escalated=True), on.turn)
+    await say(on, escalated=True, because="because")
     assert (on.questions(), on.runner.confined) == ([], [False])
 
 
@@ -166,7 +180,7 @@ async def test_a_command_that_did_not_run_has_an_end_and_the_model_gets_the_reas
     on = scene(NEVER)
     on.runner.results = [error]
     with pytest.raises(ToolFailure) as raised:
-        await run_command(command(on), on.turn)
+        await say(on)
     assert str(raised.value) == told
     assert end(on).stderr == told
 
@@ -187,8 +201,8 @@ async def test_what_cannot_be_a_command_is_not_run(
 async def test_a_weak_sandbox_is_reported_once_before_its_first_command(scene: MakeScene) -> None:
     on = scene(NEVER, ReadOnly())
     on.runner.sandbox.scripted = SandboxState("degraded", "no namespaces", ("other processes are visible",))
-    await run_command(command(on), on.turn)
-    await run_command(command(on, call_id="c2"), on.turn)
+    await say(on)
+    await say(on, call_id="c2")
     [warning] = [event for event in on.said if isinstance(event, WarningEvent)]
     assert "other processes are visible" in warning.message
     assert on.kinds().index("warning") < on.kinds().index("exec_command_end")
@@ -199,14 +213,14 @@ async def test_an_unused_or_complete_sandbox_is_not_reported(scene: MakeScene) -
     free.runner.sandbox.scripted = SandboxState("degraded", "no namespaces")
     whole = scene(NEVER)
     for on in (free, whole):
-        await run_command(command(on), on.turn)
+        await say(on)
         assert "warning" not in on.kinds()
 
 
 async def test_output_that_is_no_text_reaches_both_readers(scene: MakeScene) -> None:
     on = scene(NEVER)
     on.runner.results = [ran(b"\xff\xfe ok")]
-    output = await run_command(command(on), on.turn)
+    output = await say(on)
     assert end(on).stdout == "\ufffd\ufffd ok"
     assert "ok" in output.payload.content
 
@@ -216,5 +230,158 @@ async def test_the_model_is_informed_of_a_time_out(scene: MakeScene) -> None:
     on.runner.results = [
         ExecResult(exit_code=124, stdout=b"", stderr=b"", aggregated=b"x", duration_s=2.0, timed_out=True)
     ]
-    output = await run_command(command(on), on.turn)
+    output = await say(on)
     assert "command timed out after 2000 milliseconds" in output.payload.content
+
+
+# --- a yes over several turns: nothing ever runs with more rights than the last yes or the policy gave
+async def test_what_was_approved_for_the_session_runs_in_the_sandbox_each_time(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION])
+    for call_id in ("c1", "c2", "c3"):
+        await say(on, call_id=call_id)
+    assert on.runner.confined == [True, True, True]
+    assert len(on.questions()) == 1
+
+
+async def test_a_retry_that_was_approved_for_the_session_is_not_asked_about_again(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION, SESSION])
+    for call_id in ("c1", "c2"):
+        on.runner.results = [DENIED]
+        await say(on, call_id=call_id)
+    assert on.runner.confined == [True, False, True, False], "the sandbox comes first, as at first"
+    first, second = on.questions()
+    assert isinstance(first, ExecApprovalRequestEvent)
+    assert isinstance(second, ExecApprovalRequestEvent)
+    assert (first.reason, second.reason) == (None, RETRY_REASON)
+
+
+async def test_a_yes_to_the_first_run_is_none_to_one_without_the_sandbox(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION, NO, NO])
+    for call_id in ("c1", "c2"):
+        on.runner.results = [DENIED]
+        with pytest.raises(ToolFailure):
+            await say(on, call_id=call_id)
+    assert on.runner.confined == [True, True]
+
+
+async def test_an_escalation_that_was_approved_for_the_session_covers_no_other_kind_of_run(
+    scene: MakeScene,
+) -> None:
+    on = scene(ON_REQUEST, answers=[SESSION, NO, NO])
+    await say(on, escalated=True)
+    await say(on, call_id="c2", escalated=True)
+    assert on.runner.confined == [False, False]
+    assert len(on.questions()) == 1
+    on.turn.settings = replace(on.turn.settings, approval_policy=UNTRUSTED)
+    with pytest.raises(ToolFailure):
+        await say(on, call_id="c3")
+    assert len(on.questions()) == 2
+
+
+async def test_an_escalation_without_a_reason_says_what_it_is(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[NO])
+    with pytest.raises(ToolFailure):
+        await say(on, escalated=True)
+    [question] = on.questions()
+    assert isinstance(question, ExecApprovalRequestEvent)
+    assert question.reason == ESCALATION_REASON
+
+
+@pytest.mark.parametrize(
+    ("then", "asks"), [(ReadOnly(), True), (WORKSPACE, True), (DangerFullAccess(), False)]
+)
+async def test_a_stricter_policy_ends_what_was_approved_for_the_session(
+    scene: MakeScene, then: SandboxPolicy, asks: bool
+) -> None:
+    on = scene(UNTRUSTED, DangerFullAccess(), [SESSION, YES])
+    await say(on)
+    on.turn.settings = replace(on.turn.settings, sandbox_policy=then)
+    await say(on, call_id="c2")
+    assert len(on.questions()) == 1 + asks
+    assert on.runner.confined == [False, asks]
+
+
+async def test_a_link_that_has_moved_hides_no_root_from_what_a_yes_is_compared_with(
+    scene: MakeScene,
+) -> None:
+    """The conversation was given where the link led first, and the command would be, too."""
+    on = scene(UNTRUSTED, WORKSPACE, [SESSION, NO])
+    (on.root / "data").mkdir()
+    (on.root / "ln").symlink_to("data")
+    await say(on)
+    wider = replace(WORKSPACE, writable_roots=(str(on.root / "ln"),))
+    on.turn.settings = replace(on.turn.settings, sandbox_policy=wider)
+    on.turn.commands.roots.learn(wider, str(on.ws))
+    (on.root / "ln").unlink()
+    (on.root / "ln").symlink_to("ws")
+    with pytest.raises(ToolFailure):
+        await say(on, call_id="c2")
+    assert len(on.questions()) == 2
+
+
+async def test_under_never_nothing_remembered_counts(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, DangerFullAccess(), [SESSION])
+    await say(on)
+    on.turn.settings = replace(on.turn.settings, approval_policy=NEVER, sandbox_policy=ReadOnly())
+    on.runner.results = [DENIED]
+    await say(on, call_id="c2")
+    assert on.runner.confined == [False, True]
+
+
+async def test_a_folder_by_a_link_is_shown_by_where_it_leads_and_runs_there(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[YES])
+    (on.ws / "sub").symlink_to(on.root / "outside")
+    await say(on, escalated=True, cwd=str(on.ws / "sub"))
+    [question] = on.questions()
+    assert isinstance(question, ExecApprovalRequestEvent)
+    assert question.cwd == str(on.ws / "sub")
+    assert question.reason == f"{on.ws}/sub leads to {on.root}/outside; {ESCALATION_REASON}"
+    [spec] = on.runner.asked
+    assert (spec.cwd, spec.exact_cwd) == (str(on.root / "outside"), True)
+
+
+async def test_a_folder_that_becomes_a_link_while_it_is_asked_about_runs_nothing(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[YES])
+    sub = on.ws / "sub"
+    sub.mkdir()
+
+    def swap() -> None:
+        sub.rmdir()
+        sub.symlink_to(on.root / "outside")
+
+    on.while_asked = swap
+    with pytest.raises(ToolFailure, match="has become a link"):
+        await say(on, escalated=True, cwd=str(sub))
+    assert on.runner.asked == []
+
+
+async def test_a_yes_for_the_session_is_for_the_folder_and_not_for_its_name(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[SESSION, NO])
+    sub = on.ws / "sub"
+    sub.mkdir()
+    await say(on, escalated=True, cwd=str(sub))
+    sub.rmdir()
+    sub.symlink_to(on.root / "outside")
+    with pytest.raises(ToolFailure):
+        await say(on, call_id="c2", escalated=True, cwd=str(sub))
+    assert len(on.questions()) == 2
+
+
+@pytest.mark.parametrize("folder", ["ws/bin", "earlier"])
+async def test_a_program_that_commands_can_have_written_is_asked_about(scene: MakeScene, folder: str) -> None:
+    """Also one that they could write in an earlier turn."""
+    on = scene(NEVER, replace(WORKSPACE, writable_roots=(str(on_root(scene) / "earlier"),)))
+    program_in(on.root / folder, "ls")
+    on.turn.commands.caller.environment = {"PATH": f"{on.root / folder}:{os.defpath}"}
+    await say(on)
+    on.turn.settings = replace(on.turn.settings, approval_policy=UNTRUSTED, sandbox_policy=ReadOnly())
+    on.answers = [NO]
+    with pytest.raises(ToolFailure):
+        await say(on, "ls", call_id="c2")
+    on.turn.commands.caller.environment = {"PATH": f"/usr/bin:{on.root / folder}"}
+    await say(on, "ls", call_id="c3")
+    assert len(on.questions()) == 1
+
+
+def on_root(scene: MakeScene) -> Path:
+    return scene().root
