@@ -171,7 +171,6 @@ LATE_IMPORTS = {
     "app_server.core.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
     "app_server.core.client_files": "with the first request for a file of the client",
     "app_server.core.files.search": "with the first search",
-    "app_server.core.git.upstream": "with the first request of a diff to a remote",
     "app_server.core.session.review": "with the first review",
     "app_server.core.session.user_shell": "with the first command that the user types",
     "app_server.core.git.worktree_files": "with the first snapshot of a working tree",

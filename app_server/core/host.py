@@ -19,6 +19,7 @@ from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.exec.command import CommandSpec, ExecResult, command_environment
 from app_server.core.exec.process import USUAL_SIZE, Process, TakeOutput, TerminalSize, hand_on
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.repository import find_repository
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
@@ -31,14 +32,11 @@ if TYPE_CHECKING:
     from app_server.core.client_files.files import ClientFiles
     from app_server.core.client_files.watching import FileWatcher, NotifyChanged
     from app_server.core.files.search import FileSearch
-    from app_server.core.git.upstream import DiffToRemote
+    from app_server.core.git.snapshot import DiffToRemote
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 _DIFF_TO_REMOTE: Lazy[Callable[[Git, Path], Awaitable[DiffToRemote | None]]] = Lazy(
-    lambda: import_module("app_server.core.git.upstream").diff_to_remote
-)
-_MERGE_BASE: Lazy[Callable[[Git, Path, str], Awaitable[str | None]]] = Lazy(
-    lambda: import_module("app_server.core.git.upstream").merge_base
+    lambda: import_module("app_server.core.git.snapshot").diff_to_remote
 )
 _FILES: Lazy[type[ClientFiles]] = Lazy(
     lambda: import_module("app_server.core.client_files.files").ClientFiles
@@ -137,7 +135,8 @@ class Host(Struct, frozen=True):
 
     async def merge_base(self, folder: Path, branch: str) -> str | None:
         """Return the newest commit that HEAD and a branch have in common, if there is one."""
-        return await _MERGE_BASE.get()(self.git, folder, branch)
+        repository = find_repository(folder)
+        return None if repository is None else await self.git.merge_base(repository, branch)
 
     async def prompts(self) -> tuple[CustomPrompt, ...]:
         """Return the prompts in the home, sorted by name."""

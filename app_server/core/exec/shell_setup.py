@@ -19,13 +19,14 @@ import secrets
 import shlex
 import shutil
 import stat
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 import anyio
 import msgspec
 from msgspec import Struct
 
+from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import SHORTAGES
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.own_programs import apply_patch_command
@@ -49,17 +50,8 @@ def own_folder(home: str, *names: str) -> str:
 
 def install_file(place: str, content: bytes, mode: int) -> None:
     """Writes the file unless it is there with that content and mode. Raises OSError."""
-    if _holds(place, content, mode):
-        return
-    fd, temporary = tempfile.mkstemp(dir=os.path.dirname(place))
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            os.fchmod(fd, mode)
-        os.replace(temporary, place)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    if not _holds(place, content, mode):
+        write_file_atomically(Path(place), content, mode)
 
 
 def _holds(place: str, content: bytes, mode: int) -> bool:

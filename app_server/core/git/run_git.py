@@ -245,6 +245,18 @@ class Git(Struct, frozen=True):
         except GitError:
             return None
 
+    async def merge_base(self, repository: Repository, branch: str) -> str | None:
+        """Return the newest commit that HEAD and the branch have in common. None for a branch that there is not, and
+        for histories without a common commit.
+        """
+        try:
+            # The name is a client's: behind this mark it cannot be an option.
+            verify = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}"]
+            tip = await self.text(repository, verify)
+            return await self.text(repository, ["merge-base", "HEAD", tip]) or None
+        except (GitError, OSError, ValueError):
+            return None
+
     async def outputs(
         self, repository: Repository, *commands: Sequence[str], env: Mapping[str, str] | None = None
     ) -> list[bytes]:

@@ -1,4 +1,5 @@
-"""Writes the current working tree into a git tree object, without changing the index, HEAD or any reference.
+"""Writes the current working tree into a git tree object, without changing the index, HEAD or any reference; and shows
+what it has that no remote has.
 
 Steps: (1) list the index and the untracked files; (2) compare them with the files' status; (3) keep the contents of the
 files that may have changed, without filters; (4) create a separate index in a scratch folder; (5) write its tree.
@@ -17,8 +18,8 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
-from app_server.core.git.repository import Repository, config_of
-from app_server.core.git.run_git import TIME_LIMIT, Git
+from app_server.core.git.repository import Repository, config_of, find_repository
+from app_server.core.git.run_git import TIME_LIMIT, Git, objects_in
 from app_server.core.git.worktree_files import (
     LIST_INDEX,
     SUBMODULE,
@@ -212,3 +213,49 @@ def _index_mtime_ns(repository: Repository) -> int:
         return (repository.git_dir / "index").stat().st_mtime_ns
     except OSError:
         return 0
+
+
+class DiffToRemote(Struct, frozen=True):
+    """A commit that a remote has, and the diff from it to the working tree."""
+
+    sha: str
+    diff: str
+
+
+async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
+    """Find what no remote has; None without a repository or a known remote, or if git fails."""
+    repository = find_repository(folder)
+    if repository is None:
+        return None
+    try:
+        sha = await _closest_remote_commit(git, repository)
+        return None if sha is None else DiffToRemote(sha, await _diff_from(git, repository, sha))
+    except (GitError, OSError):
+        return None
+
+
+async def _closest_remote_commit(git: Git, repository: Repository) -> str | None:
+    """Return HEAD if a remote has it; else its nearest ancestor, along first parents, that a remote has."""
+    remotes = await git.output(repository, ["for-each-ref", "--count=1", "refs/remotes"])
+    if not remotes.strip():
+        return None
+    head = await git.commit(repository, "HEAD")
+    if head is None:
+        return None
+    listed = await git.output(
+        repository, ["rev-list", "--first-parent", "--boundary", "HEAD", "--not", "--remotes"]
+    )
+    lines = listed.decode().split()
+    if not lines:
+        return head
+    boundary = [line.removeprefix("-") for line in lines if line.startswith("-")]
+    return boundary[0] if boundary else None
+
+
+async def _diff_from(git: Git, repository: Repository, sha: str) -> str:
+    with git.scratch_folder() as folder:
+        env = objects_in(folder, repository)
+        snapshot = await write_worktree(git, repository, Path(folder), env)
+        flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+        diff = await git.output(repository, ["diff", *flags, sha, snapshot.tree], env=env)
+    return diff.decode("utf-8", "replace")

@@ -34,15 +34,9 @@ class WriteScope:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoApprove:
-    """Apply the patch, with the rights of the sandbox."""
-
-
-@dataclass(frozen=True, slots=True)
 class AskUser:
     reason: str | None = None
     """Only what the list of files does not show."""
-    grant_root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,8 @@ class Reject:
         return f"patch rejected: {self.reason}"
 
 
-Verdict = AutoApprove | AskUser | Reject
+Verdict = AskUser | Reject | None
+"""None: the patch is applied, with the rights of the sandbox."""
 
 
 def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope | None) -> Verdict:
@@ -65,7 +60,7 @@ def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope 
         case AskForApproval.UNTRUSTED:
             return AskUser(_reason(places, outside))
         case _ if not outside:
-            return AutoApprove()
+            return None
         case AskForApproval.NEVER:
             return Reject(OUTSIDE)
         case AskForApproval.ON_REQUEST | AskForApproval.ON_FAILURE:

@@ -29,7 +29,7 @@ from app_server.core.patch.changes import refused_changes, shown_changes, shown_
 from app_server.core.patch.disk_files import DiskFiles, git_directories
 from app_server.core.patch.parse import Patch, PatchError, parse_patch
 from app_server.core.patch.planner import PatchPlan, Place, named_places
-from app_server.core.patch.safety import AskUser, AutoApprove, Reject, WriteScope, assess
+from app_server.core.patch.safety import AskUser, Reject, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
@@ -109,9 +109,7 @@ class PatchFlow(Struct, frozen=True):
         return result
 
     # --- step 1
-    def _judge(
-        self, patch: Patch, places: Sequence[Place], allowed: SandboxPlan | None
-    ) -> AutoApprove | AskUser:
+    def _judge(self, patch: Patch, places: Sequence[Place], allowed: SandboxPlan | None) -> AskUser | None:
         """Decide by the places of a patch. Raises ToolFailure for a rejected one, of which no content is shown."""
         verdict = assess(places, self._policy, self._write_scope(places, allowed))
         if not isinstance(verdict, Reject):
@@ -125,14 +123,12 @@ class PatchFlow(Struct, frozen=True):
         raise ToolFailure(reason)
 
     # --- step 2
-    async def _approve(
-        self, plan: PatchPlan, allowed: SandboxPlan | None, verdict: AutoApprove | AskUser
-    ) -> bool:
+    async def _approve(self, plan: PatchPlan, allowed: SandboxPlan | None, verdict: AskUser | None) -> bool:
         """Tell whether the user approved it; False if no approval was needed."""
-        if isinstance(verdict, AutoApprove):
+        if verdict is None:
             self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.APPROVED)
             return False
-        await self._request_approval(plan, allowed, verdict.reason, verdict.grant_root)
+        await self._request_approval(plan, allowed, verdict.reason)
         return True
 
     @property
@@ -150,10 +146,10 @@ class PatchFlow(Struct, frozen=True):
         return WriteScope(roots, (*allowed.protected, *allowed.reserved, allowed.home, *protected))
 
     async def _request_approval(
-        self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None, grant_root: str | None = None
+        self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None
     ) -> None:
         event = ApplyPatchApprovalRequestEvent(
-            call_id=self.call_id, changes=shown_changes(plan), reason=reason, grant_root=grant_root
+            call_id=self.call_id, changes=shown_changes(plan), reason=reason
         )
         subject = PatchSubject(self.text, tuple(place.real for place in plan.places()))
         consent = Consent(subject, run=EVERYTHING, policy=rights_of(allowed))

@@ -10,7 +10,7 @@ import pytest
 from app_server.core.errors import GitError
 from app_server.core.git.ghost import LEADS_ELSEWHERE, Snapshots, SnapshotUnavailable, TakenSnapshot
 from app_server.core.git.run_git import Git, GitCommand, GitProgram, run_git
-from app_server.core.git.upstream import diff_to_remote
+from app_server.core.git.snapshot import diff_to_remote
 from app_server.core.git.worktree_files import Blobs, WorktreeFile
 from tests.support.waiting import until
 from tests.unit.git.conftest import Sandpit

@@ -15,7 +15,7 @@ from app_server.core.git.repository import (
     read_git_info,
     without_credentials,
 )
-from app_server.core.git.upstream import diff_to_remote
+from app_server.core.git.snapshot import diff_to_remote
 from protocol.rollout import GitInfo
 from tests.unit.git.conftest import Sandpit
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app_server.core.patch import parse
 from app_server.core.patch.disk_files import git_directories
 from app_server.core.patch.planner import Place
-from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Verdict, WriteScope, assess
+from app_server.core.patch.safety import AskUser, Reject, Verdict, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, ShellForm, find_patch
 from protocol.policy import AskForApproval
 from tests.unit.patch.worlds import wrap
@@ -256,22 +256,22 @@ def place(real: str, label: str | None = None) -> Place:
     [
         ([], ON_REQUEST, WS, Reject("empty patch")),
         ([], UNTRUSTED, None, Reject("empty patch")),
-        (["/ws/a"], ON_REQUEST, WS, AutoApprove()),
-        (["/ws/a"], ON_FAILURE, WS, AutoApprove()),
-        (["/ws/a"], NEVER, WS, AutoApprove()),
+        (["/ws/a"], ON_REQUEST, WS, None),
+        (["/ws/a"], ON_FAILURE, WS, None),
+        (["/ws/a"], NEVER, WS, None),
         (["/ws/a"], UNTRUSTED, WS, AskUser()),
         (["/ws/a"], UNTRUSTED, None, AskUser()),
-        (["/etc/a"], NEVER, None, AutoApprove()),
+        (["/etc/a"], NEVER, None, None),
         (["/ws/a"], NEVER, WriteScope(), OUTSIDE),
         (["/ws/a", "/out/b"], NEVER, WS, OUTSIDE),
         (["/ws/a", "/out/b"], ON_REQUEST, WS, AskUser()),
         (["/ws/a", "/out/b"], ON_FAILURE, WS, AskUser()),
         (["/ws-evil/a"], NEVER, WS, OUTSIDE),
         (["/ws/home/auth.json"], NEVER, WS, OUTSIDE),
-        (["/ws/homely"], NEVER, WS, AutoApprove()),
-        (["/ws/.gitignore"], NEVER, WS, AutoApprove()),
-        (["/etc/a"], NEVER, WriteScope(("/",)), AutoApprove()),
-        (["/w/.git/x"], NEVER, WriteScope(("/w/.git",)), AutoApprove()),
+        (["/ws/homely"], NEVER, WS, None),
+        (["/ws/.gitignore"], NEVER, WS, None),
+        (["/etc/a"], NEVER, WriteScope(("/",)), None),
+        (["/w/.git/x"], NEVER, WriteScope(("/w/.git",)), None),
     ],
 )
 def test_a_verdict_for_each_policy(
