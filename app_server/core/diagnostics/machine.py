@@ -26,7 +26,7 @@ from app_server.core.errors import ConfigError, describe
 from app_server.core.exec.command import secret_values
 from app_server.core.rollout.disk import HISTORY, NOTES, home_lock
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
-from app_server.core.sandbox.probe import SandboxLayer, SandboxState
+from app_server.core.sandbox.plan import SandboxLayer, SandboxState
 from app_server.masking import MASK, masked_text
 from protocol.checks import Check, broken, ok, warning
 from protocol.structs import replace

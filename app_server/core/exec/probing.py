@@ -1,5 +1,8 @@
-"""Confines commands as this machine can: finds the Landlock rights of the kernel, and by the probe of `sandbox.probe`,
-which runs through the launcher, the layers that hold.
+"""Confines commands as this machine can: finds the Landlock rights of the kernel, and by a probe, which runs through
+the launcher, the layers that hold.
+
+The level is not derived from kernel versions and settings. Instead the probe runs under each level and tries what must
+fail. The server uses the first level under which everything that matters does fail.
 
 Only here the `landlock` package is imported: it names the rights and knows since when each exists. What it lacks is
 added: TCP rights (ABI 4) and scopes for signals and abstract sockets (ABI 6).
@@ -14,7 +17,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -29,9 +32,7 @@ from app_server.core.exec import process
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess
 from app_server.core.lazy import Lazy
-from app_server.core.sandbox import plan, probe
-from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.sandbox.probe import SandboxLayer, SandboxState
+from app_server.core.sandbox.plan import SANDBOX_EXEC, SandboxLayer, SandboxPlan, SandboxState, wrap
 from app_server.core.threads import run_in_thread
 from protocol.structs import replace
 
@@ -78,6 +79,114 @@ def landlock_rights(*, network: bool, version: int) -> dict[str, int] | None:
         "scoped": SCOPE_ABSTRACT_AND_SIGNALS if version >= SCOPE_ABI else 0,
         "size": next(size for since, size in sorted(SIZES.items(), reverse=True) if version >= since),
     }
+
+
+SCRIPT = """\
+import errno, os, sys
+import _socket
+folder, other = sys.argv[1], int(sys.argv[2])
+def attempt(name, act):
+    try:
+        act()
+    except OSError as error:
+        if errno.errorcode.get(error.errno) in SHORT:
+            sys.exit('short of something: ' + error.strerror)
+        return
+    print(name)
+SHORT = sys.argv[4].split()
+def write():
+    path = folder + '/' + sys.argv[3]
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    os.unlink(path)
+attempt('write', write)
+attempt('metadata', lambda: os.chmod(folder, os.stat(folder).st_mode & 0o7777))
+attempt('network', lambda: _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM))
+attempt('datagram', lambda: _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM))
+attempt('signal', lambda: os.kill(other, 0))
+attempt('see', lambda: os.stat('/proc/%d' % other))
+print('done')
+"""
+"""Tries each forbidden action once and prints those that succeeded, if possible without a lasting effect. It exits
+without `done` if an action fails for a shortage, since that proves nothing.
+"""
+
+REFUSALS = frozenset(
+    {
+        *(errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP),
+        *(errno.ENOENT, errno.ENODEV, errno.EROFS, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT),
+    }
+)
+"""Errors of a kernel that cannot or may not confine in this way: forbidden, unknown, or a file system such as /proc is
+missing. Any other error proves nothing about the machine.
+"""
+
+INDISPENSABLE = frozenset({"write", "network", "datagram"})
+"""A probe that can do one of these is not confined at all."""
+
+GAPS = {
+    "metadata": "mode, owner, times and attributes of files outside the workspace can be changed",
+    "signal": "other processes of the user can be signalled",
+    "see": "other processes are visible",
+    "fences": "protected folders inside the workspace (.git, .codex, .agents) can be written",
+    "secrets": "the stored credentials of the server can be read",
+}
+
+
+def layers(
+    namespaces: tuple[str, str], landlock: tuple[str, str] | None, landlock_abi: int
+) -> tuple[SandboxLayer, ...]:
+    """Return the layers by two probes, each as its output and the reason if the kernel refused to confine it: in
+    namespaces without Landlock, and with Landlock without namespaces (None: the kernel has no Landlock). Both have
+    seccomp.
+    """
+    alone, refused = namespaces
+    problem = refused or judge_full(alone)
+    found = [SandboxLayer("namespaces", problem)]
+    if landlock is None:
+        found.append(SandboxLayer("Landlock", "the kernel has none"))
+    else:
+        output, refused = landlock
+        problem = refused or _could(output, {"write"})
+        found.append(SandboxLayer(f"Landlock (ABI {landlock_abi})", problem))
+        alone = output or alone
+    problem = _could(alone, {"network", "datagram"})
+    return (*found, SandboxLayer("seccomp", problem))
+
+
+def completed(output: str) -> bool:
+    """Tell whether the probe tried everything; otherwise its output proves nothing."""
+    return "done" in output.split()
+
+
+def is_refusal(code: int | None, *, limits: Sequence[str]) -> bool:
+    """Tell whether a failure to confine is a property of the machine. `limits` are the kernel's limits of namespaces
+    per user: a limit of 0 gives the same error as an exhausted one.
+    """
+    return code in REFUSALS or (code == errno.ENOSPC and "0" in limits)
+
+
+def judge_full(output: str) -> str | None:
+    """Judge a probe in namespaces: None if it could do nothing, otherwise the reason to reject this level."""
+    return _could(output, INDISPENSABLE | GAPS.keys())
+
+
+def judge_degraded(output: str) -> str | None:
+    """Judge a probe without namespaces: None if it could do nothing indispensable."""
+    return _could(output, INDISPENSABLE)
+
+
+def gaps(output: str) -> tuple[str, ...]:
+    """Return what the degraded level does not cover, from the probe's output and by design."""
+    could = set(output.split())
+    always = {"metadata", "fences", "secrets"}
+    return tuple(text for name, text in GAPS.items() if name in could | always)
+
+
+def _could(output: str, forbidden: Set[str]) -> str | None:
+    if not completed(output):
+        return "a test command did not run in it"
+    could = sorted(set(output.split()) & forbidden)
+    return f"a test command could still: {', '.join(could)}" if could else None
 
 
 log = logging.getLogger(__name__)
@@ -132,7 +241,7 @@ class MachineSandbox:
         if state.level == "none":
             raise SandboxUnavailable(str(remedies.no_sandbox(state.reason)))
         if self._platform == "darwin":
-            return replace(spec, argv=plan.wrap(spec.argv, spec.sandbox)), None
+            return replace(spec, argv=wrap(spec.argv, spec.sandbox)), None
         rights = landlock_rights(network=spec.sandbox.network, version=state.landlock_abi)
         return spec, Confinement(namespaces=state.level == "full", landlock=rights)
 
@@ -147,7 +256,7 @@ class MachineSandbox:
     async def _find_state(self) -> SandboxState:
         if self._platform == "linux":
             return await find_state(self._launcher, self._python, self._home)
-        if self._platform == "darwin" and os.access(plan.SANDBOX_EXEC, os.X_OK):
+        if self._platform == "darwin" and os.access(SANDBOX_EXEC, os.X_OK):
             return SandboxState("full")
         return SandboxState("none", "no sandbox is known for this system")
 
@@ -174,7 +283,7 @@ async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tupl
         landlock = None
         if rights is not None:
             landlock = await prober.run_probe(Confinement(namespaces=False, landlock=rights))
-        return probe.layers(namespaces, landlock, version)
+        return layers(namespaces, landlock, version)
 
 
 @contextlib.contextmanager
@@ -190,7 +299,7 @@ async def _strongest(prober: _Prober) -> SandboxState:
     version = landlock_abi()
     rights = landlock_rights(network=False, version=version)
     output, refused = await prober.run_probe(Confinement(namespaces=True, landlock=rights))
-    refused = refused or probe.judge_full(output) or ""
+    refused = refused or judge_full(output) or ""
     if not refused:
         return SandboxState("full", landlock_abi=version)
     refused = f"without namespaces: {refused}"
@@ -198,12 +307,12 @@ async def _strongest(prober: _Prober) -> SandboxState:
     if rights is None:
         return SandboxState("none", f"{refused}; and the kernel has no Landlock")
     output, failed = await prober.run_probe(Confinement(namespaces=False, landlock=rights))
-    failed = failed or probe.judge_degraded(output) or ""
+    failed = failed or judge_degraded(output) or ""
     if failed:
         return SandboxState(
             "none", f"{refused}; with Landlock and seccomp alone: {failed}", landlock_abi=version
         )
-    return SandboxState("degraded", refused, probe.gaps(output), version)
+    return SandboxState("degraded", refused, gaps(output), version)
 
 
 def sweep(temporary: str, now: float) -> None:
@@ -228,7 +337,7 @@ class _Prober(Struct, frozen=True):
         """Run the probe; return its output, and the reason if the kernel refused to confine it."""
         short = " ".join(errno.errorcode[code] for code in SHORTAGES)
         argv = (
-            *(self.python, "-I", "-S", "-c", probe.SCRIPT),
+            *(self.python, "-I", "-S", "-c", SCRIPT),
             *(self.folder, str(os.getpid()), "made", short),
         )
         plan = SandboxPlan(home=self.home)
@@ -236,13 +345,13 @@ class _Prober(Struct, frozen=True):
         try:
             result = await process.run_to_end(self.launcher, spec, confinement, lambda stream, chunk: None)
         except (LaunchError, SandboxUnavailable) as error:
-            if not probe.is_refusal(error.code, limits=_limits()):
+            if not is_refusal(error.code, limits=_limits()):
                 raise _shortage(str(error).removesuffix(retry_hint(error.code))) from error
             return "", str(error)
         output = result.stdout.decode("utf-8", "replace")
         if result.timed_out:
             raise _shortage(f"a test command took more than {PROBE_MILLISECONDS // 1000} seconds")
-        if not probe.completed(output):
+        if not completed(output):
             last = result.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
             raise _shortage(f"a test command ended too early, with {result.exit_code} ({last})")
         return output, ""

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Set
+from typing import Literal
 
 from msgspec import Struct
 
 from app_server.beneath import SECRET_FILES
+from app_server.core import remedies
 from app_server.core.real_path import within
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 
@@ -91,6 +93,34 @@ class SandboxPlan(Struct, frozen=True):
     """
     notices: tuple[str, ...] = ()
     """Parts of the policy that cannot be granted, in words for the user."""
+
+
+class SandboxState(Struct, frozen=True):
+    """Confinement that works on this machine."""
+
+    level: Literal["full", "degraded", "none"]
+    reason: str = ""
+    """Why the level is not full, for the user; empty if it is."""
+    gaps: tuple[str, ...] = ()
+    """What the degraded level does not cover, for the user."""
+    landlock_abi: int = 0
+
+    @property
+    def warning(self) -> str | None:
+        """Return the warning for the client; None if everything is covered."""
+        if self.level == "full":
+            return None
+        if self.level == "none":
+            return str(remedies.no_sandbox(self.reason))
+        return str(remedies.weaker_sandbox(self.reason, "; ".join(self.gaps)))
+
+
+class SandboxLayer(Struct, frozen=True):
+    """One part of the sandbox, tried alone as far as it can be."""
+
+    name: str
+    problem: str | None
+    """Why it does not hold; None if it does."""
 
 
 def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:

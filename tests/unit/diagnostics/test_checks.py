@@ -22,6 +22,7 @@ from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.machine import check_config, known_credentials, redacted
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
 from app_server.core.errors import ConfigError
+from app_server.core.exec.probing import layers
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
@@ -29,7 +30,7 @@ from app_server.core.model.model_errors import connection_failed, missing_variab
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.remedies import Problem
 from app_server.core.rollout.disk import HISTORY, home_lock
-from app_server.core.sandbox.probe import SandboxLayer, SandboxState, layers
+from app_server.core.sandbox.plan import SandboxLayer, SandboxState
 from app_server.doctor import as_json, as_text, exit_status, summary
 from protocol.checks import Check, CheckStatus, broken, ok, warning
 

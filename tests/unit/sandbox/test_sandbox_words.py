@@ -10,9 +10,9 @@ import pytest
 
 from app_server.core.exec import probing
 from app_server.core.exec.command import looks_denied
-from app_server.core.sandbox import plan, probe
+from app_server.core.exec.probing import GAPS, REFUSALS, gaps, is_refusal, layers
+from app_server.core.sandbox import plan
 from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.sandbox.probe import GAPS, REFUSALS, gaps, is_refusal, layers
 from protocol.light_dataclasses import dataclass, field, replace
 
 PLAN = SandboxPlan(
@@ -77,19 +77,19 @@ def test_output_that_indicates_a_sandbox_denial(code: int, stderr: bytes, denied
 
 
 def test_the_victim_is_judged_by_what_it_could_do() -> None:
-    assert probe.judge_full("done\n") is None
-    assert probe.judge_degraded("metadata\nsee\ndone\n") is None
-    assert "metadata" in (probe.judge_full("metadata\ndone\n") or "")
-    assert "write" in (probe.judge_degraded("write\ndone\n") or "")
-    assert probe.judge_full("") is not None
-    assert any("visible" in gap for gap in probe.gaps("see done"))
-    assert not any("visible" in gap for gap in probe.gaps("done"))
+    assert probing.judge_full("done\n") is None
+    assert probing.judge_degraded("metadata\nsee\ndone\n") is None
+    assert "metadata" in (probing.judge_full("metadata\ndone\n") or "")
+    assert "write" in (probing.judge_degraded("write\ndone\n") or "")
+    assert probing.judge_full("") is not None
+    assert any("visible" in gap for gap in probing.gaps("see done"))
+    assert not any("visible" in gap for gap in probing.gaps("done"))
 
 
 def test_only_a_weaker_sandbox_warns() -> None:
-    assert probe.SandboxState("full").warning is None
-    assert "why" in (probe.SandboxState("none", "why").warning or "")
-    assert "gap" in (probe.SandboxState("degraded", "why", ("gap",)).warning or "")
+    assert plan.SandboxState("full").warning is None
+    assert "why" in (plan.SandboxState("none", "why").warning or "")
+    assert "gap" in (plan.SandboxState("degraded", "why", ("gap",)).warning or "")
 
 
 @pytest.mark.skipif(probing.landlock_abi() < 1, reason="no Landlock here")

@@ -25,7 +25,7 @@ from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.sandbox.probe import SandboxState
+from app_server.core.sandbox.plan import SandboxState
 from app_server.core.tools.contract import (
     ApprovalServices,
     ClockAndIds,

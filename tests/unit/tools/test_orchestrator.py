@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.errors import LaunchError, SandboxUnavailable
 from app_server.core.exec.command import ExecResult
-from app_server.core.sandbox.probe import SandboxState
+from app_server.core.sandbox.plan import SandboxState
 from app_server.core.tools.contract import ToolFailure, ToolOutput
 from app_server.core.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
 from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
