@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+from hypothesis import strategies as st
 
 from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig, WireApi
@@ -16,6 +17,16 @@ from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings
 from app_server.core.model.request_gate import RequestGate
 from protocol.responses import InputText, MessageItem
 from protocol.structs import Json
+
+LETTERS = 'ab 1"\\{}[]:é😀'
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(LETTERS, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(LETTERS, max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+"""Whatever a provider may send in place of a value."""
 
 SSE = {"content-type": "text/event-stream"}
 SETTINGS = RequestSettings(model="some-model", conversation_id="conversation-1")

@@ -1,4 +1,3 @@
-import json
 from contextlib import suppress
 
 import pytest
@@ -18,7 +17,7 @@ from protocol.responses import (
     ReasoningText,
 )
 from protocol.structs import Json
-from tests.unit.model.scripted import sse
+from tests.unit.model.scripted import JSON, LETTERS, sse
 
 DONE = b"data: [DONE]\n\n"
 
@@ -196,14 +195,6 @@ def test_an_error_chunk_fails_the_answer() -> None:
         read(sse({"error": "plain words"}))
 
 
-LETTERS = 'ab 1"\\{}[]:é😀'
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(LETTERS, max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(LETTERS, max_size=4), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 DELTA = st.dictionaries(st.sampled_from(["content", "reasoning", "reasoning_content", "tool_calls"]), JSON)
 ODD_CALLS = st.lists(
     st.dictionaries(st.sampled_from(["index", "id", "function", "type"]), JSON), max_size=3
@@ -235,13 +226,3 @@ def test_any_interleaving_of_pieces_gives_the_same_calls(data: st.DataObject, te
     events = read(*frames, piece("tool_calls"), DONE)
     calls = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
     assert calls == [FunctionCall(name=f"t{n}", arguments=t, call_id=f"c{n}") for n, t in enumerate(texts)]
-
-
-def test_arguments_may_come_in_very_many_pieces() -> None:
-    pieces = [piece(tool_calls=[call_piece(0, "x" * 10)]) for _ in range(5_000)]
-    events = read(piece(tool_calls=[call_piece(0, id="c", name="n")]), *pieces, DONE)
-    done = events[0]
-    assert isinstance(done, prompt.OutputItemDone)
-    assert isinstance(done.item, FunctionCall)
-    assert len(done.item.arguments) == 50_000
-    assert json.dumps(done.item.arguments)

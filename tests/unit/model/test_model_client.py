@@ -4,7 +4,6 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core import remedies
 from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
@@ -178,13 +177,6 @@ async def test_a_last_frame_without_its_empty_line_completes() -> None:
     assert await ask(client_for(ScriptedHttp(answer(CREATED, text_delta("a"), COMPLETED.rstrip())))) == EVENTS
 
 
-async def test_nothing_is_waited_for_after_completion() -> None:
-    never = anyio.Event()
-    http = ScriptedHttp(answer(CREATED, text_delta("a"), COMPLETED, never))
-    with anyio.fail_after(5):
-        assert await ask(client_for(http)) == EVENTS
-
-
 async def test_requests_are_retried() -> None:
     naps = Naps()
     http = ScriptedHttp(
@@ -339,15 +331,6 @@ async def test_an_unknown_model_is_told_as_such(status: int, body: Json) -> None
     assert str(caught.value).startswith(f"unexpected status {status} ")
     assert str(caught.value).endswith(
         ". The provider `mock` does not offer the model `some-model`; set `model` to one that it offers."
-    )
-
-
-async def test_a_provider_that_is_down_is_told_with_what_to_look_at() -> None:
-    http = ScriptedHttp(HttpFailure(Fault.UNREACHABLE, "Connection refused"))
-    with pytest.raises(ModelError, match="No connection to") as caught:
-        await ask(client_for(http))
-    assert str(caught.value) == str(
-        remedies.provider_unreachable("mock", "http://provider.test", "Connection refused")
     )
 
 

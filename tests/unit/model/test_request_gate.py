@@ -11,7 +11,7 @@ from app_server.core.errors import ModelError
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.model.request_gate import GatedRequest
 from protocol.events.turn import TokenUsage
-from protocol.structs import Json
+from protocol.structs import Json, replace
 from tests.unit.model.scripted import (
     CREATED,
     SETTINGS,
@@ -46,17 +46,7 @@ class Gate:
             yield
         finally:
             self.under_way -= 1
-            self.passed.append(
-                GatedRequest(
-                    request.conversation_id,
-                    request.model,
-                    request.size,
-                    request.status,
-                    request.retry_after,
-                    request.limited,
-                    request.usage,
-                )
-            )
+            self.passed.append(replace(request))
 
 
 async def no_time(seconds: float) -> None:

@@ -1,9 +1,7 @@
 """Rollouts for the tests of this folder: a home, a fixed clock, lines in every state of repair."""
 
 import json
-import resource
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -136,14 +134,3 @@ def read_summary(
     """What is shown of a stored conversation."""
     noted = (notes or ThreadNotes(path.parent, lambda: 0.0)).read()
     return summarise(read_stored_thread(path), default_provider, noted)
-
-
-@contextmanager
-def room_in_files(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond this size, as a disk does that is nearly full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)

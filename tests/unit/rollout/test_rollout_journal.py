@@ -26,7 +26,7 @@ from protocol.events.notices import HistoryEntry
 from protocol.responses import ResponseItem
 from protocol.rollout import stored_line
 from protocol.structs import replace
-from tests.unit.rollout.stored import assistant, now, room_in_files, texts, user
+from tests.unit.rollout.stored import assistant, now, texts, user
 
 STAMP = "2026-01-02T03:04:05.678Z"
 
@@ -237,10 +237,6 @@ def test_messages_are_found_by_their_place(tmp_path: Path) -> None:
     assert history.lookup(log_id + 1, 0) is None
 
 
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
-    assert filled(tmp_path, 1).path.stat().st_mode & 0o777 == 0o600
-
-
 def test_nothing_is_kept_where_the_user_wants_none(tmp_path: Path) -> None:
     history = MessageHistory(tmp_path, HistoryConfig(persistence=HistoryPersistence.NONE))
     history.append(entry(1))
@@ -265,17 +261,6 @@ def test_a_message_longer_than_the_limit_stays_alone(tmp_path: Path) -> None:
     history.append(entry(9, "x" * 500))
     log_id, count = history.metadata()
     assert (count, history.lookup(log_id, 0)) == (1, entry(9, "x" * 500))
-
-
-def test_a_torn_line_affects_no_other(tmp_path: Path) -> None:
-    history = filled(tmp_path, 1)
-    with history.path.open("ab") as file:
-        file.write(b'{"session_id":"c","ts":')
-    history.append(entry(2))
-    log_id, count = history.metadata()
-    assert count == 3
-    assert history.lookup(log_id, 1) is None
-    assert history.lookup(log_id, 2) == entry(2)
 
 
 def test_writers_at_the_same_time_lose_nothing_while_the_file_is_cut(tmp_path: Path) -> None:
@@ -355,19 +340,6 @@ def test_a_file_of_the_allowed_size_is_not_cut(tmp_path: Path) -> None:
     size = filled(tmp_path / "other", 3).path.stat().st_size
     assert filled(tmp_path / "exact", 3, max_bytes=size).metadata()[1] == 3
     assert filled(tmp_path / "less", 3, max_bytes=size - 1).metadata()[1] == 2
-
-
-def test_a_message_that_does_not_fit_on_the_disk_is_not_stored_in_part(tmp_path: Path) -> None:
-    history = filled(tmp_path, 1)
-    before = history.path.read_bytes()
-    with room_in_files(len(before) + 5), pytest.raises(OSError, match="No space left"):
-        history.append(entry(1))
-    assert history.path.read_bytes() == before
-
-
-def test_a_new_home_is_private(tmp_path: Path) -> None:
-    filled(tmp_path / "a/home", 1)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/home")] == [0o700, 0o700]
 
 
 def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,15 +115,6 @@ def test_damage_affects_only_the_damaged_line(stored: Path, spoiled: Callable[[b
     assert texts(found.items) == ALL
 
 
-def test_an_endless_line_is_skipped_without_being_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(raw, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(raw, "FIRST_BYTES", 64)
-    first, rest = stored.read_bytes().split(b"\n", 1)
-    found = read_file(stored, first + b"\n" + b"x" * 5000 + b"\n" + rest)
-    assert texts(found.items) == ALL
-
-
 def test_lines_that_are_too_long_are_replaced_wherever_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from app_server.core.rollout.journal import NOTHING
 from app_server.core.rollout.lines import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
 from app_server.core.rollout.record import REVERTED, TakenBack, revert_line
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
-from app_server.core.rollout.writer import NoRollout, RolloutWriter
+from app_server.core.rollout.writer import RolloutWriter
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -237,15 +237,6 @@ def test_many_lines_are_copied_in_pieces(tmp_path: Path) -> None:
     assert texts(read_rollout(copy).items) == [f"line {n}" for n in range(count)]
 
 
-def test_a_conversation_that_is_not_stored_has_no_problem() -> None:
-    writer = NoRollout()
-    writer.append([user("x")])
-    writer.write_journal([user("x")])
-    writer.flush()
-    writer.close()
-    assert (writer.path, writer.problem) == (None, None)
-
-
 KEEPS: st.SearchStrategy[Json] = st.integers(-2, 40) | st.sampled_from([None, True, "3", 2.0])
 
 
@@ -270,12 +261,6 @@ def test_a_line_takes_back_what_is_between_the_kept_lines_and_itself(
     assert bool(taken_back) is bool(gone)
     if shared < len(lines):
         assert {n for n in everything if n in before} == known
-
-
-def test_a_line_that_says_nothing_takes_nothing_back() -> None:
-    taken_back = TakenBack()
-    assert not taken_back.take({}, 5)
-    assert not taken_back
 
 
 def test_the_line_is_read_as_it_was_written() -> None:

@@ -19,7 +19,7 @@ from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
 from protocol.rollout import GitInfo
 from protocol.structs import Json
-from tests.unit.rollout.stored import assistant, conversation_id, now, room_in_files, store
+from tests.unit.rollout.stored import assistant, conversation_id, now, store
 
 ONE, TWO = conversation_id(1), conversation_id(2)
 
@@ -194,15 +194,6 @@ def test_a_line_counts_once_its_end_is_written(tmp_path: Path) -> None:
         assert set(lines.read()) == {ONE}
         file.write(b'"}\n')
     assert set(lines.read()) == {ONE, TWO}
-
-
-def test_a_line_that_does_not_fit_on_the_disk_is_not_stored_in_part(tmp_path: Path) -> None:
-    lines = lines_in(tmp_path)
-    lines.append(ONE, {"n": 1})
-    before = lines.path.read_bytes()
-    with room_in_files(len(before) + 5), pytest.raises(OSError, match="No space left"):
-        lines.append(ONE, {"n": 2})
-    assert lines.path.read_bytes() == before
 
 
 def test_forgetting_keeps_the_lines_of_others_as_they_are(tmp_path: Path) -> None:

@@ -96,13 +96,6 @@ def test_what_is_not_said(tmp_path: Path) -> None:
     assert summary.forked_from == "other"
 
 
-def test_a_damaged_end_hides_no_settings(tmp_path: Path) -> None:
-    path = store(tmp_path, conversation())
-    with path.open("ab") as file:
-        file.write(context("m") + b'{"timestamp":"x","type":"turn_context","payl')
-    assert read_summary(path, "p", notes(tmp_path)).model == "m"
-
-
 @pytest.mark.parametrize(
     ("stored", "shown"),
     [

@@ -220,16 +220,6 @@ def test_an_old_file_is_read_by_its_end_alone(tmp_path: Path, monkeypatch: pytes
     assert sum(read) < 4096
 
 
-def test_another_file_in_the_same_place_is_another_file(tmp_path: Path) -> None:
-    path, indexes = old_file(tmp_path / "r", 3), TurnIndexes()
-    for count in (3, 2, 3):
-        text = old_file(tmp_path / "other", count).read_bytes()
-        path.write_bytes(text.replace(b"question", b"q%d" % count))
-        with open_history(path, THREAD, indexes) as history:
-            assert words(history.all_turns()[0])[0] == f"q{count} 0"
-            assert len(history.all_turns()) == count
-
-
 def test_the_running_turn_comes_last(tmp_path: Path) -> None:
     path = old_file(tmp_path / "r", 2)
     live = running("live")

@@ -180,10 +180,6 @@ def test_an_estimate_changes_what_is_in_context_and_not_what_was_paid() -> None:
     assert counts.info.model_context_window == 1000
 
 
-def test_nothing_is_known_before_the_first_answer() -> None:
-    assert TokenCounts().in_context is None
-
-
 SETTINGS = Settings(
     cwd="/w",
     approval_policy=AskForApproval.NEVER,
