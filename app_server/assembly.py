@@ -49,7 +49,7 @@ from protocol.structs import replace
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
     from app_server.core.mcp.requests import McpRequests
-    from app_server.core.model.request_gate import RequestGate
+    from app_server.core.model.model_client import RequestGate
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}

@@ -25,7 +25,7 @@ from app_server.startup.launch import server_home, working_directory
 from app_server.transport.memory import MemoryTransport, memory_pair
 
 if TYPE_CHECKING:
-    from app_server.core.model.request_gate import RequestGate
+    from app_server.core.model.model_client import RequestGate
 
 log = logging.getLogger(__name__)
 

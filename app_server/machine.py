@@ -26,7 +26,7 @@ from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from protocol.ids import new_conversation_id
 
 if TYPE_CHECKING:
-    from app_server.core.model.request_gate import RequestGate
+    from app_server.core.model.model_client import RequestGate
 
 
 class ModelHttp(Http, Protocol):

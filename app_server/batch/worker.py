@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -27,7 +27,6 @@ from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
 from app_server.core.git.run_git import Git
-from app_server.core.model.request_gate import GatedRequest
 from app_server.headless.output_schema import OutputSchema
 from app_server.in_process import InProcessConnector
 from app_server.logs import set_up_logging
@@ -38,6 +37,9 @@ from app_server.transport.framing import Transport
 from app_server.transport.stdio import StdioTransport
 from protocol.events.turn import TokenUsage
 from protocol.structs import replace
+
+if TYPE_CHECKING:
+    from app_server.core.model.model_client import GatedRequest
 
 log = logging.getLogger(__name__)
 

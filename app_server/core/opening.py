@@ -19,7 +19,7 @@ from protocol.responses import ResponseItem
 from protocol.structs import Discreet
 
 if TYPE_CHECKING:
-    from app_server.core.model.request_gate import RequestGate
+    from app_server.core.model.model_client import RequestGate
     from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.session.handle import SessionHandle
     from protocol.engine.settings import Settings

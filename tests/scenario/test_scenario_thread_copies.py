@@ -9,7 +9,7 @@ import pytest
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.summary import ThreadNotes
 from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word

@@ -2,17 +2,22 @@
 
 The client retries requests until a response begins. If a stream breaks later, the turn retries, because only the turn
 knows which events it has processed. Cancellation ends any wait at once.
+
+Who shares a provider with other conversations, or with other servers, says by a gate when each request may be sent, and
+learns what came of it. A server that was given no gate sends every request at once.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from importlib import import_module
+from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
+from msgspec import Struct
 
 from app_server.core import remedies
 from app_server.core.auth.credentials import Credentials
@@ -28,6 +33,7 @@ from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint
 from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes
 from app_server.core.model.model_errors import (
+    TOO_MANY_REQUESTS,
     Unauthorized,
     UnexpectedStatus,
     backoff,
@@ -35,10 +41,10 @@ from app_server.core.model.model_errors import (
     excerpt,
 )
 from app_server.core.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
-from app_server.core.model.request_gate import GatedRequest, RequestGate
 from app_server.core.model.responses_api import ResponsesDecoder, responses_body
 from app_server.core.model.stream import EventStream
 from protocol.engine.errors import ErrorClass
+from protocol.events.turn import TokenUsage
 from protocol.structs import replace
 
 log = logging.getLogger(__name__)
@@ -59,6 +65,38 @@ SHORTEST_SECRET = 4
 
 OnAttempt = Callable[[int, float, int | None, str | None], None]
 """Receives each attempt of a request: its number from 0, its duration in seconds, the response status, the error."""
+
+
+class GatedRequest(Struct):
+    """One request: who sends it, how large it is, and what came of it."""
+
+    conversation_id: str
+    model: str
+    size: int
+    """Bytes of its body."""
+    status: int | None = None
+    """Of the answer that refused it."""
+    retry_after: float | None = None
+    """Seconds that the provider asks to wait."""
+    limited: bool = False
+    """The provider asks for fewer requests. It is sent again once the gate lets it pass, and that is no retry."""
+    usage: TokenUsage | None = None
+    """What the answer cost, once it is complete."""
+
+    def refused(self, failure: RequestFailure) -> None:
+        """Take why the request was refused."""
+        self.status, self.retry_after = failure.status, failure.delay
+        self.limited = failure.status == TOO_MANY_REQUESTS and (failure.again or failure.delay is not None)
+
+
+class RequestGate(Protocol):
+    """Lets requests pass."""
+
+    def passing(self, request: GatedRequest) -> AbstractAsyncContextManager[None]:
+        """Wait until the request may be sent; while the block runs it is under way. What came of it is in `request`
+        when the block is left.
+        """
+        ...
 
 
 class ModelClient:

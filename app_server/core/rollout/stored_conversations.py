@@ -24,8 +24,7 @@ from app_server.core.rollout.disk import lock_rollout, make_private_folders, ope
 from app_server.core.rollout.lines import last_goal, last_turn_context, without_collector
 from app_server.core.rollout.listing import find, find_elsewhere
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
-from app_server.core.rollout.summary import read_stored_thread, summarise
-from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.summary import ThreadNotes, read_stored_thread, summarise
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.threads import run_in_thread

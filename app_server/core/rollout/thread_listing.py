@@ -20,8 +20,14 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.lazy import Lazy
 from app_server.core.rollout import pages
 from app_server.core.rollout.listing import FolderNames, walk
-from app_server.core.rollout.summary import StoredThread, read_stored_thread, snippet, summarise
-from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
+from app_server.core.rollout.summary import (
+    NotedNow,
+    StoredThread,
+    ThreadNotes,
+    read_stored_thread,
+    snippet,
+    summarise,
+)
 
 if TYPE_CHECKING:
     from app_server.core.rollout.thread_index import ThreadIndex

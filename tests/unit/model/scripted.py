@@ -12,9 +12,8 @@ from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.http.exchange import HttpFailure, HttpRequest
 from app_server.core.model.endpoints import CredentialSource
-from app_server.core.model.model_client import ModelClient
+from app_server.core.model.model_client import ModelClient, RequestGate
 from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings
-from app_server.core.model.request_gate import RequestGate
 from protocol.responses import InputText, MessageItem
 from protocol.structs import Json
 

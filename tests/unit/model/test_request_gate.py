@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.errors import ModelError
 from app_server.core.http.exchange import Fault, HttpFailure
-from app_server.core.model.request_gate import GatedRequest
+from app_server.core.model.model_client import GatedRequest
 from protocol.events.turn import TokenUsage
 from protocol.structs import Json, replace
 from tests.unit.model.scripted import (

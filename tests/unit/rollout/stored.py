@@ -8,8 +8,7 @@ from pathlib import Path
 from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.record import StoredRecord
 from app_server.core.rollout.rollout_names import new_rollout_path
-from app_server.core.rollout.summary import read_stored_thread, summarise
-from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.summary import ThreadNotes, read_stored_thread, summarise
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import SessionEvent, TurnRenamed

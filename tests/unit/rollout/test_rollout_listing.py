@@ -17,8 +17,8 @@ from app_server.core.rollout.stored_conversations import (
     require_unused,
     unarchive_rollout,
 )
+from app_server.core.rollout.summary import ThreadNotes
 from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.ids import ConversationId
 from tests.unit.rollout.stored import (

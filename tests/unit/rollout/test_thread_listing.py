@@ -20,10 +20,9 @@ from app_server.core.rollout.listing import walk
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, Page, ThreadFilter, ThreadSummary
 from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
 from app_server.core.rollout.stored_conversations import archive_rollout, delete_rollout, unarchive_rollout
-from app_server.core.rollout.summary import read_stored_thread
+from app_server.core.rollout.summary import ThreadNotes, read_stored_thread
 from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
 from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id, raw_line
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout import thread_notes
+from app_server.core.rollout import summary
 from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.lines import goal_in, last_goal
 from app_server.core.rollout.stored_events import stored_events
-from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
+from app_server.core.rollout.summary import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
 from protocol.rollout import GitInfo
@@ -216,7 +216,7 @@ def test_forgetting_keeps_the_lines_of_others_as_they_are(tmp_path: Path) -> Non
 
 def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines_in(tmp_path).append(ONE, {"n": 1})
-    monkeypatch.setattr(thread_notes, "MAX_BYTES", 0)
+    monkeypatch.setattr(summary, "MAX_NOTED_BYTES", 0)
     assert dict(lines_in(tmp_path).read()) == {}
 
 

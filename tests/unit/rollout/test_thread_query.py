@@ -15,12 +15,12 @@ from app_server.core.rollout.summary import (
     BEFORE,
     FileState,
     StoredThread,
+    ThreadNotes,
     read_message_text,
     snippet,
 )
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_listing import matches as is_wanted
-from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.ids import SessionOrigin
 from protocol.structs import Json
 from tests.unit.rollout.stored import answered, asked, conversation_id, head, raw_line, store, user

@@ -18,9 +18,9 @@ from app_server.core.rollout.summary import (
     MAX_HEAD_LINES,
     FileState,
     StoredThread,
+    ThreadNotes,
     read_stored_thread,
 )
-from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.ids import SessionOrigin
 from protocol.rollout import GitInfo
 from protocol.structs import Json
