@@ -5,7 +5,7 @@ Item ids are read but never written back: the model's API refuses ids that it ha
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
     ConfigDict,
@@ -317,15 +317,7 @@ def aborted_output(call: CallItem) -> OutputItem:
 
 
 _KINDS: Final[Mapping[str, type[KnownItem]]] = {
-    "message": MessageItem,
-    "reasoning": ReasoningResponseItem,
-    "local_shell_call": LocalShellCall,
-    "function_call": FunctionCall,
-    "function_call_output": FunctionCallOutput,
-    "custom_tool_call": CustomToolCall,
-    "custom_tool_call_output": CustomToolCallOutput,
-    "web_search_call": WebSearchCall,
-    "ghost_snapshot": GhostSnapshot,
+    get_args(kind.__annotations__["type"])[0]: kind for kind in get_args(KnownItem)
 }
 
 

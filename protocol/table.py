@@ -31,6 +31,10 @@ class NoParams(WireModel):
     """For methods without parameters; whatever is sent is ignored."""
 
 
+class NoFields(WireModel):
+    """For methods whose parameters are an object, though nothing is in it yet."""
+
+
 class NoResult(WireStruct):
     """For methods whose result says nothing but that it is done."""
 

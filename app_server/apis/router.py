@@ -202,7 +202,7 @@ class MethodRouter:
         if route is None:
             text = unknown_method(request.method) + of_another_protocol(request.method, acp=False)
             raise invalid_request(text, "unknown_method")
-        params = _parse(route.row, request.params)
+        params = parsed(route.row, request.params)
         if not self._client.initialized and request.method != INITIALIZE:
             raise invalid_request("Not initialized", "not_initialized")
         if route.row.experimental and not self._client.experimental_api:
@@ -225,11 +225,20 @@ class MethodRouter:
         return to_rpc_error(error, method)
 
 
-def _parse(row: AnyClientRequest, raw: Json) -> Json:
+def parsed(
+    row: AnyClientRequest,
+    raw: Json,
+    refused: Callable[[str, str | None], RpcError] = invalid_field,
+    *,
+    acp: bool = False,
+) -> Json:
+    """Return the parameters of a request. Raises the RpcError that `refused` makes of a text and the name of a field.
+    `acp`: what this server speaks.
+    """
     try:
         return row.parse(raw)
     except ValidationError as error:
         message, field = describe_validation_error(error)
         if row.method == INITIALIZE:
-            message += initialize_of_another_protocol(raw, acp=False)
-        raise invalid_field(message, field or None) from None
+            message += initialize_of_another_protocol(raw, acp=acp)
+        raise refused(message, field or None) from None

@@ -11,7 +11,7 @@ from protocol.acp.session import NewSessionRequest, SessionConfigOption, Session
 from protocol.base import WireModel
 from protocol.ids import PathText
 from protocol.structs import Json, WireStruct
-from protocol.table import ClientRequest, NoResult
+from protocol.table import ClientRequest, NoFields, NoResult
 
 
 class AgentInitializeRequest(WireModel):
@@ -35,10 +35,6 @@ class AuthenticateRequest(WireModel):
     method_id: str
 
 
-class LogoutRequest(WireModel):
-    pass
-
-
 INITIALIZE: Final = ClientRequest(
     jsonrpc.INITIALIZE,
     AgentInitializeRequest,
@@ -51,7 +47,7 @@ AUTHENTICATE: Final = ClientRequest(
     NoResult,
     "Logs in by one of the announced methods; answered when that is done.",
 )
-LOGOUT: Final = ClientRequest("logout", LogoutRequest, NoResult, "Deletes the stored login.")
+LOGOUT: Final = ClientRequest("logout", NoFields, NoResult, "Deletes the stored login.")
 
 
 class OfSession(WireModel):

@@ -8,7 +8,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import Foreign, WireModel, unserved
 from protocol.fields import Count, Flag
 from protocol.structs import WireStruct
-from protocol.table import ClientRequest
+from protocol.table import ClientRequest, NoFields
 from protocol.v2.fields import ByPages, ReasoningEffort
 
 InputModality = TypeAliasType("InputModality", Literal["text", "image", "audio"])
@@ -99,18 +99,10 @@ class ModelProviderSummary(WireStruct):
     settings: ProviderSettings
 
 
-class ModelProviderListParams(WireModel):
-    pass
-
-
 class ModelProviderListResponse(WireStruct):
     data: tuple[ModelProviderSummary, ...]
     default_provider_id: str
     can_change_default: bool
-
-
-class ModelProviderCapabilitiesReadParams(WireModel):
-    pass
 
 
 class ModelProviderCapabilitiesReadResponse(WireStruct):
@@ -160,13 +152,13 @@ MODEL_LIST: Final = ClientRequest(
 )
 MODEL_PROVIDER_LIST: Final = ClientRequest(
     "modelProvider/list",
-    ModelProviderListParams,
+    NoFields,
     ModelProviderListResponse,
     "The providers that the configuration knows.",
 )
 MODEL_PROVIDER_CAPABILITIES_READ: Final = ClientRequest(
     "modelProvider/capabilities/read",
-    ModelProviderCapabilitiesReadParams,
+    NoFields,
     ModelProviderCapabilitiesReadResponse,
     "What the configured provider can do beside text.",
 )

@@ -2,7 +2,6 @@
 MCP server or the model wants to know of the user; and the tools that a client brings.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -242,31 +241,6 @@ class FileChangeRequestApprovalParams(WireStruct):
 
 class FileChangeRequestApprovalResponse(WireModel):
     decision: FileChangeApprovalDecision
-
-
-_WORDS: Final[Mapping[str, FileChangeApprovalDecision]] = {
-    **{decision.value: decision for decision in FileChangeApprovalDecision},
-    "denied": FileChangeApprovalDecision.DECLINE,
-    "abort": FileChangeApprovalDecision.CANCEL,
-}
-
-
-def parse_decision(result: Json) -> CommandExecutionApprovalDecision | None:
-    """Return the decision in a client's answer, or None where there is none in the right place.
-
-    The conversation API's words for no are understood, its words for yes are not.
-    """
-    match result:
-        case {"decision": str(word)}:
-            return _WORDS.get(word)
-        case {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": [*words]}, **rest}} if (
-            words and not rest and all(isinstance(word, str) for word in words)
-        ):
-            return AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
-                accept_with_execpolicy_amendment=ExecpolicyAmendment(execpolicy_amendment=tuple(words))
-            )
-        case _:
-            return None
 
 
 PermissionGrantScope = TypeAliasType("PermissionGrantScope", Literal["turn", "session"])

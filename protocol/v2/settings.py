@@ -6,7 +6,7 @@ Other spellings of policies that clients send (kebab-case names) are understood 
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
@@ -17,7 +17,7 @@ from protocol.fields import CleanText, Flag
 from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary, kebab, snake
 from protocol.structs import EngineStruct, Json, WireStruct
-from protocol.table import ClientRequest, NoResult, ServerNotification
+from protocol.table import ClientRequest, NoFields, NoResult, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf, ByPages, InThread, ReasoningEffort
 
 
@@ -112,15 +112,13 @@ class WorkspaceWriteSandboxPolicy(WireModel):
     exclude_slash_tmp: Flag = False
 
 
-SANDBOX_TYPES: Final = tuple(
-    str(kind.model_fields["type"].default)
-    for kind in (
-        DangerFullAccessSandboxPolicy,
-        ReadOnlySandboxPolicy,
-        ExternalSandboxSandboxPolicy,
-        WorkspaceWriteSandboxPolicy,
-    )
+_AnyPolicy = (
+    DangerFullAccessSandboxPolicy
+    | ReadOnlySandboxPolicy
+    | ExternalSandboxSandboxPolicy
+    | WorkspaceWriteSandboxPolicy
 )
+SANDBOX_TYPES: Final = tuple(str(kind.model_fields["type"].default) for kind in get_args(_AnyPolicy))
 
 
 def _usual_spelling(raw: Json) -> Json:
@@ -136,16 +134,7 @@ def _usual_spelling(raw: Json) -> Json:
 
 SandboxPolicy = TypeAliasType(
     "SandboxPolicy",
-    Annotated[
-        Annotated[
-            DangerFullAccessSandboxPolicy
-            | ReadOnlySandboxPolicy
-            | ExternalSandboxSandboxPolicy
-            | WorkspaceWriteSandboxPolicy,
-            Field(discriminator="type"),
-        ],
-        BeforeValidator(_usual_spelling),
-    ],
+    Annotated[Annotated[_AnyPolicy, Field(discriminator="type")], BeforeValidator(_usual_spelling)],
 )
 
 
@@ -203,10 +192,6 @@ class CollaborationModeMask(EngineStruct):
     reasoning_effort: ReasoningEffort | None = None
 
 
-class CollaborationModeListParams(WireModel):
-    pass
-
-
 class CollaborationModeListResponse(WireStruct):
     data: tuple[CollaborationModeMask, ...]
 
@@ -262,7 +247,7 @@ PERMISSION_PROFILE_LIST: Final = ClientRequest(
 )
 COLLABORATION_MODE_LIST: Final = ClientRequest(
     "collaborationMode/list",
-    CollaborationModeListParams,
+    NoFields,
     CollaborationModeListResponse,
     "The modes in which a thread can work.",
     experimental=True,

@@ -11,7 +11,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from app_server import cli
 from protocol import jsonrpc, v2
-from protocol.base import WireModel
 from protocol.export import main as export
 from protocol.export import schemas, typescript
 from protocol.fields import describe_validation_error
@@ -27,7 +26,7 @@ from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginA
 from protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
 from protocol.v2.files import AtPath
 from protocol.v2.items import ThreadItem
-from protocol.v2.question import FileChangeApprovalDecision, McpServerElicitationRequestParams, parse_decision
+from protocol.v2.question import McpServerElicitationRequestParams
 from protocol.v2.server import PlanType
 from protocol.v2.settings import ApprovalMode, AskForApproval, GranularAskForApproval, SandboxPolicy
 from protocol.v2.thread import SessionSource, Thread
@@ -214,42 +213,6 @@ def test_a_sandbox_policy_is_understood_in_every_usual_spelling(raw: Json, writt
 def test_a_sandbox_policy_of_another_api_is_none(raw: Json) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(SandboxPolicy).validate_python(raw)
-
-
-@pytest.mark.parametrize(
-    ("answer", "decision"),
-    [
-        ({"decision": "accept"}, FileChangeApprovalDecision.ACCEPT),
-        ({"decision": "acceptForSession"}, FileChangeApprovalDecision.ACCEPT_FOR_SESSION),
-        ({"decision": "decline"}, FileChangeApprovalDecision.DECLINE),
-        ({"decision": "cancel"}, FileChangeApprovalDecision.CANCEL),
-        ({"decision": "denied"}, FileChangeApprovalDecision.DECLINE),
-        ({"decision": "abort"}, FileChangeApprovalDecision.CANCEL),
-        ({"decision": "approved"}, None),
-        ({"decision": "approved_for_session"}, None),
-        ({"decision": "Accept"}, None),
-        ({"decision": ["accept"]}, None),
-        ({"decision": {"accept": {}}}, None),
-        ({"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": []}}}, None),
-        ({"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["a", 1]}}}, None),
-        ({"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": "a"}}}, None),
-        ({}, None),
-        (None, None),
-        ("accept", None),
-    ],
-)
-def test_a_decision_is_only_read_from_a_known_word_in_its_place(
-    answer: Json, decision: FileChangeApprovalDecision | None
-) -> None:
-    assert parse_decision(answer) is decision
-
-
-def test_an_amendment_is_a_decision() -> None:
-    raw = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["git", "status"]}}
-    parsed = parse_decision({"decision": raw})
-    assert isinstance(parsed, WireModel)
-    assert parsed.to_value() == raw
-    assert parse_decision({"decision": {**raw, "applyNetworkPolicyAmendment": {}}}) is None
 
 
 def test_a_turn_is_interrupted_without_its_id_too() -> None:

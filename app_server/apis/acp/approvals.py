@@ -6,6 +6,8 @@ no, after which the turn goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from app_server.apis.acp.calls import ShownCall, command_title, text_content
@@ -14,6 +16,7 @@ from app_server.conversations.adapter import (
     ClientQuestion,
     QuestionKind,
     answer_elicitation,
+    asked,
     decide,
     is_elicitation_answer,
 )
@@ -32,7 +35,7 @@ from protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
-from protocol.engine.events import SessionEvent, UserQuestion
+from protocol.engine.events import SessionEvent
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.policy import ElicitationAction, ReviewDecision
@@ -55,31 +58,21 @@ _NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
 def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> ClientQuestion | None:
     """Return what the client is asked; None for an event that asks nothing. `call`: what the question is about."""
-    asking = event.event
-    if not isinstance(asking, UserQuestion):
-        return None
-
-    def to_command(result: Json) -> Command:
-        if isinstance(asking, ElicitationRequestEvent):
-            return answer_elicitation(asking, result)
-        return decide(asking, decision(result))
-
-    if isinstance(asking, ElicitationRequestEvent):
-        if is_call_approval(asking):
+    match event.event:
+        case ElicitationRequestEvent() as asking if is_call_approval(asking):
             return _about_tool(session_id, asking, call)
-        form = _form(session_id, asking)
-        return ClientQuestion(
-            CREATE_ELICITATION.method, form.to_json(), to_command, is_elicitation_answer, QuestionKind.INPUT
-        )
-    shown = call or _unannounced(asking)
-    status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
-    fields = shown.fields(_content(asking, shown), status)
-    if asking.reason and isinstance(shown.raw_input, dict):
-        fields["raw_input"] = {**shown.raw_input, "justification": asking.reason}
-    request = RequestPermissionRequest(
-        session_id=session_id, tool_call=SessionToolCallFields(**fields), options=_options(asking)
-    )
-    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command, is_decision)
+        case ElicitationRequestEvent() as asking:
+            form, answer = _form(session_id, asking), partial(answer_elicitation, asking)
+            return asked(CREATE_ELICITATION, form, answer, is_elicitation_answer, QuestionKind.INPUT)
+        case ExecApprovalRequestEvent() | ApplyPatchApprovalRequestEvent() as asking:
+            shown = call or _unannounced(asking)
+            status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
+            fields = shown.fields(_content(asking, shown), status)
+            if asking.reason and isinstance(shown.raw_input, dict):
+                fields["raw_input"] = {**shown.raw_input, "justification": asking.reason}
+            return _permission(session_id, fields, _options(asking), partial(_decided, asking))
+        case _:
+            return None
 
 
 def is_call_approval(event: ElicitationRequestEvent) -> bool:
@@ -100,34 +93,36 @@ def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall
 
     id = f"{event.server_name}-{event.id}"
     shown = call or ShownCall(id=id, title=one_line(event.message, CALL_TITLE), kind=ToolKind.OTHER)
-    request = RequestPermissionRequest(
-        session_id=session_id,
-        tool_call=SessionToolCallFields(**shown.fields((text_content(event.message),))),
-        options=(_YES, _NO, _STOP),
-    )
-    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_command, is_decision)
+    fields = shown.fields((text_content(event.message),))
+    return _permission(session_id, fields, (_YES, _NO, _STOP), to_command)
 
 
-def is_decision(result: Json) -> bool:
-    """Tell whether a result closes the dialogue or chooses what was offered."""
+def _permission(
+    session_id: str,
+    fields: Mapping[str, Json],
+    options: tuple[PermissionOption, ...],
+    to_command: Callable[[Json], Command],
+) -> ClientQuestion:
+    call = SessionToolCallFields(**fields)
+    request = RequestPermissionRequest(session_id=session_id, tool_call=call, options=options)
+    return asked(REQUEST_PERMISSION, request, to_command, lambda result: decision(result) is not None)
+
+
+def _decided(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, result: Json) -> Command:
+    return decide(event, decision(result) or ReviewDecision.DENIED)
+
+
+def decision(result: Json) -> ReviewDecision | None:
+    """Return the decision in a client's answer; None where it neither closes the dialogue nor chooses what was
+    offered.
+    """
     match result:
         case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
-            return option in DECISIONS
-        case {"outcome": {"outcome": "cancelled"}}:
-            return True
-        case _:
-            return False
-
-
-def decision(result: Json) -> ReviewDecision:
-    """Return the decision in the result that the client answered with, None for an error."""
-    match result:
-        case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
-            return DECISIONS.get(option, ReviewDecision.DENIED)
+            return DECISIONS.get(option)
         case {"outcome": {"outcome": "cancelled"}}:
             return ReviewDecision.ABORT
         case _:
-            return ReviewDecision.DENIED
+            return None
 
 
 def _content(

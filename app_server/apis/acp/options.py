@@ -16,7 +16,7 @@ from msgspec import Struct
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
-from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, find_family
+from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel, find_family
 from protocol.acp.session import ConfigOptionValue, SessionConfigOption, SessionMode, SessionModeState
 from protocol.policy import (
     AskForApproval,
@@ -184,22 +184,24 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
 def efforts_of(model: str) -> tuple[ReasoningEffort, ...]:
     """Return the efforts that a model can; none if it does not reason, as far as is known."""
-    known = next((each for each in KNOWN_MODELS if each.name == model), None)
-    if known is not None:
+    if (known := _known(model)) is not None:
         return known.efforts
     return _ALL_EFFORTS if find_family(model).supports_reasoning_summaries else ()
 
 
 def default_effort_of(model: str) -> ReasoningEffort:
-    known = next((each for each in KNOWN_MODELS if each.name == model), None)
-    if known is not None:
+    if (known := _known(model)) is not None:
         return known.default_effort
     return find_family(model).default_effort or ReasoningEffort.MEDIUM
 
 
 def _model_value(name: str) -> ConfigOptionValue:
-    known = next((each for each in KNOWN_MODELS if each.name == name), None)
+    known = _known(name)
     return _value(name, name, known.description if known else None)
+
+
+def _known(model: str) -> KnownModel | None:
+    return next((each for each in KNOWN_MODELS if each.name == model), None)
 
 
 def _value(value: str, name: str, description: str | None) -> ConfigOptionValue:

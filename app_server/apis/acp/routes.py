@@ -13,20 +13,17 @@ from typing import Final
 
 import anyio
 from msgspec import Struct
-from pydantic import ValidationError
 
 from app_server.apis.acp.errors import not_initialized, request_cancelled, to_acp_error, unknown_method
 from app_server.apis.acp.handlers import prompts, sessions
 from app_server.apis.acp.handlers.sessions import AcpServices
 from app_server.apis.acp.session import Sessions
-from app_server.apis.errors import initialize_of_another_protocol
-from app_server.apis.router import FindRoute, Repeats, Route, RouteFamilies, route
+from app_server.apis.router import FindRoute, Repeats, Route, RouteFamilies, parsed, route
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
 from app_server.rpc.connection import LaneName, RpcReply
 from app_server.rpc.errors import RpcError, invalid_params
 from protocol.acp.session import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
-from protocol.fields import describe_validation_error
 from protocol.jsonrpc import INITIALIZE, Request, RequestId
 from protocol.structs import Json
 
@@ -70,7 +67,7 @@ class AcpRouter:
         route = self._find(request.method)
         if route is None:
             raise unknown_method(request.method)
-        params = _parse(route, request.params)
+        params = parsed(route.row, request.params, invalid_params, acp=True)
         if not self._initialized() and request.method != INITIALIZE:
             raise not_initialized()
         self._require_running(request.method)
@@ -105,16 +102,6 @@ class AcpRouter:
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
         return to_acp_error(error, method)
-
-
-def _parse(route: Route, raw: Json) -> Json:
-    try:
-        return route.row.parse(raw)
-    except ValidationError as error:
-        message, field = describe_validation_error(error)
-        if route.row.method == INITIALIZE:
-            message += initialize_of_another_protocol(raw, acp=True)
-        raise invalid_params(message, field or None) from None
 
 
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:

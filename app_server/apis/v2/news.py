@@ -16,8 +16,7 @@ from protocol.engine import events as engine
 from protocol.engine.events import GoalCleared, GoalUpdated, McpServerStateChanged, Notice, SettingsChanged
 from protocol.events import notices, turn
 from protocol.events.commands import TurnDiffEvent
-from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
-from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent
+from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
 from protocol.structs import alike
 from protocol.v2 import server
@@ -107,16 +106,8 @@ class ThreadNews:
             case notices.UndoCompletedEvent():
                 if not event.success and event.message is not None:
                     self._warn(event.message)
-            case (
-                notices.BackgroundEventEvent() | notices.UndoStartedEvent() | notices.ShutdownCompleteEvent()
-            ):
-                pass
-            case (
-                GetHistoryEntryResponseEvent()
-                | ListCustomPromptsResponseEvent()
-                | McpListToolsResponseEvent()
-            ):
-                pass  # answers to operations that this API does not have
+            case _:
+                pass  # progress that nobody needs, and answers to operations that this API does not have
 
     def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
         if isinstance(event, GoalCleared):

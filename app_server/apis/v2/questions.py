@@ -79,11 +79,14 @@ def _texts(answer: Json) -> tuple[str, ...] | None:
 OFFERED: Final = tuple(wire.FileChangeApprovalDecision)
 
 _DECISIONS: Final = {
-    wire.FileChangeApprovalDecision.ACCEPT: ReviewDecision.APPROVED,
-    wire.FileChangeApprovalDecision.ACCEPT_FOR_SESSION: ReviewDecision.APPROVED_FOR_SESSION,
-    wire.FileChangeApprovalDecision.DECLINE: ReviewDecision.DENIED,
-    wire.FileChangeApprovalDecision.CANCEL: ReviewDecision.ABORT,
+    "accept": ReviewDecision.APPROVED,
+    "acceptForSession": ReviewDecision.APPROVED_FOR_SESSION,
+    "decline": ReviewDecision.DENIED,
+    "cancel": ReviewDecision.ABORT,
+    "denied": ReviewDecision.DENIED,
+    "abort": ReviewDecision.ABORT,
 }
+"""By the words of clients. The conversation API's words for no are understood, its words for yes are not."""
 _NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
 
@@ -96,7 +99,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
         case ExecApprovalRequestEvent() as asking:
             command = _about_command(asking, item, now_ms, at)
             row = wire.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL
-            return asked(row, command, partial(_decided_command, asking), is_decision)
+            return asked(row, command, partial(_decided_command, asking), _is_decision)
         case ApplyPatchApprovalRequestEvent() as asking:
             patch = wire.FileChangeRequestApprovalParams(
                 **at,
@@ -106,7 +109,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 grant_root=asking.grant_root,
             )
             decided = partial(_decided_patch, asking)
-            return asked(wire.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, decided, is_decision)
+            return asked(wire.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, decided, _is_decision)
         case ElicitationRequestEvent() as asking:
             form = wire.FormElicitation.model_construct(
                 thread_id=thread_id,
@@ -172,24 +175,23 @@ def _inquiry(asked: engine.Inquiry) -> wire.ToolRequestUserInputQuestion:
     )
 
 
-def is_decision(result: Json) -> bool:
-    return wire.parse_decision(result) is not None
+def decision(result: Json) -> ReviewDecision | engine.KeepRule | None:
+    """Return the decision in a client's answer, or the rule for which it says yes for good; None where there is
+    neither in the right place. The engine keeps no rule but the one that it proposed.
+    """
+    match result:
+        case {"decision": str(word)}:
+            return _DECISIONS.get(word)
+        case {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": [*words]}, **rest}} if (
+            words and not rest and all(isinstance(word, str) for word in words)
+        ):
+            return engine.KeepRule(tuple(words))
+        case _:
+            return None
 
 
-def decision(result: Json) -> ReviewDecision:
-    """Parse the client's decision; an invalid one, or None for an error, is a denial."""
-    parsed = wire.parse_decision(result)
-    return (
-        _DECISIONS[parsed] if isinstance(parsed, wire.FileChangeApprovalDecision) else ReviewDecision.DENIED
-    )
-
-
-def accepted_rule(result: Json) -> engine.KeepRule | None:
-    """Return the rule for which the client says yes for good. The engine keeps none but the one that it proposed."""
-    parsed = wire.parse_decision(result)
-    if not isinstance(parsed, wire.AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision):
-        return None
-    return engine.KeepRule(parsed.accept_with_execpolicy_amendment.execpolicy_amendment)
+def _is_decision(result: Json) -> bool:
+    return decision(result) is not None
 
 
 def _offered(proposed: tuple[str, ...] | None) -> tuple[wire.CommandExecutionApprovalDecision, ...]:
@@ -214,11 +216,20 @@ def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
 
 
 def _decided_command(event: ExecApprovalRequestEvent, result: Json) -> Decide:
-    rule = accepted_rule(result) if event.proposed_rule else None
-    return decide(event, decision(result)) if rule is None else decide(event, ReviewDecision.APPROVED, rule)
+    match decision(result):
+        case engine.KeepRule() as rule if event.proposed_rule:
+            return decide(event, ReviewDecision.APPROVED, rule)
+        case ReviewDecision() as decided:
+            return decide(event, decided)
+        case _:
+            return decide(event, ReviewDecision.DENIED)
 
 
 def _decided_patch(event: ApplyPatchApprovalRequestEvent, result: Json) -> Decide:
-    decided = decision(result)
-    for_session = decided is ReviewDecision.APPROVED_FOR_SESSION
-    return decide(event, decided, engine.AllowFiles() if for_session else None)
+    match decision(result):
+        case ReviewDecision.APPROVED_FOR_SESSION as decided:
+            return decide(event, decided, engine.AllowFiles())
+        case ReviewDecision() as decided:
+            return decide(event, decided)
+        case _:
+            return decide(event, ReviewDecision.DENIED)

@@ -53,7 +53,6 @@ from protocol.acp.requests import (
     AuthenticateRequest,
     ListSessionsRequest,
     ListSessionsResponse,
-    LogoutRequest,
     OfSession,
     OpenedSession,
     SessionInfo,
@@ -64,6 +63,7 @@ from protocol.acp.requests import (
 )
 from protocol.ids import SessionOrigin, parse_conversation_id
 from protocol.structs import Json, replace
+from protocol.table import NoFields
 
 
 async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:
@@ -83,7 +83,7 @@ async def authenticate(services: AcpServices, params: AuthenticateRequest) -> No
     await _browser_login(services.server.accounts)
 
 
-async def logout(services: AcpServices, params: LogoutRequest) -> None:
+async def logout(services: AcpServices, params: NoFields) -> None:
     await services.server.accounts.logout()
 
 

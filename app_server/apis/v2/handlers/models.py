@@ -18,6 +18,7 @@ from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownMode
 from app_server.masking import masked_text
 from app_server.rpc.errors import invalid_field
 from protocol.policy import ReasoningEffort
+from protocol.table import NoFields
 from protocol.v2 import models as wire
 
 STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
@@ -61,9 +62,7 @@ def _shown(feature: Feature, on: Features) -> wire.ExperimentalFeature:
     )
 
 
-async def model_provider_list(
-    services: ServerServices, params: wire.ModelProviderListParams
-) -> wire.ModelProviderListResponse:
+async def model_provider_list(services: ServerServices, params: NoFields) -> wire.ModelProviderListResponse:
     """List the providers; they are changed with the other settings, so none can be edited by a method of its own."""
     config = services.config.load()
     return wire.ModelProviderListResponse(
@@ -74,7 +73,7 @@ async def model_provider_list(
 
 
 async def model_provider_capabilities_read(
-    services: ServerServices, params: wire.ModelProviderCapabilitiesReadParams
+    services: ServerServices, params: NoFields
 ) -> wire.ModelProviderCapabilitiesReadResponse:
     """Show what the provider can do: searches of its own are a tool of one of the two APIs; pictures are never made."""
     responses = services.config.load().provider.wire_api is WireApi.RESPONSES

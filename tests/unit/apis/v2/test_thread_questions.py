@@ -5,7 +5,6 @@ import json
 import pytest
 
 from app_server.apis.v2 import items, settings
-from app_server.apis.v2.questions import decision
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Decide
 from app_server.rpc.errors import RpcError
@@ -74,17 +73,20 @@ def test_may_this_command_run() -> None:
     }
 
 
-def test_what_is_offered_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("word", "decision"),
+    [
+        ("accept", ReviewDecision.APPROVED),
+        ("acceptForSession", ReviewDecision.APPROVED_FOR_SESSION),
+        *((word, ReviewDecision.DENIED) for word in ("decline", "denied")),
+        *((word, ReviewDecision.ABORT) for word in ("cancel", "abort")),
+    ],
+)
+def test_what_is_offered_is_taken_and_so_is_no_in_other_words(word: str, decision: ReviewDecision) -> None:
     question = asked(COMMAND)
     assert question is not None
-    for word in json.loads(question.params)["availableDecisions"]:
-        expected = {
-            "accept": ReviewDecision.APPROVED,
-            "acceptForSession": ReviewDecision.APPROVED_FOR_SESSION,
-            "decline": ReviewDecision.DENIED,
-            "cancel": ReviewDecision.ABORT,
-        }
-        assert question.to_command({"decision": word}) == Decide("call-1", expected[word])
+    assert question.is_answer({"decision": word})
+    assert question.to_command({"decision": word}) == Decide("call-1", decision)
 
 
 def test_a_patch_for_the_session_allows_its_files() -> None:
@@ -96,7 +98,7 @@ def test_a_patch_for_the_session_allows_its_files() -> None:
     assert once == Decide(PATCH.call_id, ReviewDecision.APPROVED, tool="apply_patch")
 
 
-def amendment(*words: str) -> Json:
+def amendment(*words: Json) -> Json:
     return {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": [*words]}}}
 
 
@@ -111,7 +113,6 @@ def test_a_proposed_rule_is_offered_and_taken_in_the_very_words() -> None:
         rule = tuple(line.split())
         kept = Decide("call-1", ReviewDecision.APPROVED, KeepRule(rule))
         assert question.to_command(amendment(*rule)) == kept
-    assert question.to_command(amendment()) == Decide("call-1", ReviewDecision.DENIED)
 
 
 def test_a_rule_that_was_not_proposed_is_a_no() -> None:
@@ -129,14 +130,17 @@ def test_a_rule_that_was_not_proposed_is_a_no() -> None:
         *(None, {}, [], "accept", True, {"decision": True}, {"decision": None}, {"decision": "Accept"}),
         *({"decision": "approved"}, {"decision": "approved_for_session"}, {"decision": "yes"}),
         *({"decision": ["accept"]}, {"decision": {"accept": {}}}, {"result": {"decision": "accept"}}),
-        {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["touch"]}}},
+        *(amendment(), amendment("a", 1), {"decision": {**amendment("a")["decision"], "more": {}}}),
+        {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": "touch"}}},
         {"decision": {"applyNetworkPolicyAmendment": {"network_policy_amendment": {"action": "allow"}}}},
-        {"decision": "denied"},
     ],
     ids=str,
 )
-def test_everything_else_is_a_no(answer: Json) -> None:
-    assert decision(answer) is ReviewDecision.DENIED
+def test_everything_else_is_no_answer_and_counts_as_a_no(answer: Json) -> None:
+    question = asked(COMMAND.model_copy(update={"proposed_rule": ("touch", "a")}))
+    assert question is not None
+    assert not question.is_answer(answer)
+    assert question.to_command(answer) == Decide("call-1", ReviewDecision.DENIED)
 
 
 def test_may_these_files_change() -> None:
