@@ -9,19 +9,12 @@ import pytest
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, done, patches, reply, says, script
-from tests.support.thread_client import ended, start, turn, words
+from tests.support.thread_client import ended, items, notified, start, talk, turn, words
 from tests.support.world import MakeWorld, World
 
 
 def methods(w: World) -> list[str]:
     return [m["method"] for m in w.client.received() if "method" in m]
-
-
-async def talk(w: World, text: str = "hi", **params: Json) -> str:
-    """A thread with one turn."""
-    thread = await start(w.client, **params)
-    await ended(w.client, await turn(w.client, thread, text))
-    return thread
 
 
 async def test_a_thread_that_was_never_used_can_be_resumed(world: MakeWorld) -> None:
@@ -67,6 +60,7 @@ async def test_a_bridge_can_replay_a_thread_and_follow_its_settings(world: MakeW
         await w.client.call("thread/settings/update", {"threadId": thread, "model": "another"})
         changed = await w.client.expect("thread/settings/updated")
         assert changed["params"]["threadSettings"]["model"] == "another"
+        assert [method for method in methods(w) if method.startswith("codex/")] == [], "of the other API"
 
 
 async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: MakeWorld) -> None:
@@ -90,18 +84,11 @@ async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: M
         assert methods(w).count("turn/completed") == 2
 
 
-async def test_a_client_of_threads_gets_no_events_of_conversations(world: MakeWorld) -> None:
-    """One client drops everything of this API once it has seen one event of the other."""
-    async with world(reply(script("true")), reply(says("a"))) as w:
-        await talk(w)
-        assert [method for method in methods(w) if method.startswith("codex/")] == []
-
-
 async def test_the_log_is_quiet_and_need_not_be_read(world: MakeWorld) -> None:
     """Each line on stderr is a pop-up somewhere."""
     loud = reply(script("echo to-stderr >&2; exit 3")), reply(says("a"))
     async with world(*loud, transport="process") as w:
-        await talk(w)
+        await talk(w.client)
     assert (w.root / "server.log").read_text(encoding="utf-8") == ""
 
 
@@ -109,11 +96,11 @@ async def test_goals_and_skills_can_be_asked_about_before_they_are_used(world: M
     """Clients ask for both when they open a thread, and show the plan of the model meanwhile."""
     plan = calls("update_plan", {"plan": [{"step": "one", "status": "in_progress"}]})
     async with world(reply(plan), reply(says("a"))) as w:
-        thread = await talk(w)
+        thread = await talk(w.client)
         assert await w.client.call("thread/goal/get", {"threadId": thread}) == {"goal": None}
         [here] = (await w.client.call("skills/list", {"cwds": [str(w.workspace)]}))["data"]
         assert (here["skills"], here["errors"]) == ([], [])
-        [told] = [m["params"] for m in w.client.received() if m.get("method") == "turn/plan/updated"]
+        [told] = notified(w, "turn/plan/updated")
         assert told["plan"] == [{"step": "one", "status": "inProgress"}]
 
 
@@ -151,29 +138,18 @@ LINE = 64 * 1024
 """What a reader of asyncio takes by default."""
 
 
-def items(w: World, method: str = "item/completed") -> list[Json]:
-    return [m["params"]["item"] for m in w.client.received() if m.get("method") == method]
-
-
-def of_kind(found: list[Json], kind: str) -> Json:
-    return next(item for item in found if item["type"] == kind)
-
-
 async def test_fields_without_a_value_are_there_as_null(world: MakeWorld) -> None:
     """Clients that parse strictly drop a message without them, and wait for ever."""
     async with world(reply(script("true")), reply(says("a"))) as w:
         id = await turn(w.client, await start(w.client))
         done = await ended(w.client, id)
         assert done["error"] is None
-        assert of_kind(items(w), "agentMessage")["phase"] is None
-        begun = of_kind(items(w, "item/started"), "commandExecution")
+        assert items(w, kind="agentMessage")[0]["phase"] is None
+        begun = items(w, "item/started", kind="commandExecution")[0]
         for name in ("processId", "aggregatedOutput", "exitCode", "durationMs"):
             assert begun[name] is None
-        assert of_kind(items(w), "userMessage")["content"][0]["text_elements"] == []
-        usage = [
-            m["params"]["tokenUsage"] for m in w.client.received() if "tokenUsage" in (m.get("method") or "")
-        ]
-        assert "modelContextWindow" in usage[0]
+        assert items(w, kind="userMessage")[0]["content"][0]["text_elements"] == []
+        assert "modelContextWindow" in notified(w, "thread/tokenUsage/updated")[0]["tokenUsage"]
 
 
 async def test_no_line_is_longer_than_readers_take(world: MakeWorld) -> None:
@@ -219,14 +195,6 @@ async def test_long_lines_and_unknown_fields_are_taken(world: MakeWorld) -> None
         assert text in w.model.requests[0].body["input"][-1]["content"][0]["text"]
 
 
-async def test_requests_are_served_before_initialized(world: MakeWorld) -> None:
-    """Some clients never send that notification."""
-    async with world(reply(says("a")), initialize=False) as w:
-        await w.client.initialize()
-        await ended(w.client, await turn(w.client, await start(w.client)))
-        await w.client.tell("initialized")
-
-
 async def test_an_unknown_method_is_refused_in_both_phrases_and_briefly(world: MakeWorld) -> None:
     """One client forgives `unknown variant`, another `Method not found`; a list of all methods would name `login`."""
     async with world() as w:
@@ -244,13 +212,13 @@ async def test_a_patch_is_shown_before_and_after_it_was_written(world: MakeWorld
     async with world(reply(patches(patch)), reply(says("a")), config={"approval_policy": "untrusted"}) as w:
         id = await turn(w.client, await start(w.client))
         question = await w.client.expect("item/fileChange/requestApproval")
-        begun = of_kind(items(w, "item/started"), "fileChange")
+        begun = items(w, "item/started", kind="fileChange")[0]
         assert question["params"]["itemId"] == begun["id"]
         [change] = begun["changes"]
         assert (change["path"], change["kind"]["type"]) == (str(w.workspace / "new.txt"), "add")
         await w.client.answer(question, {"decision": "accept"})
         await ended(w.client, id)
-        assert of_kind(items(w), "fileChange")["status"] == "completed"
+        assert items(w, kind="fileChange")[0]["status"] == "completed"
 
 
 async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -> None:
@@ -262,7 +230,7 @@ async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -
         thread = await start(w.client)
         params = {"threadId": thread, "input": [sent], "clientUserMessageId": "mine-1"}
         await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
-        shown = of_kind(items(w), "userMessage")
+        shown = items(w, kind="userMessage")[0]
         assert (shown["content"], shown["clientId"]) == ([sent], "mine-1")
         assert w.model.requests[0].texts() == ["see @a.txt"]
     async with world() as w:

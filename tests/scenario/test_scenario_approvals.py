@@ -15,7 +15,6 @@ from tests.support.world import MakeWorld
 UNTRUSTED = {"approval_policy": "untrusted"}
 MAKE = script("echo made > made.txt")
 ADD = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
-YES = ["approved", "approved_for_session"]
 NO = ["denied", "decline"]
 STOP = ["abort", "cancel"]
 NONSENSE: list[Json] = [
@@ -42,15 +41,6 @@ async def test_commands_that_only_read_do_not_ask(world: MakeWorld) -> None:
         turn = await w.client.turn(await w.open())
     assert "exec_approval_request" not in turn.kinds()
     assert [end["exit_code"] for end in turn.of("exec_command_end")] == [0, 0]
-
-
-@pytest.mark.parametrize("word", YES)
-async def test_a_yes_runs_the_command(world: MakeWorld, word: str) -> None:
-    async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
-        w.client.decide("execCommandApproval", word)
-        turn = await w.client.turn(await w.open())
-        assert (w.workspace / "made.txt").read_text() == "made\n"
-    assert [end["exit_code"] for end in turn.of("exec_command_end")] == [0]
 
 
 @pytest.mark.parametrize("sandbox", ["workspace-write", "danger-full-access"])

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.structs import Json
 from tests.support.client import Refused
+from tests.support.thread_client import notified
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 OFF = "[app_server]\nclient_rights = false\n"
@@ -204,7 +205,7 @@ async def command_refusal(w: World, method: str, params: Json) -> tuple[int, str
 
 
 def heard(w: World, stream: str = "stdout", id: str = "p") -> str:
-    deltas = [m["params"] for m in w.client.received() if m.get("method") == "command/exec/outputDelta"]
+    deltas = notified(w, "command/exec/outputDelta")
     parts = [d["deltaBase64"] for d in deltas if (d["processId"], d["stream"]) == (id, stream)]
     return b"".join(base64.b64decode(part) for part in parts).decode()
 
@@ -278,7 +279,7 @@ async def test_output_ends_at_the_cap(world: MakeWorld) -> None:
         assert (len(done["stdout"].encode()), done["stderr"]) == (99, "ok\n")  # no half of a character
         flood = "yes | head -c 500000"
         await w.client.answer_to(await begin(w, flood, streamStdoutStderr=True, outputBytesCap=100))
-        deltas = [m["params"] for m in w.client.received() if m.get("method") == "command/exec/outputDelta"]
+        deltas = notified(w, "command/exec/outputDelta")
         assert [delta["capReached"] for delta in deltas] == [False] * (len(deltas) - 1) + [True]
         assert len(heard(w)) == 100
         await w.client.answer_to(

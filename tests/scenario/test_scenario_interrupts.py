@@ -50,20 +50,6 @@ async def test_a_stream_is_left_and_the_next_turn_is_fresh(world: MakeWorld) -> 
     assert w.model.requests[1].texts("assistant") == []
 
 
-async def test_a_turn_that_waits_for_consent_can_be_interrupted(world: MakeWorld) -> None:
-    asking = {"approval_policy": "untrusted"}
-    async with world(reply(script("echo > made")), reply(says("next")), config=asking) as w:
-        conversation = await w.open()
-        await w.client.say(conversation)
-        question = await w.client.expect("execCommandApproval")
-        await w.client.interrupt(conversation)
-        await w.client.answer(question, {"decision": "approved"})
-        turn = await w.client.turn(conversation, "go on")
-        assert turn.last_message == "next"
-        assert not (w.workspace / "made").exists(), "consent that comes too late"
-    assert "c1" in w.model.requests[1].outputs()
-
-
 async def test_a_turn_that_waits_for_its_next_try_can_be_interrupted(world: MakeWorld) -> None:
     busy = failure(429, {"error": {"message": "slow down"}}, **{"retry-after": "3600"})
     retrying = {"request_max_retries": 3, "stream_max_retries": 3}

@@ -13,7 +13,7 @@ from protocol.structs import Json
 from tests.support.client import Decider, Refused
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
 from tests.support.scripted_model import calls, reply, says, script
-from tests.support.thread_client import say, start
+from tests.support.thread_client import notified, say, start
 from tests.support.world import MakeWorld, Transport, World
 from tests.unit.auth.oauth_issuer import scripted_issuer
 
@@ -160,7 +160,7 @@ async def test_a_client_that_cannot_ask_is_not_asked(world: MakeWorld) -> None:
         reply(calls("mcp__notes__ask", {}, "m1")), reply(says("ok")), tables=table("notes")
     ) as w:
         turn = await w.client.turn(await w.open())
-        assert not [m for m in w.client.received() if m.get("method") == "elicitationRequest"]
+        assert not notified(w, "elicitationRequest")
     assert turn.last_message == "ok"
 
 

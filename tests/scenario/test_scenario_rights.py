@@ -51,17 +51,8 @@ async def test_a_relative_root_is_refused_over_every_method_of_conversations(
     async with world(reply(says("ok"))) as w:
         conversation = await w.open()
         policy = {"mode": "workspace-write", "writable_roots": [root]}
-        turn_of = {
-            "conversationId": conversation,
-            "items": [],
-            "cwd": str(w.workspace),
-            "approvalPolicy": "never",
-            "sandboxPolicy": policy,
-            "model": "m",
-            "summary": "auto",
-        }
         change = {"type": "override_turn_context", "sandbox_policy": policy}
-        await refused(w, "sendUserTurn", turn_of)
+        await refused(w, "sendUserTurn", w.user_turn(conversation, sandboxPolicy=policy))
         await refused(w, "submit", {"conversationId": conversation, "op": change})
         await refused(w, "execOneOffCommand", {"command": ["sh", "-c", OUTSIDE], "sandboxPolicy": policy})
         assert not (w.root / "outside").exists()
@@ -116,15 +107,8 @@ async def test_a_fenced_client_of_conversations_gets_at_most_what_is_configured(
         conversation, made = await w.open(), str(w.root / "made")
         full: Json = {"mode": "danger-full-access"}
         wide: Json = {"mode": "workspace-write", "writable_roots": [str(w.root)]}
-        turn_of: Json = {
-            "conversationId": conversation,
-            "items": [],
-            "cwd": str(w.workspace),
-            "approvalPolicy": "untrusted",
-            "sandboxPolicy": {"mode": "read-only"},
-            "model": "m",
-            "summary": "auto",
-        }
+        within: Json = {"approvalPolicy": "untrusted", "sandboxPolicy": {"mode": "read-only"}}
+        turn_of = w.user_turn(conversation, items=[], **within)
         change: Json = {"type": "override_turn_context"}
         for method, params in (
             ("execOneOffCommand", {"command": ["touch", made], "sandboxPolicy": full}),

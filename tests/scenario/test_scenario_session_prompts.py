@@ -26,6 +26,7 @@ from tests.support.scripted_model import (
     script,
     word,
 )
+from tests.support.thread_client import notified
 from tests.support.world import MakeWorld, World
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -263,7 +264,7 @@ async def test_a_yes_for_the_session_covers_the_same_command_only(world: MakeWor
         editor, session = await opened(w)
         editor.permit("allow_for_session", "decline")
         assert await editor.ends(session) == "end_turn"
-        asked = [m["params"] for m in w.client.received() if m.get("method") == "session/request_permission"]
+        asked = notified(w, "session/request_permission")
         assert [each["toolCall"]["toolCallId"] for each in asked] == ["c1", "c3"]
         kinds = [option["kind"] for option in asked[0]["options"]]
         assert kinds == ["allow_once", "allow_always", "reject_once", "reject_once"]

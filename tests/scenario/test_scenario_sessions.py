@@ -17,6 +17,7 @@ from tests.support.scripted_model import (
     script,
     word,
 )
+from tests.support.thread_client import notified
 from tests.support.world import MakeWorld
 
 ASKS: Json = {"approval_policy": "untrusted"}
@@ -142,27 +143,6 @@ async def test_a_second_prompt_joins_the_turn_and_both_are_answered_at_its_end(w
         for prompt in (first, second):
             assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
         assert w.model.requests[1].texts() == ["one", "two", "three"]
-
-
-async def test_a_session_is_told_again_and_goes_on(world: MakeWorld) -> None:
-    replies = (reply(script("echo out"), says("hello")), reply(says("done")))
-    async with world(*replies, acp=True) as w:
-        editor, session = await opened(w)
-        await editor.ends(session, "please")
-        live = editor.calls()
-    async with world(reply(says("more")), acp=True) as w:
-        editor, answer = await loaded(w, session)
-        assert answer["modes"]["currentModeId"] == "agent-full-access"
-        assert (editor.text("user_message_chunk"), editor.text()) == ("please", "hellodone")
-        told = editor.calls()
-        assert told.keys() == live.keys()
-        for id, call in told.items():
-            assert call["seen"] == ["completed"]
-            assert [call[key] for key in ("title", "kind", "content")] == [
-                live[id][key] for key in ("title", "kind", "content")
-            ]
-        assert await editor.ends(session, "go on") == "end_turn"
-        assert w.model.requests[0].texts() == ["please", "go on"]
 
 
 async def test_resuming_tells_nothing(world: MakeWorld) -> None:
@@ -292,7 +272,7 @@ async def test_unsaved_text_is_patched_through_the_editor_once_allowed(
         (call,) = editor.calls().values()
         path = str(w.workspace / "open.txt")
         assert diffs(call)[path] == ("unsaved\nrest\n", "patched\nrest\n")
-        written = [m["params"] for m in w.client.received() if m.get("method") == "fs/write_text_file"]
+        written = notified(w, "fs/write_text_file")
         assert [(each["path"], each["content"]) for each in written] == [(path, "patched\nrest\n")] * allowed
         assert (w.workspace / "open.txt").read_text() == "saved\n"
         assert (w.workspace / "new.txt").exists() is allowed

@@ -13,17 +13,10 @@ from app_server.core.rollout.summary import NAMES_FILE
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
-from tests.support.thread_client import ended, notified, say, start, turn
+from tests.support.thread_client import ended, notified, say, start, talk, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, Transport, World
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
-
-
-async def talk(w: World, text: str = "hi") -> str:
-    """A thread with one turn."""
-    thread = await start(w.client)
-    await ended(w.client, await turn(w.client, thread, text))
-    return thread
 
 
 async def listed(w: World, **params: Json) -> list[Json]:
@@ -48,7 +41,7 @@ def told(w: World, thread: str, since: int = 0) -> list[Json]:
 
 async def test_a_name_is_shown_everywhere(world: MakeWorld) -> None:
     async with world(reply(says("hello")), reply(says("hello"))) as w:
-        thread, other = await talk(w, "first words"), await talk(w, "second words")
+        thread, other = await talk(w.client, "first words"), await talk(w.client, "second words")
         await w.client.call("thread/loaded/list", {})  # what the turns have caused is there
         since = len(w.client.received())
         await w.client.call("thread/name/set", {"threadId": thread.upper(), "name": "  My name "})
@@ -80,7 +73,7 @@ async def test_names_that_are_refused(world: MakeWorld, params: Json, message: s
 
 async def test_metadata_replaces_fields_one_by_one(world: MakeWorld) -> None:
     async with world(reply(says("hello"))) as w:
-        thread = await talk(w)
+        thread = await talk(w.client)
 
         async def update(**git: Json) -> Json:
             params = {"threadId": thread, "gitInfo": git}
@@ -116,7 +109,7 @@ async def test_a_thread_that_is_moved_while_it_is_read_is_shown_from_where_it_is
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch, step: str, end: str
 ) -> None:
     async with world(reply(says("hello"))) as w, w.another() as other:
-        thread = await talk(w)
+        thread = await talk(w.client)
         reads = getattr(StoredConversations, step)
 
         async def is_moved_first(*arguments: Any) -> Any:
@@ -138,7 +131,7 @@ async def test_a_thread_that_is_moved_while_it_is_read_is_shown_from_where_it_is
 
 async def test_the_archive_and_back(world: MakeWorld) -> None:
     async with world(reply(says("hello"))) as w:
-        thread = await talk(w)
+        thread = await talk(w.client)
         await w.client.call("thread/archive", {"threadId": thread})
         await w.client.expect("thread/archived")
         assert await listed(w) == []
@@ -179,7 +172,7 @@ async def test_a_turn_that_runs_ends_first(world: MakeWorld, method: str, done: 
 
 async def test_a_deleted_thread_leaves_nothing(world: MakeWorld) -> None:
     async with world(reply(says("hello")), reply(says("hello"))) as w:
-        thread, archived = await talk(w), await talk(w)
+        thread, archived = await talk(w.client), await talk(w.client)
         await w.client.call("thread/name/set", {"threadId": thread, "name": "secret"})
         await w.client.call("thread/archive", {"threadId": archived})
         for each in (thread, archived):
@@ -203,7 +196,7 @@ async def test_a_thread_before_its_first_turn(world: MakeWorld) -> None:
 
 async def test_a_thread_is_resumed_by_its_file_whatever_id_is_named(world: MakeWorld) -> None:
     async with world(reply(says("hello")), capabilities=EXPERIMENTAL) as w:
-        thread = await talk(w)
+        thread = await talk(w.client)
         path = (await w.client.call("thread/read", {"threadId": thread}))["thread"]["path"]
         for id in ("", "ignored", UNKNOWN):
             resumed = await w.client.call("thread/resume", {"threadId": id, "path": path})
@@ -218,7 +211,7 @@ async def test_a_thread_is_resumed_by_its_file_whatever_id_is_named(world: MakeW
 async def test_a_thread_begins_with_the_history_that_is_given(world: MakeWorld) -> None:
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "long ago"}]}
     async with world(reply(says("one")), reply(says("two")), capabilities=EXPERIMENTAL) as w:
-        thread = await talk(w)
+        thread = await talk(w.client)
         resume = {"threadId": thread, "history": [said]}
         with pytest.raises(Refused, match="with history while it is already running"):
             await w.client.call("thread/resume", resume)
@@ -252,7 +245,7 @@ async def test_a_client_cannot_choose_the_id_of_a_new_thread(world: MakeWorld) -
 @pytest.mark.parametrize("field", ["parentThreadId", "ancestorThreadId"])
 async def test_no_thread_is_listed_as_begun_by_another(world: MakeWorld, field: str) -> None:
     async with world(reply(says("hello")), capabilities=EXPERIMENTAL) as w:
-        thread = await talk(w)
+        thread = await talk(w.client)
         assert await listed(w, **{field: thread}) == []
         assert [each["id"] for each in await listed(w, **{field: None})] == [thread]
 

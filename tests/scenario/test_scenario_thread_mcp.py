@@ -6,7 +6,7 @@ from protocol.structs import Json
 from tests.scenario.test_scenario_mcp import table
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says
-from tests.support.thread_client import say, start
+from tests.support.thread_client import notified, say, start
 from tests.support.world import MakeWorld, World
 
 DEAD = '[mcp_servers.dead]\ncommand = "/nowhere/at-all"\n'
@@ -228,9 +228,7 @@ async def test_a_call_that_needs_consent_is_asked_about(world: MakeWorld, answer
     async with world(*replies, tables=tables, config={"approval_policy": "on-request"}) as w:
         w.client.decide("mcpServer/elicitation/request", answer)
         id = await say(w.client, await start(w.client))
-        (question,) = [
-            m["params"] for m in w.client.received() if m.get("method") == "mcpServer/elicitation/request"
-        ]
+        (question,) = notified(w, "mcpServer/elicitation/request")
     assert question["turnId"] == id
     assert question["_meta"] == {"codex_approval_kind": "mcp_tool_call", "tool_params": {"text": "hello"}}
     assert (question["serverName"], question["mode"]) == ("notes", "form")
@@ -258,5 +256,5 @@ async def test_a_call_without_a_question(
         thread = await start(w.client)
         await say(w.client, thread)
         assert await call(w, thread, "echo", {"text": "x"})
-    assert not [m for m in w.client.received() if m.get("method") == "mcpServer/elicitation/request"]
+    assert not notified(w, "mcpServer/elicitation/request")
     assert ("hello" in w.model.requests[1].outputs()["m1"]) is called

@@ -5,7 +5,7 @@ import pytest
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says, script
-from tests.support.thread_client import ended, start, turn, words
+from tests.support.thread_client import ended, items, notified, start, turn, words
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 APPROVAL = "item/commandExecution/requestApproval"
@@ -21,12 +21,12 @@ def rules(w: World, *lines: str) -> None:
 
 
 def commands(w: World) -> list[tuple[str, Json]]:
-    ends = [m["params"]["item"] for m in w.client.received() if m.get("method") == "item/completed"]
+    ends = items(w)
     return [(item["command"], item["status"]) for item in ends if item["type"] == "commandExecution"]
 
 
 def asked(w: World) -> list[Json]:
-    return [m["params"] for m in w.client.received() if m.get("method") == APPROVAL]
+    return notified(w, APPROVAL)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import begins_to_say, calls, patches, reply, says, word
-from tests.support.thread_client import ended, start, turn, words
+from tests.support.thread_client import ended, items, notified, start, turn, words
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 TOOL: Json = {
@@ -42,11 +42,6 @@ async def planning(w: World, thread: str, mode: Json = PLAN_MODE) -> str:
     return id
 
 
-def items(w: World, kind: str) -> list[Json]:
-    ends = [m["params"]["item"] for m in w.client.received() if m.get("method") == "item/completed"]
-    return [item for item in ends if item["type"] == kind]
-
-
 def results(w: World) -> list[Any]:
     """What the model got for its calls, in the last request."""
     return [item["output"] for item in w.model.requests[-1].body["input"] if item["type"].endswith("_output")]
@@ -62,7 +57,7 @@ async def test_the_client_runs_its_tool_and_the_model_gets_what_came_of_it(world
         content = [text("Ticket 7 is open."), {"type": "inputImage", "imageUrl": PICTURE}]
         await w.client.answer(called, {"success": True, "contentItems": content})
         assert (await ended(w.client, id))["status"] == "completed"
-        [item] = items(w, "dynamicToolCall")
+        [item] = items(w, kind="dynamicToolCall")
         assert (item["status"], item["success"], item["contentItems"]) == ("completed", True, content)
         assert results(w) == [
             [
@@ -72,7 +67,7 @@ async def test_the_client_runs_its_tool_and_the_model_gets_what_came_of_it(world
         ]
         listed = await w.client.call("thread/items/list", {"threadId": thread})
         assert [entry["item"] for entry in listed["data"]][1] == item
-    assert not [m for m in w.client.received() if m.get("method") == "serverRequest/resolved"]
+    assert not notified(w, "serverRequest/resolved")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +90,7 @@ async def test_any_other_answer_fails_the_call_and_the_turn_goes_on(world: MakeW
         id = await turn(w.client, await start(w.client, dynamicTools=[TOOL]))
         await w.client.answer(await w.client.expect(TOOL_CALL), answer)
         assert (await ended(w.client, id))["status"] == "completed"
-        [item] = items(w, "dynamicToolCall")
+        [item] = items(w, kind="dynamicToolCall")
         assert (item["status"], item["success"]) == ("failed", False)
 
 
@@ -106,7 +101,7 @@ async def test_an_interrupt_ends_the_call_as_failed_and_a_late_answer_is_ignored
         called = await w.client.expect(TOOL_CALL)
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
         assert (await ended(w.client, id))["status"] == "interrupted"
-        assert [item["status"] for item in items(w, "dynamicToolCall")] == ["failed"]
+        assert [item["status"] for item in items(w, kind="dynamicToolCall")] == ["failed"]
         await w.client.answer(called, {"success": True, "contentItems": [text("arrived-afterwards")]})
         assert (await ended(w.client, await turn(w.client, thread)))["status"] == "completed"
         assert "arrived-afterwards" not in str(w.model.requests[-1].body)
@@ -176,7 +171,7 @@ async def test_the_model_asks_the_user(world: MakeWorld) -> None:
         )
         await ended(w.client, id)
         assert results(w) == ['{"answers":{"colour":{"answers":["Blue"]}}}']
-        resolved = [m["params"] for m in w.client.received() if m.get("method") == "serverRequest/resolved"]
+        resolved = notified(w, "serverRequest/resolved")
         assert resolved == [{"threadId": thread, "requestId": asked["id"]}]
 
 
@@ -222,9 +217,9 @@ async def test_a_proposed_plan_is_an_item_of_its_own(world: MakeWorld) -> None:
         thread = await start(w.client)
         id = await planning(w, thread)
         done = await ended(w.client, id)
-        [plan] = items(w, "plan")
+        [plan] = items(w, kind="plan")
         assert (plan["id"], plan["text"]) == (f"{id}-plan", "# Plan\n- one\n")
-        [message] = items(w, "agentMessage")
+        [message] = items(w, kind="agentMessage")
         assert message["text"] == "Intro\nOutro" == done["items"][0]["text"]
         assert deltas(w) == [
             ("item/agentMessage/delta", "Intro\n"),
@@ -240,8 +235,8 @@ async def test_a_message_that_is_nothing_but_a_plan_is_no_message(world: MakeWor
     plan = "<proposed_plan>\nx\n</proposed_plan>\n"
     async with world(reply(says(plan)), capabilities=EXPERIMENTAL) as w:
         done = await ended(w.client, await planning(w, await start(w.client)))
-        assert [item["text"] for item in items(w, "plan")] == ["x\n"]
-        assert not items(w, "agentMessage")
+        assert [item["text"] for item in items(w, kind="plan")] == ["x\n"]
+        assert not items(w, kind="agentMessage")
         assert done["itemsView"] == "notLoaded"
 
 
@@ -261,8 +256,8 @@ async def test_the_mode_holds_until_another_is_named_also_over_a_resume(world: M
         told = ["Be brief." in request.body["instructions"] for request in w.model.requests]
         assert told == [True, True, False]
         assert [request.body["model"] for request in w.model.requests] == ["other", "other", "scripted"]
-        assert not items(w, "plan")
-        assert items(w, "agentMessage")[-1]["text"] == INTRO
+        assert not items(w, kind="plan")
+        assert items(w, kind="agentMessage")[-1]["text"] == INTRO
 
 
 async def test_no_patch_is_applied_in_plan_mode(world: MakeWorld) -> None:

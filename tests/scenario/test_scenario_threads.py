@@ -13,7 +13,7 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
-from tests.support.thread_client import ended, start, turn, words
+from tests.support.thread_client import ended, items, notified, start, turn, words
 from tests.support.world import MakeWorld
 
 PNG_DOT = base64.b64decode(
@@ -35,10 +35,10 @@ async def test_a_command_is_asked_about(world: MakeWorld, decision: str, status:
         assert waiting["thread"]["status"] == {"type": "active", "activeFlags": ["waitingOnApproval"]}
         await w.client.answer(question, {"decision": decision})
         assert (await ended(w.client, id))["status"] == "completed"
-        ends = [m["params"]["item"] for m in w.client.received() if m.get("method") == "item/completed"]
+        ends = items(w)
         commands = [item for item in ends if item["type"] == "commandExecution"]
         assert [item["status"] for item in commands] == [status]
-        resolved = [m["params"] for m in w.client.received() if m.get("method") == "serverRequest/resolved"]
+        resolved = notified(w, "serverRequest/resolved")
         assert resolved == [{"threadId": thread, "requestId": question["id"]}]
         assert (w.workspace / "made").exists() is made
 

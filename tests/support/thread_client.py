@@ -34,8 +34,17 @@ async def say(client: Client, thread: str, text: str = "hi") -> str:
     return id
 
 
-def items(w: World, method: str = "item/completed") -> list[Json]:
-    return [m["params"]["item"] for m in w.client.received() if m.get("method") == method]
+async def talk(client: Client, text: str = "hi") -> str:
+    """A thread with one turn; gives its id."""
+    thread = await start(client)
+    await say(client, thread, text)
+    return thread
+
+
+def items(w: World, method: str = "item/completed", *, kind: str | None = None) -> list[Json]:
+    """What was told of the items of that kind, or of all."""
+    found = (each["item"] for each in notified(w, method))
+    return [item for item in found if kind in (None, item["type"])]
 
 
 def notified(w: World, method: str) -> list[Json]:

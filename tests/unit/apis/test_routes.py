@@ -13,6 +13,7 @@ from app_server.apis.router import MethodRouter, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import HANDLERS
+from app_server.apis.v2.routes import HANDLERS as THREADS
 from app_server.apis.v2.routes import gated, needed_capability
 from app_server.apis.v2.services import NewsFilter
 from app_server.conversations.adapter import ClientLine
@@ -95,6 +96,14 @@ def test_every_row_has_one_route() -> None:
     assert {row.method: name for name, rows in served.items() for row in rows} == HANDLERS.by_method
     rows = [*itertools.chain.from_iterable(served.values()), wire.MODEL_LIST]  # the last by the thread API
     assert sorted(map(id, rows)) == sorted(map(id, v1.table().client_requests.values()))
+
+
+def test_every_method_of_threads_is_served_by_its_family() -> None:
+    for method in v2.table().client_requests.keys() - {"initialize"}:
+        name = THREADS.serving(method)
+        assert name is not None, method
+        assert method in by_method(THREADS.load(name)(Anything()))
+    assert THREADS.serving("turns") is None
 
 
 class Anything:

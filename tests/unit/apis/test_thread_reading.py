@@ -129,22 +129,6 @@ async def test_pages_lead_on_and_back(tmp_path: Path) -> None:
     assert (await items(context, threadId=STORED, turnId="none"))["data"] == []
 
 
-async def test_a_page_ends_before_its_line_gets_long(tmp_path: Path) -> None:
-    store(tmp_path, [event for n in range(6) for event in conversation(f"{n}", "x" * 20_000)])
-    context = reader(tmp_path)
-    whole: list[str] = []
-    cursor = None
-    while True:
-        page = await items(context, threadId=STORED, cursor=cursor)
-        assert len(str(page)) < 64 * 1024
-        whole += ids(page)
-        if (cursor := page["nextCursor"]) is None:
-            break
-    assert len(whole) == len(set(whole)) == 12
-    assert len((await turns(context, threadId=STORED, itemsView="full"))["data"]) == 2
-    assert len((await turns(context, threadId=STORED, itemsView="notLoaded"))["data"]) == 6
-
-
 async def test_a_loaded_thread_that_was_never_used(tmp_path: Path) -> None:
     planned = tmp_path / "rollout.jsonl"
     context = reader(tmp_path, Live({OTHER: summary(OTHER, path=planned)}))

@@ -5,15 +5,12 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import pytest
 
-from app_server.apis.router import MethodRouter
 from app_server.apis.services import ServerServices, Shared
-from app_server.apis.v1.routes import find_route
-from app_server.apis.v2.handlers import account, configuration, models, skills
-from app_server.apis.v2.routes import HANDLERS
+from app_server.apis.v2.handlers import account, configuration, models
 from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
@@ -23,13 +20,9 @@ from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
 from app_server.core.skills.skill import SkillSet
-from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
-from protocol import v2
-from protocol.jsonrpc import Request
 from protocol.reading import read
 from protocol.structs import Json, Written
-from protocol.table import by_method
 from protocol.v1.setup import ModelListResponse
 from protocol.v2.account import ACCOUNT_READ
 from protocol.v2.config import CONFIG_READ
@@ -78,12 +71,6 @@ async def test_layers_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
         ("user", None),
     ]
     assert [layer["config"] for layer in layers] == [{"model": "m"}, {"profiles": {"p": {"model": "m"}}}]
-
-
-async def test_a_broken_configuration_is_an_error(tmp_path: Path) -> None:
-    for text in ("model = ", "model = 5", 'model_provider = "none"'):
-        with pytest.raises(ConfigError):
-            await config_read(source(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -181,10 +168,13 @@ async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: b
     assert answer == {"imageGeneration": False, "webSearch": searches}
 
 
-async def test_models_of_a_provider_that_is_none(tmp_path: Path) -> None:
+async def test_models_of_a_provider_or_a_page_that_is_none(tmp_path: Path) -> None:
     context = services(source(tmp_path))
     with pytest.raises(ConfigError, match="Model provider `zz` not found"):
         await models.model_list(context, MODEL_LIST.parse({"modelProvider": "zz"}))
+    for cursor in ("nonsense", "99999"):
+        with pytest.raises(RpcError, match="cursor"):
+            await models.model_list(context, MODEL_LIST.parse({"cursor": cursor}))
 
 
 class OneMore:
@@ -216,43 +206,9 @@ async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
     assert [model["isDefault"] for model in everything] == [True, *[False] * (len(everything) - 1)]
 
 
-class Anything:
-    def __getattr__(self, name: str) -> Self:
-        return self
-
-    def __call__(self, *arguments: object) -> Self:
-        return self
-
-
 class NoSkills:
     async def list(self, cwd: Path) -> SkillSet:
         return SkillSet()
-
-
-def test_every_method_is_served_by_its_family() -> None:
-    services = cast("ThreadServices", Anything())
-    for method in v2.table().client_requests.keys() - {"initialize"}:
-        name = HANDLERS.serving(method)
-        assert name is not None, method
-        assert method in by_method(HANDLERS.load(name)(services))
-    assert HANDLERS.serving("turns") is None
-
-
-async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
-    """Through the router, with the conversation API's route for the method that both have replaced."""
-    config = source(tmp_path)
-    shared = ThreadServices(services(config), cast("Any", None), cast("Any", None))
-    families = (account, configuration, models, skills)
-    own = by_method(each for family in families for each in family.routes(shared))
-    others = find_route(cast("Any", Anything()))
-    client = ClientProfile(initialized=True, experimental_api=True)
-    router = MethodRouter(lambda: others, lambda: own.get, (), client)
-    for method in own:
-        if method.endswith(("/list", "/installed", "/readiness")) or method == "config/read":
-            reply = await router.call(Request(1, method))
-            assert json.loads(reply.result)
-    with pytest.raises(RpcError, match="NUL"):
-        await router.call(Request(1, "config/read", {"cwd": "/a\0"}))
 
 
 def services(config: UserSettings, login: Json = None) -> ServerServices:

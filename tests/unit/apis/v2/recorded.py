@@ -1,7 +1,7 @@
 """What an adapter makes of events, parsed and checked against the schemas."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cache
 
 from jsonschema import Draft7Validator
@@ -61,11 +61,9 @@ def message(line: bytes) -> Json:
 class Recording:
     """An adapter, and a sink that hands it what a turn emits."""
 
-    def __init__(
-        self, *, opted_out: Collection[str] = (), raw: bool = False, subscribed: bool = True
-    ) -> None:
+    def __init__(self, *, raw: bool = False, subscribed: bool = True) -> None:
         self.adapter = ThreadAdapter(THREAD, lambda: NOW)
-        self.raw, self.subscribed, self.opted_out = raw, subscribed, opted_out
+        self.raw, self.subscribed = raw, subscribed
         self.messages: list[Json] = []
         self.emitted: list[SessionEvent] = []
 
@@ -77,7 +75,7 @@ class Recording:
     def take(self, event: SessionEvent) -> list[Json]:
         self.emitted.append(event)
         lines = self.adapter.lines(event, subscribed=self.subscribed, raw=self.raw)
-        found = [message(line.data) for line in lines if line.method not in self.opted_out]
+        found = [message(line.data) for line in lines]
         self.messages += found
         return found
 
