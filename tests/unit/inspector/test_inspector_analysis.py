@@ -111,30 +111,49 @@ def test_a_turn_of_the_conversation_api_has_its_phases() -> None:
     assert {(each.subject.thread, each.subject.turn) for each in entries} == {("c", "3")}
 
 
+def from_server(**message: Json) -> tuple[Source, Json]:
+    """A message of a server that speaks the Agent Client Protocol."""
+    return SERVER, {"jsonrpc": "2.0", **message}
+
+
 def session_update(**update: Json) -> tuple[Source, Json]:
-    params = {"sessionId": "s", "update": update}
-    return SERVER, {"jsonrpc": "2.0", "method": "session/update", "params": params}
+    return from_server(method="session/update", params={"sessionId": "s", "update": update})
+
+
+def call(status: str, kind: str = "tool_call_update") -> tuple[Source, Json]:
+    return session_update(sessionUpdate=kind, toolCallId="t", title="ls", kind="execute", status=status)
+
+
+def announced(status: str = "pending") -> tuple[Source, Json]:
+    return call(status, "tool_call")
+
+
+def chunk(text: str) -> tuple[Source, Json]:
+    return session_update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+
+
+def question(id: int) -> tuple[Source, Json]:
+    params = {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": [{"optionId": "yes"}]}
+    return from_server(id=id, method="session/request_permission", params=params)
+
+
+def failed(id: int, kind: str) -> tuple[Source, Json]:
+    return from_server(id=id, error={"code": -1, "message": "x", "data": {"kind": kind}})
 
 
 OPENED = (
     asked(0, "initialize", protocolVersion=1),
-    (SERVER, {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1}}),
+    from_server(id=0, result={"protocolVersion": 1}),
     asked(1, "session/new", cwd="/", mcpServers=[]),
-    (SERVER, {"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "s"}}),
+    from_server(id=1, result={"sessionId": "s"}),
     asked(2, "session/prompt", sessionId="s", prompt=[]),
 )
+ENDED = from_server(id=2, result={"stopReason": "end_turn"})
+LOAD, LOADED = asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]), from_server(id=3, result={})
 
 
 def test_a_prompt_of_a_session_is_a_turn() -> None:
-    entries = analysed(
-        [
-            *OPENED,
-            session_update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x"}),
-            session_update(sessionUpdate="tool_call", toolCallId="t", title="ls", kind="execute"),
-            session_update(sessionUpdate="tool_call_update", toolCallId="t", status="completed"),
-            (SERVER, {"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}),
-        ]
-    )
+    entries = analysed([*OPENED, chunk("x"), announced(), call("completed"), ENDED])
     found = [(each.subject.turn, each.subject.item, each.subject.phase) for each in entries[4:]]
     assert found == [
         ("prompt 2", "", analysis.TURN_STARTS),
@@ -146,76 +165,59 @@ def test_a_prompt_of_a_session_is_a_turn() -> None:
     assert rules(entries) == []
 
 
-@pytest.mark.parametrize(("kind", "marked"), [("session_not_found", False), ("turn_failed", True)])
-def test_a_prompt_that_is_refused_ends_no_turn_and_one_that_failed_does(kind: str, marked: bool) -> None:
-    entries = analysed(
-        [
-            *OPENED,
-            session_update(sessionUpdate="tool_call", toolCallId="t", title="ls", kind="execute"),
-            (
-                SERVER,
-                {"jsonrpc": "2.0", "id": 2, "error": {"code": -1, "message": "x", "data": {"kind": kind}}},
-            ),
-        ]
-    )
-    assert rules(entries) == ["session_05_no_call_is_open_after_its_prompt"] * marked
+GOES_BACK = "session_08_a_call_is_announced_once_and_goes_forward"
 
 
-def test_order_rules_of_sessions_are_marked() -> None:
-    entries = analysed(
-        [
-            *OPENED,
-            session_update(sessionUpdate="tool_call_update", toolCallId="t", status="completed"),
-            (SERVER, {"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}),
-            session_update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "late"}),
-            (SERVER, {"id": 9, "result": {}}),
-        ]
-    )
-    assert [rules([each]) for each in entries[5:]] == [
-        ["session_08_a_call_is_announced_once_and_goes_forward"],
-        [],
-        ["session_06_updates_belong_to_a_prompt"],
-        ["rpc_01_an_answer_has_one_request", "session_01_every_message_has_the_version"],
-    ]
-
-
-def test_a_session_that_is_opened_again_is_told_of_its_calls_again() -> None:
-    def call(status: str, kind: str = "tool_call") -> tuple[Source, Json]:
-        return session_update(sessionUpdate=kind, toolCallId="t", title="ls", status=status)
-
-    entries = analysed(
-        [
-            *OPENED,
-            call("pending"),
-            asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]),
-            call("in_progress", "tool_call_update"),
-            (SERVER, {"jsonrpc": "2.0", "id": 3, "result": {}}),
-            call("pending"),
-            call("completed", "tool_call_update"),
-            call("pending"),
-        ]
-    )
-    found = [set(rules([each])) for each in entries[-3:]]
-    assert found == [set(), set(), {"session_08_a_call_is_announced_once_and_goes_forward"}]
-
-
-def test_a_session_that_cannot_be_opened_again_goes_on_with_its_calls() -> None:
-    def call(status: str, kind: str = "tool_call_update") -> tuple[Source, Json]:
-        return session_update(sessionUpdate=kind, toolCallId="t", title="ls", status=status)
-
-    refused = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32002, "message": "not found"}}
-    entries = analysed(
-        [
-            *OPENED,
-            call("pending", "tool_call"),
-            asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]),
-            (SERVER, refused),
-            call("completed"),
-            call("failed"),
-        ]
-    )
-    found = [set(rules([each])) for each in entries[-2:]]
-    assert found == [set(), {"session_08_a_call_is_announced_once_and_goes_forward"}]
+@pytest.mark.parametrize(
+    ("messages", "broken"),
+    [
+        pytest.param([call("completed")], [GOES_BACK], id="never announced"),
+        pytest.param([ENDED, chunk("late")], ["session_06_updates_belong_to_a_prompt"], id="behind a prompt"),
+        pytest.param(
+            [(SERVER, {"id": 9, "result": {}})],
+            ["rpc_01_an_answer_has_one_request", "session_01_every_message_has_the_version"],
+            id="no version, no request",
+        ),
+        pytest.param(
+            [announced(), failed(2, "session_not_found")], [], id="a prompt that is refused ends no turn"
+        ),
+        pytest.param(
+            [announced(), failed(2, "turn_failed")],
+            ["session_05_no_call_is_open_after_its_prompt"],
+            id="a prompt that failed ends one",
+        ),
+        pytest.param(
+            [announced(), LOAD, call("in_progress"), LOADED, announced(), call("completed")],
+            [],
+            id="a session that is opened again is told of its calls again",
+        ),
+        pytest.param([announced(), LOAD, LOADED, announced(), announced()], [GOES_BACK], id="but once"),
+        pytest.param(
+            [announced(), LOAD, failed(3, "not_found"), call("completed")],
+            [],
+            id="a session that cannot be opened again goes on with its calls",
+        ),
+        pytest.param(
+            [announced(), LOAD, failed(3, "not_found"), call("completed"), call("failed")],
+            [GOES_BACK],
+            id="forward",
+        ),
+        pytest.param(
+            [announced(), LOAD, question(0)], [], id="a question on its way is about a call from before"
+        ),
+        pytest.param(
+            [announced(), LOAD, LOADED, question(0)],
+            ["session_03_a_question_follows_its_call"],
+            id="behind it is not",
+        ),
+    ],
+)
+def test_order_rules_of_sessions_are_marked_at_the_last_message(
+    messages: list[tuple[Source, Json]], broken: list[str]
+) -> None:
+    entries = analysed([*OPENED, *messages])
+    assert rules(entries[:-1]) == []
+    assert rules(entries[-1:]) == broken
 
 
 def test_a_broken_order_is_marked_at_its_message() -> None:
@@ -353,28 +355,3 @@ def test_an_exported_test_is_python_that_has_the_steps() -> None:
     [given] = [node.value for node in assigned if ast.unparse(node.targets[0]) == "STEPS"]
     again = eval(ast.unparse(given), values)
     assert [shape(step) for step in again] == [shape(step) for step in steps]
-
-
-def test_a_question_on_its_way_as_its_session_is_opened_again_is_about_a_known_call() -> None:
-    def question(id: int) -> tuple[Source, Json]:
-        call = {"toolCallId": "t", "title": "ls"}
-        params = {"sessionId": "s", "toolCall": call, "options": [{"optionId": "yes"}]}
-        return SERVER, {
-            "jsonrpc": "2.0",
-            "id": id,
-            "method": "session/request_permission",
-            "params": params,
-        }
-
-    entries = analysed(
-        [
-            *OPENED,
-            session_update(sessionUpdate="tool_call", toolCallId="t", title="ls", status="pending"),
-            asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]),
-            question(0),
-            (SERVER, {"jsonrpc": "2.0", "id": 3, "result": {}}),
-            question(1),
-        ]
-    )
-    found = [rules([each]) for each in (entries[-3], entries[-1])]
-    assert found == [[], ["session_03_a_question_follows_its_call"]]
