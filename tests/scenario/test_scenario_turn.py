@@ -53,24 +53,28 @@ async def test_a_turn_streams_its_answer_and_ends(world: MakeWorld, transport: T
     async with world(hello, transport=transport) as w:
         turn = await w.client.turn(await w.open(), "hi")
         assert turn.last_message == "Hello"
-        saw = [line for line in w.client_saw() if "warning" not in line and "background" not in line]
-    assert saw == [
-        "> initialize",
-        "< initialize: ok",
-        "> newConversation",
-        "< newConversation: ok",
-        "> addConversationListener",
-        "< addConversationListener: ok",
-        "> sendUserMessage",
-        "< sendUserMessage: ok",
-        "< [0] task_started",
-        '< [0] user_message "hi"',
-        '< [0] agent_message_delta "Hel"',
-        '< [0] agent_message_delta "lo"',
-        '< [0] agent_message "Hello"',
-        '< [0] task_complete "Hello"',
+    asked = ("initialize", "newConversation", "addConversationListener", "sendUserMessage")
+    messages = [
+        entry.message for entry in w.client.log if "codex/event/" not in entry.message.get("method", "")
     ]
-    assert w.model_saw() == ["request 1: scripted", "  user: <environment_context>", "  user: hi"]
+    assert [each.get("method", "a result") for each in messages] == [
+        *(each for method in asked for each in (method, "a result"))
+    ]
+    said = ("message", "delta", "last_agent_message")
+    told = [(each["type"], *[each[name] for name in said if name in each]) for each in turn.events]
+    beside = (
+        *("item_started", "item_completed", "agent_message_content_delta"),
+        *("token_count", "background_event", "warning"),
+    )
+    assert [each for each in told if each[0] not in beside] == [
+        ("task_started",),
+        ("user_message", "hi"),
+        ("agent_message_delta", "Hel"),
+        ("agent_message_delta", "lo"),
+        ("agent_message", "Hello"),
+        ("task_complete", "Hello"),
+    ]
+    assert [request.texts() for request in w.model.requests] == [["hi"]]
 
 
 async def test_operations_are_counted_from_zero_and_approvals_are_operations(world: MakeWorld) -> None:

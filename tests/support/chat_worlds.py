@@ -1,6 +1,7 @@
 """A chat with everything in this process: frontend, server, scripted model. In a terminal, or in plain lines."""
 
 import io
+import json
 import os
 import threading
 import time
@@ -27,7 +28,6 @@ from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel
 from tests.support.terminal import Terminal
-from tests.support.transcript import client_lines, model_lines
 from tests.support.waiting import PATIENCE
 
 
@@ -44,7 +44,8 @@ class ChatWorld:
         return sorted((self.root / "home").glob("sessions/**/rollout-*.jsonl"))
 
     def model_saw(self) -> str:
-        return "\n".join(model_lines(self.model.requests, self.root))
+        """All that the model was sent, as one text."""
+        return json.dumps([request.input for request in self.model.requests])
 
 
 Play = Callable[[Terminal], None]
@@ -124,7 +125,7 @@ async def _world(
             connector = RecordingConnector(connector_to("in_process", root, environment))
             yield world, connector
     broken = violated_invariants(connector.record, world.model.requests, world.rollouts())
-    assert not broken, "\n".join([*broken, *client_lines(connector.record.log, root)])
+    assert not broken, "\n".join([*broken, *connector.record.tail()])
 
 
 @asynccontextmanager

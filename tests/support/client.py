@@ -251,7 +251,7 @@ class Client:
             raise AssertionError(f"never came: {why}\n" + "\n".join(self.tail())) from None
 
     def tail(self) -> list[str]:
-        return [("> " if e.sent else "< ") + json.dumps(e.message)[:300] for e in self.log[-15:]]
+        return [("> " if e.sent else "< ") + json.dumps(e.message)[:300] for e in self.log[-40:]]
 
     def received(self) -> list[Json]:
         return [entry.message for entry in self.log if not entry.sent]

@@ -27,7 +27,6 @@ from tests.support.client import Client, Logged, MemoryWire
 from tests.support.invariants import violated_invariants
 from tests.support.leftovers import Before, leaks, look
 from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel
-from tests.support.transcript import client_lines
 from tests.support.world import (
     MARK,
     WHOLE_SCENARIO,
@@ -137,7 +136,7 @@ async def check(root: Path, record: Client, requests: Sequence[ModelRequest], se
     rollouts = sorted((root / "home").glob("sessions/**/rollout-*.jsonl"))
     broken = violated_invariants(record, list(requests), rollouts)
     broken += await leaks(seen, f"{MARK}={root}")
-    assert not broken, "\n".join([*broken, *client_lines(record.log, root)])
+    assert not broken, "\n".join([*broken, *record.tail()])
 
 
 @asynccontextmanager

@@ -32,7 +32,6 @@ from tests.support.invariants import violated_by_client, violated_invariants
 from tests.support.leftovers import leaks, look
 from tests.support.scripted_model import Reply, ScriptedModel
 from tests.support.thread_invariants import violated_session_invariants
-from tests.support.transcript import client_lines, model_lines
 
 SCRIPT = str(Path(sys.executable).with_name("app-server"))
 WHOLE_SCENARIO = 60.0
@@ -170,12 +169,6 @@ class World:
     def rollouts(self) -> list[Path]:
         return sorted(self.home.glob("sessions/**/rollout-*.jsonl"))
 
-    def client_saw(self) -> list[str]:
-        return client_lines(self.client.log, self.root)
-
-    def model_saw(self) -> list[str]:
-        return model_lines(self.model.requests, self.root)
-
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
     for name, content in files.items():
@@ -310,7 +303,7 @@ async def _lived(root: Path, model: ScriptedModel, options: WorldOptions) -> Asy
     for each in world.others:
         broken += violated_by_client(each, acp="session/" in str(each.log[:8]))
     broken += await leaks(seen, f"{MARK}={root}")
-    assert not broken, "\n".join([*broken, *world.client_saw()])
+    assert not broken, "\n".join([*broken, *world.client.tail()])
 
 
 @asynccontextmanager
