@@ -22,8 +22,8 @@ from app_server.core.git.snapshot import write_worktree
 from app_server.core.rollout.disk import DiskCalls
 from protocol.structs import Json
 from tests.support.batches import Author, BatchWorld, MemoryWorkers
-from tests.support.leftovers import marked
 from tests.support.mounts import as_root, mounted_on_itself, protect
+from tests.support.processes import marked
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
 from tests.support.waiting import until
 

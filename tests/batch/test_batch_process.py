@@ -15,9 +15,8 @@ import pytest
 from anyio.abc import Process
 
 from tests.support.batches import BatchWorld
-from tests.support.leftovers import marked
 from tests.support.loading import modules_loaded_by
-from tests.support.pipes import children, descendants
+from tests.support.processes import children, descendants, marked
 from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
 from tests.support.waiting import until
 from tests.support.world import MARK

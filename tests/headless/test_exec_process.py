@@ -22,7 +22,7 @@ from app_server.headless.exec_report import TextReport
 from app_server.headless.exec_run import reported_status
 from tests.headless.test_exec_command import options_of
 from tests.support.library import serving_model
-from tests.support.pipes import alive, descendants
+from tests.support.processes import alive, descendants
 from tests.support.scripted_model import Reply, ScriptedModel, reply, says, script
 from tests.support.waiting import until
 from tests.support.world import SCRIPT, WHOLE_SCENARIO, make_folders

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Client, Refused
-from tests.support.pipes import INITIALIZE, Piped, alive
+from tests.support.pipes import INITIALIZE, Piped
 from tests.support.places import OURS, Place, place_in
+from tests.support.processes import alive
 from tests.support.scripted_model import reply, says, script
 from tests.support.waiting import until, wait_until
 from tests.support.world import PATH, SCRIPT

@@ -20,19 +20,18 @@ from app_server.places.socket_place import place_of_home
 from app_server.proxy.meeting import ANSWERS_WITHIN
 from app_server.proxy.relay import MOST_HELD
 from tests.support.pipes import PATIENCE, Piped
+from tests.support.processes import memory
 from tests.support.proxied import (
     MODULES_COMMAND,
     NO,
     YES,
     Listening,
-    environment_of,
     listening,
-    memory,
     proxy,
     received,
 )
 from tests.support.waiting import wait_until
-from tests.support.world import SCRIPT
+from tests.support.world import SCRIPT, plain_environment
 
 DIED = b"app-server: the shared server ended; threads are stored and can be resumed\n"
 MOST_MEMORY = 10 << 20
@@ -47,7 +46,7 @@ def home(short_folder: Path) -> Path:
 
 # --- the preface
 def test_the_preface_says_who_asks_and_what_it_brings(home: Path) -> None:
-    environment = {**environment_of(home), "KEY": 'a "key"\n', "RAW": os.fsdecode(b"\xff\x80")}
+    environment = {**plain_environment(home), "KEY": 'a "key"\n', "RAW": os.fsdecode(b"\xff\x80")}
     words = ("acp", "-c", "a=1", "--enable", "x", "--all-threads")
     with listening(home) as server, proxy(home, *words, environment=environment) as client:
         _, said = server.greeted()

@@ -16,7 +16,8 @@ import pytest
 from app_server.places.socket_place import FOLDER, LONGEST_ADDRESS
 from app_server.shared.daemon_command import systemd_unit
 from tests.support.pipes import INITIALIZE as CLIENT
-from tests.support.pipes import PATIENCE, Piped, alive, runs
+from tests.support.pipes import PATIENCE, Piped
+from tests.support.processes import alive, runs
 from tests.support.shared import INITIALIZE, SharedHome, answer_of, connect, is_closed, shared_homes
 from tests.support.waiting import wait_until
 from tests.support.world import SCRIPT

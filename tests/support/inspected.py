@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from app_server.inspector.store import EntryStore
 from protocol.structs import Json
+from tests.support.processes import children
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT
 
@@ -56,10 +57,9 @@ class Inspected:
             pass
         return message
 
-    def helpers(self) -> list[str]:
+    def helpers(self) -> set[int]:
         """The processes that it has started, which are on Linux."""
-        started = self.process.pid
-        return Path(f"/proc/{started}/task/{started}/children").read_text().split()
+        return children(self.process.pid)
 
     def leave_with_helpers(self) -> None:
         """Leave, and wait for what serves the page: it ends later, as it has a low priority."""

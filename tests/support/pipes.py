@@ -9,15 +9,15 @@ import queue
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from protocol.structs import Json
-from tests.support.world import PATH, SCRIPT
+from tests.support.processes import descendants, memory
+from tests.support.world import SCRIPT, plain_environment
 
 PATIENCE = 30.0
 """Seconds that an answer may take on a machine with much else to do."""
@@ -47,14 +47,13 @@ class Piped:
         self.workspace.mkdir(exist_ok=True)
         (self.home / "config.toml").write_text(config, encoding="utf-8")
         self.log = root / "stderr.txt"
-        given = {"PATH": PATH, "HOME": str(root), "CODEX_HOME": str(self.home), "NO_PROXY": "127.0.0.1"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 (SCRIPT, "app-server", *arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log if stderr is None else stderr,
-                env={**given, **(environment or {})},
+                env=plain_environment(self.home, **(environment or {})),
                 cwd=self.workspace,
             )
         assert self.process.stdin is not None
@@ -158,9 +157,7 @@ class Piped:
         os.kill(self.process.pid, number)
 
     def memory(self) -> int:
-        """Bytes of it in memory."""
-        fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+        return memory(self.process.pid)
 
     def descendants(self) -> set[int]:
         return descendants(self.process.pid)
@@ -178,40 +175,3 @@ class Piped:
         self._reading.set()
         self._reader.join(3)
         self.stdout.close()
-
-
-def children(pid: int) -> set[int]:
-    """Return the children of a process; none where it has ended."""
-    try:
-        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-    except OSError:
-        return set()
-
-
-def descendants(pid: int) -> set[int]:
-    """Return the children of a process, and theirs."""
-    found: set[int] = set()
-    todo = [pid]
-    while todo:
-        more = children(todo.pop())
-        todo += more
-        found |= more
-    return found
-
-
-def alive(pids: Sequence[int] | set[int]) -> list[int]:
-    """Those that still run, after time for what was killed, and for helpers of low priority, to be gone."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        left = [pid for pid in pids if runs(pid)]
-        if not left or time.monotonic() > end:
-            return left
-        time.sleep(0.02)
-
-
-def runs(pid: int) -> bool:
-    """Whether it is there and has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False

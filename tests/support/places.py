@@ -22,7 +22,7 @@ from anyio.abc import Process
 from protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import QUESTIONS, violated_invariants
-from tests.support.leftovers import marked
+from tests.support.processes import command_of, marked, memory
 from tests.support.scripted_model import ScriptedModel
 from tests.support.world import LEAVES_WITHIN, SCRIPT, make_folders, server_environment, write_config
 
@@ -171,8 +171,7 @@ class Served:
 
     def memory(self) -> int:
         """Bytes that the server holds now."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return memory(self.process.pid)
 
     def descriptors(self) -> list[str]:
         """What the server has open; only as root, since it lets nobody look."""
@@ -206,16 +205,7 @@ async def nothing_left(mark: str) -> None:
     with anyio.move_on_after(5):
         while left := marked(f"{MARK}={mark}"):  # noqa: ASYNC110  processes set no event
             await anyio.sleep(0.02)
-    assert not left, [describe(pid) for pid in left]
-
-
-def describe(pid: int) -> str:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text().splitlines()
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return f"{pid} gone"
-    return f"{pid} {' '.join(line for line in status if line.startswith(('State', 'PPid')))} {command[:120]}"
+    assert not left, [f"{pid} {command_of(pid)}" for pid in left]
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """`app-server proxy` as a process, and a server for it that says what a test wants."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typing import IO
 from app_server.places.socket_place import place_of_home
 from protocol.structs import Json
 from tests.support.pipes import PATIENCE
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import SCRIPT, plain_environment
 
 YES = b'{"preface":1,"version":"9","ok":true}\n'
 NO = b'{"preface":1,"ok":false,"reason":"no place is left"}\n'
@@ -55,10 +54,6 @@ def listening(home: Path) -> Iterator[Listening]:
         yield server
 
 
-def environment_of(home: Path, **more: str) -> dict[str, str]:
-    return {"PATH": PATH, "HOME": str(home.parent), "CODEX_HOME": str(home), "NO_PROXY": "127.0.0.1", **more}
-
-
 @contextmanager
 def proxy(
     home: Path,
@@ -74,7 +69,7 @@ def proxy(
         stdin=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,
-        env=environment_of(home) if environment is None else environment,
+        env=plain_environment(home) if environment is None else environment,
         cwd=home,
     )
     try:
@@ -98,11 +93,6 @@ def received(connection: socket.socket, count: int) -> bytes:
         assert some, f"the proxy left after {len(out)} of {count} bytes"
         out += some
     return bytes(out)
-
-
-def memory(pid: int) -> int:
-    """Bytes of a process in memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 SHOWS_MODULES = """

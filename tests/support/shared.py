@@ -20,12 +20,12 @@ from anyio.streams.text import TextReceiveStream
 
 from app_server.places.socket_place import SocketPlace, place_of_home
 from protocol.structs import Json
-from tests.support.leftovers import marked
-from tests.support.pipes import PATIENCE, Piped, alive
+from tests.support.pipes import PATIENCE, Piped
 from tests.support.places import Place, nothing_left
+from tests.support.processes import alive, marked
 from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import wait_until
-from tests.support.world import PATH, SCRIPT, write_config
+from tests.support.world import SCRIPT, plain_environment, write_config
 
 MARK = "APP_SERVER_TEST"
 """A variable that a server takes over from who starts it."""
@@ -59,13 +59,7 @@ class SharedHome:
         self.root, self.home = root, home or root / "home"
         self.home.mkdir(parents=True, exist_ok=True)
         self.config = ""
-        self.environment = {
-            "PATH": PATH,
-            "HOME": str(root),
-            "CODEX_HOME": str(self.home),
-            "NO_PROXY": "127.0.0.1",
-            MARK: str(root),
-        }
+        self.environment = plain_environment(self.home, HOME=str(root), **{MARK: str(root)})
 
     @property
     def place(self) -> SocketPlace:

@@ -182,16 +182,20 @@ def make_folders(root: Path) -> None:
         (root / folder).mkdir(exist_ok=True, parents=True)
 
 
-def server_environment(root: Path, **more: str) -> dict[str, str]:
-    """The variables of a server whose folders `make_folders` made."""
+def plain_environment(home: Path, **more: str) -> dict[str, str]:
+    """The variables that a server needs."""
     return {
         "PATH": PATH,
-        "HOME": str(root / "user"),
-        "LANG": "C.UTF-8",
+        "HOME": str(home.parent),
+        "CODEX_HOME": str(home),
         "NO_PROXY": "127.0.0.1",
-        "CODEX_HOME": str(root / "home"),
         **more,
     }
+
+
+def server_environment(root: Path, **more: str) -> dict[str, str]:
+    """The variables of a server whose folders `make_folders` made."""
+    return plain_environment(root / "home", HOME=str(root / "user"), LANG="C.UTF-8", **more)
 
 
 def write_config(

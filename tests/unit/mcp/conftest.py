@@ -18,6 +18,7 @@ from app_server.core.mcp.interfaces import Elicit, McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
 from protocol.engine.events import McpServerState, McpServerStateChanged
 from protocol.structs import Json
+from tests.support.processes import runs
 from tests.support.waiting import until
 
 FAKE = Path(__file__).with_name("fake_server.py")
@@ -103,17 +104,9 @@ class Rig:
         return [note["pid"] for note in self.notes() if "pid" in note]
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
-
-
 async def gone(pids: list[int]) -> bool:
     """Waits until they have ended."""
-    await until(lambda: not any(alive(pid) for pid in pids))
+    await until(lambda: not any(map(runs, pids)))
     return True
 
 
