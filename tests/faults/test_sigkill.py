@@ -7,9 +7,9 @@ failure names: `FAULTS_SEED=… make faults ARGS="-k sigkill"` plays them again,
 import json
 import os
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -18,14 +18,14 @@ from anyio.abc import Process
 
 from app_server.core.rollout.conversation import read_rollout
 from protocol.structs import Json
-from tests.support.client import Client, ProcessWire
+from tests.support.client import Client
 from tests.support.invariants import orphans
-from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word
-from tests.support.world import SCRIPT, make_folders, server_environment, write_config
+from tests.support.places import LONG, Place, SleepyWire, place_in, served
+from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, script, word
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
-LONG = os.environ.get("FAULTS") == "long"
 KILLS = 200 if LONG else 10
 SEED = os.environ.get("FAULTS_SEED") or str(random.randrange(1 << 32))
 KILLS_OF_ONE_CONVERSATION = 20
@@ -45,13 +45,12 @@ class Moment:
     pause: float
 
 
-class DoomedWire(ProcessWire):
+class DoomedWire(SleepyWire):
     """Kills the server at its moment; what the server had written by then is still read."""
 
     def __init__(self, process: Process, moment: Moment | None) -> None:
         super().__init__(process)
-        self._process, self._moment = process, moment
-        self.killed = False
+        self._moment, self.killed = moment, False
 
     async def lines(self) -> AsyncIterator[bytes]:
         count = 0
@@ -125,9 +124,7 @@ def _missing(wanted: Sequence[str], found: Sequence[str]) -> list[str]:
 class Lives:
     """One home, and one server after another on it."""
 
-    root: Path
-    model: ScriptedModel
-    environment: Mapping[str, str]
+    place: Place
     turns: int = 0
     conversation: str | None = None
     told: Told = field(default_factory=Told)
@@ -136,48 +133,32 @@ class Lives:
 
     async def live(self, moment: Moment | None) -> None:
         """One server, from its start to its end."""
-        async with self.server(moment) as (client, wire):
-            try:
-                await self.talk(client, forever=moment is not None)
-            except (AssertionError, ConnectionError):
-                if not wire.killed:
-                    raise
+        wiring = partial(DoomedWire, moment=moment)
+        with anyio.fail_after(PATIENCE):
+            async with served(self.place, initialize=False, wiring=wiring) as server:
+                client, wire = server.client, server.wire
+                assert isinstance(wire, DoomedWire)
+                client.decide("execCommandApproval", "approved")
+                try:
+                    await self.talk(client, forever=moment is not None)
+                except (AssertionError, ConnectionError):
+                    if not wire.killed:
+                        raise
+                if wire.killed:
+                    await server.process.wait()
+                    await until(lambda: client.closed, "what the server had written is read")
         self.kills += wire.killed
         self.told.hear(client.received())
 
-    @asynccontextmanager
-    async def server(self, moment: Moment | None) -> AsyncIterator[tuple[Client, DoomedWire]]:
-        """What it wrote has been read when the block is left."""
-        with (self.root / "server.log").open("ab") as log:
-            process = await anyio.open_process(
-                (SCRIPT, "app-server"), stderr=log, env=self.environment, cwd=self.root / "workspace"
-            )
-        wire = DoomedWire(process, moment)
-        client = Client(wire)
-        client.decide("execCommandApproval", "approved")
-        try:
-            with anyio.fail_after(PATIENCE):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(client.read)
-                    yield client, wire
-                    if not wire.killed:
-                        await wire.close()
-        finally:
-            if process.returncode is None:
-                process.kill()
-            with anyio.CancelScope(shield=True):
-                await process.wait()
-                await process.aclose()
-
     async def talk(self, client: Client, *, forever: bool) -> None:
         conversation = await self.begin(client)
-        first = len(self.model.requests)
+        first = len(self.place.model.requests)
         while True:
             self.turns += 1
-            self.model.replies[:] = replies_of(self.turns)
+            self.place.model.replies[:] = replies_of(self.turns)
             await client.turn(conversation, f"question-{self.turns}")
-            if len(self.model.requests) > first:
-                lost = self.told.missing_in_request(self.model.requests[first].input)
+            if len(self.place.model.requests) > first:
+                lost = self.told.missing_in_request(self.place.model.requests[first].input)
                 assert_nothing(lost, "the model was not sent")
             if not forever:
                 return
@@ -186,7 +167,7 @@ class Lives:
         """The conversation, begun or gone on with, and what it shows looked through."""
         await client.initialize()
         if self.conversation is None:
-            opened = await client.call("newConversation", {"cwd": str(self.root / "workspace")})
+            opened = await client.call("newConversation", {"cwd": str(self.place.workspace)})
             self.conversation = str(opened["conversationId"])
         else:
             resumed = await client.call("resumeConversation", {"conversationId": self.conversation})
@@ -194,9 +175,6 @@ class Lives:
             self.resumed += 1
         await client.listen(self.conversation)
         return self.conversation
-
-    def rollouts(self) -> list[Path]:
-        return sorted((self.root / "home").glob("sessions/**/rollout-*.jsonl"))
 
 
 class Lost(Exception):
@@ -217,22 +195,14 @@ def replies_of(turn: int) -> list[Reply]:
     ]
 
 
-@asynccontextmanager
-async def one_home(root: Path) -> AsyncIterator[Lives]:
-    make_folders(root)
-    model = ScriptedModel()
-    async with model.serving() as url:
-        write_config(root / "home", url, {"approval_policy": "untrusted"})
-        yield Lives(root, model, server_environment(root))
-
-
 async def test_what_a_client_received_survives_sigkill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    async with one_home(tmp_path) as lives:
+    async with place_in(tmp_path, approval="untrusted") as place:
+        lives = Lives(place)
         ended: list[tuple[str, Told]] = []
         while lives.kills < KILLS:
             await lives.live(Moment(chance.randint(1, LATEST_MESSAGE), chance.uniform(0, LONGEST_PAUSE)))
-            assert_nothing(unreadable(lives.rollouts()), "cannot be read")
+            assert_nothing(unreadable(lives.place.rollouts()), "cannot be read")
             if lives.kills % KILLS_OF_ONE_CONVERSATION == 0 and lives.conversation is not None:
                 await lives.live(None)
                 ended.append((lives.conversation, lives.told))
@@ -249,7 +219,7 @@ async def all_are_there(lives: Lives, ended: Sequence[tuple[str, Told]]) -> None
     for conversation, told in ended:
         lives.conversation, lives.told = conversation, told
         await lives.live(None)
-    stored = {read_rollout(path).meta.id for path in lives.rollouts()}
+    stored = {read_rollout(path).meta.id for path in lives.place.rollouts()}
     assert stored >= {conversation for conversation, _ in ended}
 
 
@@ -276,15 +246,18 @@ async def test_what_a_command_printed_is_kept_though_the_reply_was_never_complet
     """Its output has no place in the history yet, but the client saw it end and it did what it did."""
     forever = Hold()
     answer = reply(script("echo printed", call_id="call-1"), forever)
-    async with one_home(tmp_path) as lives:
-        lives.model.replies[:] = [answer]
-        async with lives.server(None) as (client, wire):
-            conversation = await lives.begin(client)
-            await client.say(conversation, "question")
-            await client.expect("exec_command_end")
-            wire.kill()
+    async with place_in(tmp_path, approval="untrusted") as place:
+        place.model.replies[:] = [answer]
+        lives = Lives(place)
+        async with served(place, initialize=False) as server:
+            server.client.decide("execCommandApproval", "approved")
+            conversation = await lives.begin(server.client)
+            await server.client.say(conversation, "question")
+            await server.client.expect("exec_command_end")
+            await server.kill()
+            await until(lambda: server.client.closed, "what the server had written is read")
         forever.release()
-        lives.told.hear(client.received())
+        lives.told.hear(server.client.received())
         assert lives.told.outputs == {"call-1": "printed\n"}
         await lives.live(None)
-    assert len(lives.model.requests) > 1, "the conversation went on"
+    assert len(place.model.requests) > 1, "the conversation went on"

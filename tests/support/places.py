@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,7 +210,11 @@ async def nothing_left(mark: str) -> None:
 
 @asynccontextmanager
 async def served(
-    place: Place, *, command: Sequence[str] = OURS, initialize: bool = True
+    place: Place,
+    *,
+    command: Sequence[str] = OURS,
+    initialize: bool = True,
+    wiring: Callable[[Process], SleepyWire] = SleepyWire,
 ) -> AsyncIterator[Served]:
     """A server. When the block is left its client leaves, if the server is there still, and it has to end by
     itself, leaving nothing. A server that the block has killed may leave what it likes."""
@@ -219,7 +223,7 @@ async def served(
         process = await anyio.open_process(
             command, stderr=log, env=place.variables(mark), cwd=place.workspace
         )
-    wire = SleepyWire(process)
+    wire = wiring(process)
     client = Client(wire)
     server = Served(place, process, wire, client, mark)
 
