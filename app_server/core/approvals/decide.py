@@ -46,7 +46,6 @@ class CommandRequest(Struct, frozen=True):
     """The facts about a command that the decision depends on."""
 
     argv: Sequence[str]
-    cwd: str
     escalated: bool = False
     """The model asks to run outside of the sandbox."""
     restriction: PrefixRule | None = None

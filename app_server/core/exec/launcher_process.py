@@ -48,10 +48,6 @@ class LauncherProcess:
         # Fast: without contention a command is sent without a checkpoint before.
         self._sending = anyio.Lock(fast_acquire=True)
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
-
     def start(self) -> socket.socket:
         """Return the socket of the launcher, which is started if it does not run."""
         if self._socket is not None and self._process is not None and self._process.poll() is None:

@@ -70,11 +70,6 @@ class CommandRunner:
             self._tasks.cancel_scope.cancel()
             await self._tasks.__aexit__(kind, error, trace)
 
-    @property
-    def launcher_pid(self) -> int | None:
-        """Return the process that starts commands; None before the first."""
-        return self._launcher.pid
-
     def environment_for_commands(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment that policies filter: that of a client, with our programs on its PATH."""
         return self._programs.added_to(environment)

@@ -51,12 +51,12 @@ class _Folder:
     above: RuleSet | None
     rules: RuleSet | None
     signatures: tuple[Signature, ...]
+    """Of its ignore files; empty where it has none."""
     listing: str
     folder_listing: str
     count: int
     folders: tuple[str, ...]
     links: tuple[str, ...]
-    has_ignore_files: bool
 
 
 class _Pending(NamedTuple):
@@ -140,10 +140,13 @@ class Tree:
         except (OSError, ValueError):
             return None
         known = self._folders.get(path)
-        if known is not None and known.mtime_ns == mtime_ns and known.above is above:
-            same_rules = not known.has_ignore_files or known.signatures == self._signatures(path)
-            if same_rules:
-                return known
+        if (
+            known is not None
+            and known.mtime_ns == mtime_ns
+            and known.above is above
+            and (not known.signatures or known.signatures == self._signatures(path))
+        ):
+            return known
         settled = self._now_ns() - mtime_ns > (
             _SETTLED_NS if mtime_ns % 1_000_000_000 else _SETTLED_COARSE_NS
         )
@@ -184,7 +187,6 @@ class Tree:
             count=len(files) + 1,
             folders=tuple(folders),
             links=tuple(links),
-            has_ignore_files=has_ignore_files,
         )
 
     def _add_link(self, path: str, rules: RuleSet | None, walk: _Walk, pending: list[_Pending]) -> None:

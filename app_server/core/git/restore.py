@@ -63,11 +63,6 @@ class Undone(Struct, frozen=True):
     kept: tuple[str, ...]
     """Files that the turn changed and that somebody has changed since, or that could not be put back."""
 
-    @property
-    def nothing(self) -> bool:
-        """Whether there was nothing to take back."""
-        return not self.restored and not self.kept
-
 
 async def undo_turn(git: Git, folder: Path, ghost: GhostCommit) -> Undone:
     """Take back what a turn changed. Raises `GitError` before anything is changed."""

@@ -113,7 +113,10 @@ async def run_with_approval(
 ) -> Ran:
     """Steps 1 to 4 around `execute`, which runs a spec. Raises ToolFailure, after the end of the item, if nothing was
     run."""
-    request = _request(command, turn, command.cwd)
+    # The user's rules are about commands of the model.
+    typed = command.source is CommandSource.USER_SHELL
+    restriction = None if typed else turn.approvals.rules.restriction(command.argv)
+    request = decide.CommandRequest(command.argv, command.escalated, restriction)
     settings = turn.settings
     refused = decide.policy_rejection(
         request, settings.approval_policy, settings.sandbox_policy, settings.granular
@@ -128,7 +131,7 @@ async def run_with_approval(
             raise ToolFailure("command args are empty")
         if not all(map(_can_be_passed, (*command.argv, command.cwd))):
             raise ToolFailure("execution error: a command cannot hold NUL characters or broken Unicode")
-        return await CommandApproval(command, turn).execute_approved(execute)
+        return await CommandApproval(command, request, turn).execute_approved(execute)
     except (ToolFailure, CoreError, OSError, Rejected) as error:
         text = _text_of(error)
         declined = isinstance(error, Rejected)
@@ -138,19 +141,11 @@ async def run_with_approval(
         raise ToolFailure(text) from error
 
 
-def _request(command: Command, turn: ToolTurn, folder: str) -> decide.CommandRequest:
-    """Make the request that is judged; the user's rules are about commands of the model."""
-    restriction = (
-        None if command.source is CommandSource.USER_SHELL else turn.approvals.rules.restriction(command.argv)
-    )
-    return decide.CommandRequest(command.argv, folder, command.escalated, restriction)
-
-
 class CommandApproval:
     """Steps 2 to 4 for one command."""
 
-    def __init__(self, command: Command, turn: ToolTurn) -> None:
-        self._command, self._turn = command, turn
+    def __init__(self, command: Command, request: decide.CommandRequest, turn: ToolTurn) -> None:
+        self._command, self._request, self._turn = command, request, turn
         self._folder = real_path(command.cwd)
         """Resolved once: it is judged, shown, remembered and run in the same directory."""
 
@@ -186,7 +181,7 @@ class CommandApproval:
         command, turn = self._command, self._turn
         if command.source is CommandSource.USER_SHELL:
             return False
-        request, rules = _request(command, turn, self._folder), turn.approvals.rules
+        request, rules = self._request, turn.approvals.rules
         asks = decide.must_ask(
             request,
             self._approval,

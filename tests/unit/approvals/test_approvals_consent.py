@@ -268,7 +268,7 @@ def test_every_program_of_a_reading_command_must_be_what_its_name_says(
     argv: tuple[str, ...], looked_up: set[str]
 ) -> None:
     seen: set[str] = set()
-    request = CommandRequest(argv, "/ws")
+    request = CommandRequest(argv)
 
     def asks(sandbox: SandboxPolicy, suspect: str | None) -> bool:
         def trusts(program: str) -> bool:
@@ -324,13 +324,13 @@ def test_typing_what_destroys_is_asked_about_in_every_sandbox(terminal: Rights) 
 @pytest.mark.parametrize("sandbox", [ReadOnly(), WorkspaceWrite(), DangerFullAccess()])
 def test_what_destroys_is_asked_about_in_every_sandbox(sandbox: SandboxPolicy) -> None:
     for line in ("rm -rf sub", "ls && rm -fr sub g", "find . -delete", "git clean -fdx", "truncate -s 0 f"):
-        request = CommandRequest(("bash", "-lc", line), "/ws")
+        request = CommandRequest(("bash", "-lc", line))
         asking = {each for each in AskForApproval if must_ask(request, each, sandbox, trusts=lambda _: True)}
         assert asking == {UNTRUSTED, ON_REQUEST}
 
 
 def test_nobody_is_asked_to_leave_a_sandbox_that_is_none() -> None:
-    more = CommandRequest(("make",), "/ws", escalated=True)
+    more = CommandRequest(("make",), escalated=True)
     assert not must_ask(more, ON_REQUEST, DangerFullAccess(), trusts=lambda _: True)
     assert must_ask(more, ON_REQUEST, WorkspaceWrite(), trusts=lambda _: True)
     silent = QuestionKinds(sandbox_approval=False)
@@ -361,7 +361,7 @@ def test_other_typed_text_is_not_asked_about(text: str) -> None:
 
 
 def ls(restriction: PrefixRule | None = None, *, escalated: bool = False) -> CommandRequest:
-    return CommandRequest(("ls", "a b"), "/ws", escalated=escalated, restriction=restriction)
+    return CommandRequest(("ls", "a b"), escalated=escalated, restriction=restriction)
 
 
 def test_a_rule_may_reject_a_command_by_itself_or_with_the_policy() -> None:
@@ -387,7 +387,7 @@ def test_a_rule_may_reject_a_command_by_itself_or_with_the_policy() -> None:
 
 def test_questions_that_are_switched_off_are_rejected() -> None:
     off, on = QuestionKinds(sandbox_approval=False), QuestionKinds()
-    rm = CommandRequest(("rm", "-rf", "a"), "/ws", escalated=False)
+    rm = CommandRequest(("rm", "-rf", "a"), escalated=False)
     assert policy_rejection(ls(escalated=True), ON_REQUEST, ReadOnly(), off) == (
         "the user is not asked about the sandbox; reject command — do not ask for escalated permissions"
     )
@@ -405,7 +405,7 @@ def test_questions_that_are_switched_off_are_rejected() -> None:
 
 
 def test_an_allowed_command_that_destroys_runs_without_a_sandbox() -> None:
-    rm = CommandRequest(("bash", "-lc", "rm -rf build"), "/ws", escalated=False)
+    rm = CommandRequest(("bash", "-lc", "rm -rf build"), escalated=False)
     trusts: list[str] = []
 
     def trust(program: str) -> bool:

@@ -235,13 +235,13 @@ def test_a_folder_outside_of_repositories_is_not_a_plain_repository(unversioned:
 
 
 def test_git_runs_unasked_only_in_a_sandbox_and_a_plain_repository(repository: Path) -> None:
-    request = CommandRequest(("git", "status"), str(repository))
+    request = CommandRequest(("git", "status"))
 
     def anything(program: str) -> bool:
         return True
 
     def look() -> bool:
-        return git_is_plain(request.cwd)
+        return git_is_plain(str(repository))
 
     assert not must_ask(request, UNTRUSTED, ReadOnly(), trusts=anything, git_is_plain=look)
     assert must_ask(request, UNTRUSTED, DangerFullAccess(), trusts=anything, git_is_plain=look)

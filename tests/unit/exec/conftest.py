@@ -27,6 +27,12 @@ class Bench:
     outside: Path
     chunks: list[tuple[ExecOutputStream, bytes]] = field(default_factory=list)
 
+    @property
+    def launcher_pid(self) -> int | None:
+        """The process that starts commands; None before the first."""
+        process = self.runner._launcher._process
+        return None if process is None else process.pid
+
     def spec(
         self, *argv: str, policy: SandboxPolicy | None = None, timeout_ms: int | None = 10_000
     ) -> CommandSpec:

@@ -360,7 +360,7 @@ async def test_too_few_open_files_are_an_error_of_the_command(
 ) -> None:
     if started:
         await bench.sh("true")
-    launcher, failures = bench.runner.launcher_pid, list[LaunchError]()
+    launcher, failures = bench.launcher_pid, list[LaunchError]()
     for more in range(12):
         before = opened()
         try:
@@ -368,12 +368,12 @@ async def test_too_few_open_files_are_an_error_of_the_command(
                 await do(bench)
         except LaunchError as error:
             failures.append(error)
-        if launcher == bench.runner.launcher_pid:
+        if launcher == bench.launcher_pid:
             assert opened() == before
     assert failures
     assert all("try again" in str(error) for error in failures)
     if started:
-        assert bench.runner.launcher_pid == launcher, "a launcher with commands must not be given up"
+        assert bench.launcher_pid == launcher, "a launcher with commands must not be given up"
     assert (await bench.sh("echo fine")).stdout == b"fine\n"
 
 
@@ -418,7 +418,7 @@ async def test_a_command_ends_with_its_helpers(
     async with anyio.create_task_group() as group:
         group.start_soon(run)
         await until(lambda: len(marked(mark)) >= 3)
-        launcher = bench.runner.launcher_pid
+        launcher = bench.launcher_pid
         assert launcher is not None
         for pid in [launcher, *_below(launcher)]:
             if pid not in marked(mark):

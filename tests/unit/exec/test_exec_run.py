@@ -133,8 +133,8 @@ async def test_what_is_left_behind_does_not_hold_the_call(bench: Bench, marked: 
 async def test_commands_at_once_hold_nothing_of_one_another(bench: Bench) -> None:
     """Each needs a supervisor that is forked while its command is at hand: no copy of its pipes may stay open."""
     await bench.sh("true")
-    assert bench.runner.launcher_pid is not None
-    launcher = bench.runner.launcher_pid
+    assert bench.launcher_pid is not None
+    launcher = bench.launcher_pid
     # A process that was forked just now closes what it has no use for a moment later.
     await until(lambda: len(pipe_counts(launcher)) == 1)
     (first,) = pipe_counts(launcher)
@@ -157,12 +157,12 @@ def pipe_counts(launcher: int) -> set[int]:
 
 async def test_another_launcher_takes_over(bench: Bench) -> None:
     await bench.sh("true")
-    first = bench.runner.launcher_pid
+    first = bench.launcher_pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it was just killed
     assert (await bench.sh("echo again")).stdout == b"again\n"
-    assert bench.runner.launcher_pid != first
+    assert bench.launcher_pid != first
 
 
 SERVER = """

@@ -309,7 +309,7 @@ except ConnectionRefusedError: print('refused')
 def brokers(bench: Bench) -> list[int]:
     """Children of the launcher's children that are in no pid namespace of their own."""
     tree = descendants.parents()
-    launcher = bench.runner.launcher_pid
+    launcher = bench.launcher_pid
     found = []
     for pid, parent in tree.items():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
