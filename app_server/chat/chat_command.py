@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 
 from app_server.client import command_line
-from app_server.client.failures import AppServerError, InvalidArgument, ServerEnded
+from app_server.client.failures import AppServerError, ServerEnded
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
-from app_server.client.options import image
 from app_server.demo.workspace import demo_surroundings
 from app_server.standard_streams import cancel_on_interrupt, complain
 from app_server.startup.launch import parse_launch
 
-if TYPE_CHECKING:
-    from app_server.chat.conversation import Frontend, Opening
-
 MISSING_EXTRA = "prompt_toolkit and rich are not installed"
 INSTALL_EXTRA = "pip install '.[chat]' in a clone of the repository"
-
-
-THREAD_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def run_chat(args: argparse.Namespace) -> int:
@@ -51,11 +42,15 @@ async def _chat(args: argparse.Namespace) -> int:
     try:
         from rich.console import Console  # noqa: PLC0415  an extra
 
-        from app_server.chat.conversation import chat_session  # noqa: PLC0415  needs it
+        from app_server.chat.conversation import chat_session, opening_of  # noqa: PLC0415  needs it
 
-        frontend, opening = _frontend(terminal=terminal), opening_of(args)
+        if terminal:
+            from app_server.chat.terminal_chat import in_terminal as frontend  # noqa: PLC0415  slow to import
+        else:
+            from app_server.chat.plain_chat import in_plain_lines as frontend  # noqa: PLC0415  needs the extra
     except ImportError:
         raise command_line.InvalidCommandLine(MISSING_EXTRA, INSTALL_EXTRA) from None
+    opening = opening_of(args)
     console = Console(force_terminal=terminal, highlight=False)
     ended_by: list[int] = []
     async with _server_and_home(args) as (connector, cwd, home), anyio.create_task_group() as group:
@@ -69,28 +64,6 @@ async def _chat(args: argparse.Namespace) -> int:
         await chat_session(connector, console, frontend, cwd, home, opening)
         group.cancel_scope.cancel()
     return command_line.SIGNALLED + ended_by[0] if ended_by else 0
-
-
-def opening_of(args: argparse.Namespace) -> Opening:
-    """Return how the chat begins by its command line. Raises InvalidCommandLine."""
-    from app_server.chat.conversation import Opening  # noqa: PLC0415  needs the extra
-
-    words, thread, chooses = [*args.words], None, []
-    again = args.command.removeprefix("chat").strip()
-    if again and not args.last and words:
-        thread = words.pop(0)
-        if not THREAD_ID.fullmatch(thread):
-            raise command_line.InvalidCommandLine(
-                f"expected the id of a thread, or --last, got {thread!r}", "without either you can choose"
-            )
-    elif again and not args.last:
-        chooses = ["/resume" if again == "resume" else "/fork ?"]
-    try:
-        attached = [image(path) for path in args.image or ()]
-    except InvalidArgument as error:
-        raise command_line.InvalidCommandLine(f"--image: {error}") from None
-    lines = [*chooses, *([" ".join(words)] if words else [])]
-    return Opening(thread=thread, last=args.last, fork=again == "fork", lines=lines, attached=attached)
 
 
 @asynccontextmanager
@@ -112,14 +85,3 @@ async def _server_and_home(
         return
     cwd = command_line.working_folder(args.cd)
     yield SubprocessConnector(command=command, environment=os.environ, cwd=cwd), cwd, launch.home
-
-
-def _frontend(*, terminal: bool) -> Frontend:
-    """Raises ImportError where the extra is not installed."""
-    if terminal:
-        from app_server.chat.terminal_chat import in_terminal  # noqa: PLC0415  slow to import
-
-        return in_terminal
-    from app_server.chat.plain_chat import in_plain_lines  # noqa: PLC0415  needs the extra
-
-    return in_plain_lines

@@ -4,6 +4,7 @@ its questions asked, and what is typed becomes turns.
 
 from __future__ import annotations
 
+import argparse
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +23,7 @@ from app_server.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
+from app_server.client.command_line import InvalidCommandLine
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
@@ -37,6 +39,8 @@ from protocol.v2.turn import TurnCompletedNotification, TurnDiffUpdatedNotificat
 WORD: Final = re.compile(r"(?:[^\s'\"\\]|\\.)+")
 PICTURE_NAME: Final = re.compile(r"\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
 """The end of a path in a word that names a picture; a terminal escapes spaces in a path that is dropped on it."""
+
+THREAD_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 SHOWN_TURNS: Final = 3
 """Of a thread that is resumed."""
@@ -259,6 +263,26 @@ class Opening(Struct, frozen=True):
 
 
 NEW: Final = Opening()
+
+
+def opening_of(args: argparse.Namespace) -> Opening:
+    """Return how the chat begins by its command line. Raises InvalidCommandLine."""
+    words, thread, chooses = [*args.words], None, []
+    again = args.command.removeprefix("chat").strip()
+    if again and not args.last and words:
+        thread = words.pop(0)
+        if not THREAD_ID.fullmatch(thread):
+            raise InvalidCommandLine(
+                f"expected the id of a thread, or --last, got {thread!r}", "without either you can choose"
+            )
+    elif again and not args.last:
+        chooses = ["/resume" if again == "resume" else "/fork ?"]
+    try:
+        attached = [image(path) for path in args.image or ()]
+    except InvalidArgument as error:
+        raise InvalidCommandLine(f"--image: {error}") from None
+    lines = [*chooses, *([" ".join(words)] if words else [])]
+    return Opening(thread=thread, last=args.last, fork=again == "fork", lines=lines, attached=attached)
 
 
 async def _newest(server: AppServer, cwd: Path) -> str:

@@ -6,8 +6,8 @@ import pytest
 
 from app_server.chat.conversation import Opening
 from app_server.client.options import image
-from tests.chat.test_chat_terminal import CTRL_C, CTRL_D, IDLE, wait_for_answer
-from tests.support.chat_worlds import PlayChat, chats_in
+from tests.chat.test_chat_terminal import CTRL_C, IDLE, wait_for_answer
+from tests.support.chat_worlds import PlayChat
 from tests.support.pictures import PNG
 from tests.support.scripted_model import patches, reply, says
 from tests.support.terminal import Terminal
@@ -15,11 +15,6 @@ from tests.support.world import PATH
 
 CTRL_G, CTRL_O, CTRL_R = "\x07", "\x0f", "\x12"
 ONE, TWO = reply(says("One.")), reply(says("Two."))
-
-
-@pytest.fixture
-def chat(short_folder: Path) -> PlayChat:
-    return chats_in(short_folder)
 
 
 def program(path: Path, script: str) -> Path:
@@ -37,12 +32,10 @@ def program(path: Path, script: str) -> Path:
 )
 async def test_a_line_goes_on_in_the_next_row(chat: PlayChat, key: str) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.press(f"first{key}second")
         t.wait_for("> first\n  second\n")
         t.press("\r")
         wait_for_answer(t, "One.")
-        t.press(CTRL_D)
 
     w = await chat(play, ONE)
     assert w.model.requests[0].texts()[-1] == "first\nsecond"
@@ -56,12 +49,10 @@ async def test_what_was_typed_is_edited_in_the_users_editor(
     monkeypatch.setenv("EDITOR", str(editor))
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.press(f"a draft{CTRL_G}")
         t.wait_for("> edited\n  text\n")
         t.press("\r")
         wait_for_answer(t, "One.")
-        t.press(CTRL_D)
 
     w = await chat(play, ONE)
     assert (short_folder / "bin" / "editor.saw").read_text() == "a draft"
@@ -73,14 +64,12 @@ async def test_what_was_said_is_searched(chat: PlayChat, short_folder: Path) -> 
     (short_folder / "home" / "chat_history").write_text("\n# t\n+mend the parser\n\n# t\n+other words\n")
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.press(f"{CTRL_R}pars")
         t.wait_for("I-search backward: pars")
         t.press("\r")
         t.wait_for("> mend the parser\n")
         t.press("\r")
         wait_for_answer(t, "One.")
-        t.press(CTRL_D)
 
     w = await chat(play, ONE)
     assert w.model.requests[0].texts()[-1] == "mend the parser"
@@ -103,7 +92,6 @@ async def test_prompts_and_skills_are_completed_and_used_by_their_names(
     write_prompt_and_skill(short_folder)
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.press("/mkt")
         t.wait_for("Write a test FILE=path")
         t.press("\t F")
@@ -121,7 +109,6 @@ async def test_prompts_and_skills_are_completed_and_used_by_their_names(
         t.wait_for("unknown command /tidyy; did you mean /tidy? /help lists all")
         t.say("/help")
         t.wait_for("/prompts:status arguments")
-        t.press(CTRL_D)
 
     w = await chat(play, ONE, TWO, reply(says("Three.")))
     texts = [request.texts()[-1] for request in w.model.requests]
@@ -139,7 +126,6 @@ async def test_words_and_pictures_of_the_command_line_are_said_first(
         wait_for_answer(t, "One.")
         t.say("and more")
         wait_for_answer(t, "Two.")
-        t.press(CTRL_D)
 
     opening = Opening(lines=["what is this"], attached=[image(short_folder / "shot.png")])
     w = await chat(play, ONE, TWO, opening=opening)
@@ -148,24 +134,20 @@ async def test_words_and_pictures_of_the_command_line_are_said_first(
     assert "input_image" not in kinds[2]
 
 
+def say_first_words(t: Terminal) -> None:
+    t.say("first words")
+    wait_for_answer(t, "One.")
+
+
 @pytest.mark.parametrize("fork", [False, True])
 async def test_the_newest_thread_of_the_folder_is_gone_on_with(chat: PlayChat, fork: bool) -> None:
-    def begin(t: Terminal) -> None:
-        t.wait_for("0 tokens")
-        t.say("first words")
-        wait_for_answer(t, "One.")
-        t.press(CTRL_D)
-
     def go_on(t: Terminal) -> None:
         wait_for_answer(t, "Two.")
-        t.press(CTRL_D)
 
-    def leave(t: Terminal) -> None:
-        t.wait_for("0 tokens")
-        t.press(CTRL_D)
-
-    await chat(begin, ONE)
-    before = (await chat(leave)).rollouts()  # a thread in which nothing was said is none to go on with
+    await chat(say_first_words, ONE)
+    before = (
+        await chat(lambda t: None)
+    ).rollouts()  # a thread in which nothing was said is none to go on with
     w = await chat(go_on, TWO, opening=Opening(last=True, fork=fork, lines=["go on"]))
     assert [text for text in w.model.requests[0].texts() if text in ("first words", "go on")] == [
         *("first words", "go on")
@@ -174,21 +156,14 @@ async def test_the_newest_thread_of_the_folder_is_gone_on_with(chat: PlayChat, f
 
 
 async def test_a_thread_to_copy_is_picked(chat: PlayChat) -> None:
-    def begin(t: Terminal) -> None:
-        t.wait_for("0 tokens")
-        t.say("first words")
-        wait_for_answer(t, "One.")
-        t.press(CTRL_D)
-
     def pick(t: Terminal) -> None:
         t.wait_for("→ first words")
         t.press("\r")
         t.wait_for("a copy of the thread")
         t.say("go on")
         wait_for_answer(t, "Two.")
-        t.press(CTRL_D)
 
-    await chat(begin, ONE)
+    await chat(say_first_words, ONE)
     w = await chat(pick, TWO, opening=Opening(lines=["/fork ?"]))
     assert ["forked_from_id" in path.read_text() for path in w.rollouts()].count(True) == 1
     assert "first words" in w.model_saw()
@@ -205,7 +180,6 @@ async def test_a_diff_is_paged_a_message_copied_and_a_turn_taken_back(
     program(folder / "pbcopy", f"cat > {folder}/copied")
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("/copy")
         t.wait_for("the model has said nothing yet")
         t.say("change it")
@@ -218,7 +192,6 @@ async def test_a_diff_is_paged_a_message_copied_and_a_turn_taken_back(
         t.wait_for("the last turn is taken back:\n> change it\n  add ")
         t.wait_for("made.txt: the file is as the turn left it")
         t.wait_for("> change it\n", 3)
-        t.press(CTRL_C + CTRL_C)
 
     w = await chat(
         play,
@@ -237,7 +210,6 @@ async def test_a_pager_may_be_left_before_it_has_read_all(chat: PlayChat, short_
     leaves = program(short_folder / "bin" / "leaves", "echo was here")
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("!printf %0200000d 7")
         t.wait_for("0…\n>")  # all of the answer stands above the prompt
         assert t.text.count("0" * 90) < 8
@@ -245,27 +217,23 @@ async def test_a_pager_may_be_left_before_it_has_read_all(chat: PlayChat, short_
         t.wait_for("was here\n>")
         t.say("/status")
         wait_for_answer(t, "stored in")
-        t.press(CTRL_D)
 
     await chat(play, environment={"PAGER": str(leaves)})
 
 
 async def test_where_there_is_no_pager_all_of_it_is_shown_above(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("!seq 100 140")
         wait_for_answer(t, "29 lines more (Ctrl-O shows all)")
         assert "\n100\n" not in t.text
         t.press(CTRL_O)
         t.wait_for("\n100\n101\n")
-        t.press(CTRL_D)
 
     await chat(play, environment={"PAGER": "/nowhere/less"})
 
 
 async def test_models_are_picked_with_their_efforts(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("/model")
         t.wait_for("→ gpt-5.1-codex  (")
         t.press("mini\r")
@@ -278,7 +246,6 @@ async def test_models_are_picked_with_their_efforts(chat: PlayChat) -> None:
         t.wait_for(IDLE)
         t.say("words")
         wait_for_answer(t, "One.")
-        t.press(CTRL_D)
 
     w = await chat(play, ONE)
     sent = w.model.requests[0].body
@@ -287,7 +254,6 @@ async def test_models_are_picked_with_their_efforts(chat: PlayChat) -> None:
 
 async def test_what_the_provider_serves_stands_before_what_is_known_of_others(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("/model")
         t.wait_for("→ local-one  (Offered by the configured provider.)\n  gpt-5.1-codex  (")
         t.press("\x1b")
@@ -296,6 +262,5 @@ async def test_what_the_provider_serves_stands_before_what_is_known_of_others(ch
         t.wait_for("Offered by the configured provider.")
         t.press("\t\r")
         t.wait_for("from the next turn on: local-one")
-        t.press(CTRL_D)
 
     await chat(play, offered=["local-one"])

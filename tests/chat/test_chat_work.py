@@ -3,7 +3,6 @@
 import io
 from pathlib import Path
 
-import pytest
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -13,20 +12,15 @@ from app_server.chat.terminal_keys import LONG, DesktopNotices
 from protocol.v2.item_parts import CommandExecutionStatus
 from protocol.v2.items import CommandExecutionThreadItem
 from tests.chat.test_chat_prompt import CTRL_O, program
-from tests.chat.test_chat_terminal import CTRL_D, TOUCH, wait_for_answer
+from tests.chat.test_chat_terminal import TOUCH, wait_for_answer
 from tests.scenario.test_scenario_mcp import table
-from tests.support.chat_worlds import PlayChat, chat_of_lines, chats_in
+from tests.support.chat_worlds import PlayChat, chat_of_lines
 from tests.support.scripted_model import calls, reply, runs, says
 from tests.support.terminal import Terminal
 
 FOCUS_IN, FOCUS_OUT = "\x1b[I", "\x1b[O"
 DONE = reply(says("Done."))
 FREE = {"approval_policy": "never"}
-
-
-@pytest.fixture
-def chat(short_folder: Path) -> PlayChat:
-    return chats_in(short_folder)
 
 
 async def test_output_streams_while_a_command_runs_and_all_of_it_is_on_a_key(
@@ -37,7 +31,6 @@ async def test_output_streams_while_a_command_runs_and_all_of_it_is_on_a_key(
     script = f"seq 1001 1040; printf 'half\\033[2J'; until test -e {go}; do sleep 0.01; done; echo end"
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("count")
         t.wait_for("│ 1037\n│ 1038\n│ 1039\n│ 1040\n│ half�[2J\n…\n")
         assert "│ 1036" not in t.text
@@ -50,7 +43,6 @@ async def test_output_streams_while_a_command_runs_and_all_of_it_is_on_a_key(
         paged.rename(f"{paged}.first")
         t.press(CTRL_O)
         t.wait_for_file(paged)
-        t.press(CTRL_D)
 
     await chat(play, reply(runs("sh", "-c", script)), DONE, environment={"PAGER": str(pager)}, config=FREE)
     first, last = Path(f"{paged}.first").read_text(), paged.read_text()
@@ -75,20 +67,21 @@ def test_much_output_is_kept_in_bounds() -> None:
     assert outputs.rows(20) == []
 
 
-async def test_a_long_question_is_paged_while_it_waits(chat: PlayChat, short_folder: Path) -> None:
+async def test_a_long_question_shows_both_ends_is_whole_above_and_is_paged_while_it_waits(
+    chat: PlayChat, short_folder: Path
+) -> None:
     paged = short_folder / "paged"
     pager = program(short_folder / "bin" / "page", f"cat > {paged}.part; mv {paged}.part {paged}")
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("begin")
-        t.wait_to_see("rows are left out here", "[Ctrl-O] all of it ?")
+        t.wait_for("│ touch made50\n")
+        t.wait_to_see("touch made0 ", "rows are left out here", "touch made99", "[Ctrl-O] all of it ?")
         t.press(CTRL_O)
         t.wait_for_file(paged)
         t.wait_to_see("rows are left out here", "[Ctrl-O] all of it ?")
         t.say("n")
         wait_for_answer(t, "Done.")
-        t.press(CTRL_D)
 
     script = "".join(f"touch made{n}\n" for n in range(100))
     await chat(play, reply(runs("bash", "-lc", script)), DONE, environment={"PAGER": str(pager)})
@@ -97,13 +90,11 @@ async def test_a_long_question_is_paged_while_it_waits(chat: PlayChat, short_fol
 
 async def test_a_rule_is_kept_when_it_is_chosen(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("begin")
         t.wait_for("A rule would run, without a question, whatever begins with:\n│ touch made\n")
         t.say("rule")
         t.wait_for("→ rule for all threads")
         wait_for_answer(t, "Done.")
-        t.press(CTRL_D)
 
     w = await chat(play, TOUCH, DONE)
     assert (w.workspace / "made").exists()
@@ -113,7 +104,6 @@ async def test_a_rule_is_kept_when_it_is_chosen(chat: PlayChat) -> None:
 
 async def test_an_mcp_server_is_answered_field_by_field(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("begin")
         t.wait_for(
             "An MCP server asks for value 1 of 1 (optional):\n│ project\nIt says:\n│ notes: Which project?"
@@ -129,7 +119,6 @@ async def test_an_mcp_server_is_answered_field_by_field(chat: PlayChat) -> None:
         t.wait_for("│ project = yours")
         t.say("yes")
         wait_for_answer(t, "Done.")
-        t.press(CTRL_D)
 
     asks = reply(calls("mcp__notes__ask", {}))
     w = await chat(play, asks, DONE, tables=table("notes"))
@@ -144,7 +133,6 @@ async def test_an_mcp_server_is_answered_in_plain_lines(tmp_path: Path) -> None:
 
 async def test_the_bell_rings_for_a_question_where_the_terminal_is_not_in_front(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("begin")
         t.wait_for("why ?")
         t.say("y")
@@ -158,7 +146,6 @@ async def test_the_bell_rings_for_a_question_where_the_terminal_is_not_in_front(
         t.say("n")
         wait_for_answer(t, "Once more.")
         assert t.screen.bells == 1
-        t.press(CTRL_D)
 
     await chat(play, TOUCH, DONE, reply(runs("touch", "other")), reply(says("Once more.")))
 
@@ -182,7 +169,6 @@ def test_the_end_of_a_long_turn_is_told_in_the_way_of_the_terminal() -> None:
 
 async def test_everything_fits_into_60_columns(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("begin")
         t.wait_to_see("[y] yes  [a] always this command, in this thread", "[n] no  [s] stop and say why ?")
         t.say("n")
@@ -192,7 +178,6 @@ async def test_everything_fits_into_60_columns(chat: PlayChat) -> None:
         t.wait_for("Esc leaves")
         t.press("\x1b")
         t.wait_until_gone("→ begin")
-        t.press(CTRL_D)
 
     await chat(play, TOUCH, DONE, columns=60, rows=20)
 
@@ -201,7 +186,6 @@ async def test_colours_are_those_that_dark_and_light_terminals_can_show(chat: Pl
     code = "```python\nclass Box:  # note\n    def size(self): return f('text', 1)\n```\n"
 
     def play(t: Terminal) -> None:
-        t.wait_for("0 tokens")
         t.say("begin")
         t.wait_for("why ?")
         t.say("n")
@@ -209,7 +193,6 @@ async def test_colours_are_those_that_dark_and_light_terminals_can_show(chat: Pl
         shown = {cell.fg for line in t.screen.buffer.values() for cell in line.values() if cell.data.strip()}
         assert shown > {"magenta", "blue", "green"}
         assert shown <= {"default", "red", "green", "brown", "blue", "magenta", "cyan", "brightblack"}
-        t.press(CTRL_D)
 
     await chat(play, TOUCH, reply(says(code)))
 

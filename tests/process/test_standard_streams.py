@@ -90,25 +90,6 @@ def test_a_folder_that_cannot_be_made_is_named(command: str, tmp_path: Path) -> 
     assert (status, said) == (1, "app-server: file/below: Not a directory\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (
-            ("exec", "-s", "bogus", "hi"),
-            "-s/--sandbox: expected read-only, workspace-write or danger-full-access, got 'bogus'",
-        ),
-        (("exec", "-c", "nonsense", "hi"), "-c/--config: expected key=value, got 'nonsense'"),
-        (("-c", "=x"), "-c/--config: expected key=value, got '=x'"),
-    ],
-)
-def test_a_command_line_that_cannot_be_used(
-    arguments: tuple[str, ...], complaint: str, tmp_path: Path
-) -> None:
-    status, said = run_in_shell(tmp_path, "", *arguments)
-    assert status == 2
-    assert complaint in said.splitlines()[-2]
-
-
 @pytest.mark.parametrize("command", ["exec", "chat"])
 def test_a_working_folder_that_a_server_cannot_be_told(command: str, tmp_path: Path) -> None:
     prefix = f"app-server {command}: "

@@ -49,7 +49,9 @@ class ChatWorld:
 
 
 Play = Callable[[Terminal], None]
-"""What a person does; it ends with leaving the chat. Called in a thread."""
+"""What a person does who sees the prompt, before leaving. Called in a thread."""
+
+CTRL_D, CTRL_U = "\x04", "\x15"
 
 
 SECOND, INSTANT = 1.0, 0.001
@@ -83,7 +85,7 @@ def chats_in(root: Path) -> PlayChat:
                 _chatting(connector, world, terminal, setting) as left,
             ):
                 world.model.offered = setting.get("offered", ())
-                await anyio.to_thread.run_sync(_play_to_the_end, play, terminal, left)
+                await anyio.to_thread.run_sync(_play_to_the_end, play, terminal, left, setting)
         return world
 
     return played
@@ -164,8 +166,11 @@ async def _chatting(
             group.cancel_scope.cancel()
 
 
-def _play_to_the_end(play: Play, terminal: Terminal, left: threading.Event) -> None:
+def _play_to_the_end(play: Play, terminal: Terminal, left: threading.Event, setting: Setting) -> None:
+    if "opening" not in setting:  # which says and chooses by itself
+        terminal.wait_for("/help" if setting.get("dumb") else "0 tokens")
     play(terminal)
+    terminal.press(CTRL_D if setting.get("dumb") else CTRL_U + CTRL_D)
     for _ in range(1000):
         if left.wait(0.02):
             return

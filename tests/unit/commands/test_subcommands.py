@@ -84,6 +84,11 @@ def test_the_overview_has_every_command_in_its_group(capsys: pytest.CaptureFixtu
             "`app-server exec --help` shows what can be given",
         ),
         (
+            "-c =x",
+            "app-server: -c/--config: expected key=value, got '=x'",
+            "`app-server --help` shows what can be given",
+        ),
+        (
             "-c model exec",
             "app-server: -c/--config: expected key=value, got 'model'",
             "`app-server --help` shows what can be given",
